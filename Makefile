@@ -1,0 +1,51 @@
+# Parley's commands. `make setup` is all the set-up there is; every other target depends on it.
+SHELL := /bin/sh
+VENV := .venv
+PY := $(VENV)/bin/python
+# An uv that answers from inside this folder (a shim on the PATH may not), otherwise one of our own in .tools/.
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
+STAMP := $(VENV)/.parley-setup
+
+.PHONY: setup run test test-services lint types bench lock clean
+
+setup: $(STAMP)
+
+.tools/bin/uv:
+	@{ python3 -m venv .tools || /usr/bin/python3 -m venv .tools; } && .tools/bin/pip install --quiet uv
+
+$(STAMP): requirements.lock requirements-dev.lock pyproject.toml .python-version | $(filter .tools/bin/uv,$(UV))
+	@test -x $(PY) || $(UV) venv --quiet $(VENV)
+	@$(UV) pip sync --quiet --python $(PY) --require-hashes requirements-dev.lock
+	@$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+run: setup
+	@exec $(PY) manage.py serve
+
+test: setup
+	$(PY) -m pytest
+
+test-services: setup
+	$(PY) -m pytest --profile services
+
+lint: setup
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(VENV)/bin/djlint --check --lint --quiet templates
+	$(VENV)/bin/lint-imports
+
+types: setup
+	$(PY) -m mypy platform/config platform/agentkit platform/bridge apps
+
+bench: setup
+	$(PY) -m benchmarks
+
+# The locks carry hashes and name no host.
+lock: | $(filter .tools/bin/uv,$(UV))
+	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--extra showcase pyproject.toml -o requirements.lock
+	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--extra showcase --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .tools
