@@ -1,0 +1,151 @@
+"""The task as a handler meets it: what is known of the turn, and the ways to speak on the way."""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+from uuid import uuid4
+
+from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult
+from agentkit.streams import ArtifactStream, SyncArtifactStream
+from agentkit.turns import Stopped, Turn
+
+Emit = Callable[[Emission], Awaitable[None]]
+"""Given by the host. It may wait, and so slows down a handler that speaks faster than can be recorded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskContext(Turn):
+    """What an async handler is given. Once the task is stopped, whatever it says raises `Stopped`."""
+
+    emit: Emit = field(repr=False, compare=False)
+
+    async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Tells people what is going on; `done` of `total` shows as a bar."""
+        await self.say(Progress(text, done, total))
+
+    async def token(self, text: str) -> None:
+        """Streams a piece of the answer."""
+        await self.say(Token(text))
+
+    async def thought(self, text: str) -> None:
+        await self.say(Thought(text))
+
+    async def tool_call(self, name: str, arguments: dict[str, Any], call_id: str | None = None) -> str:
+        """Records that a tool is called; gives the id that its `tool_result` must name."""
+        call_id = call_id or str(uuid4())
+        await self.say(ToolCall(call_id, name, arguments))
+        return call_id
+
+    async def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
+        await self.say(ToolResult(call_id, name, result, is_error))
+
+    def artifact(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        media_type: str = "text/plain",
+        artifact_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> ArtifactStream:
+        """An artifact to stream piece by piece: `async with task.artifact("log.txt") as log: await log.append("…")`."""
+        return ArtifactStream(
+            self.say,
+            name=name,
+            description=description,
+            media_type=media_type,
+            artifact_id=artifact_id,
+            metadata=metadata,
+        )
+
+    async def say(self, emission: Emission) -> None:
+        """Hands an emission to the host."""
+        if self.cancelled:
+            raise Stopped
+        await self.emit(emission)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncTaskContext(Turn):
+    """What a handler that runs in a thread is given: `TaskContext` without `await`.
+
+    Each call waits until the host's event loop has taken what was said. It is safe to use from several threads.
+    """
+
+    emit: Emit = field(repr=False, compare=False)
+    loop: asyncio.AbstractEventLoop = field(repr=False, compare=False)
+    _unheard: set[concurrent.futures.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    @classmethod
+    def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
+        """The same task for a thread: memory and stop signal are shared, not copied."""
+        shared = {known.name: getattr(task, known.name) for known in fields(Turn)}
+        return cls(**shared, emit=task.emit, loop=loop)
+
+    def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Tells people what is going on; `done` of `total` shows as a bar."""
+        self.say(Progress(text, done, total))
+
+    def token(self, text: str) -> None:
+        """Streams a piece of the answer."""
+        self.say(Token(text))
+
+    def thought(self, text: str) -> None:
+        self.say(Thought(text))
+
+    def tool_call(self, name: str, arguments: dict[str, Any], call_id: str | None = None) -> str:
+        """Records that a tool is called; gives the id that its `tool_result` must name."""
+        call_id = call_id or str(uuid4())
+        self.say(ToolCall(call_id, name, arguments))
+        return call_id
+
+    def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
+        self.say(ToolResult(call_id, name, result, is_error))
+
+    def artifact(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        media_type: str = "text/plain",
+        artifact_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> SyncArtifactStream:
+        """An artifact to stream piece by piece: `with task.artifact("log.txt") as log: log.append("…")`."""
+        return SyncArtifactStream(
+            self.say,
+            name=name,
+            description=description,
+            media_type=media_type,
+            artifact_id=artifact_id,
+            metadata=metadata,
+        )
+
+    def say(self, emission: Emission) -> None:
+        """Hands an emission to the host and waits until it is taken."""
+        if self.cancelled:
+            raise Stopped
+        heard = asyncio.run_coroutine_threadsafe(self._deliver(emission), self.loop)
+        self._unheard.add(heard)
+        try:
+            # The stop may have come between the first look and now, too early for `release` to see this one.
+            if self.cancelled:
+                raise Stopped
+            heard.result()
+        except concurrent.futures.CancelledError:
+            raise Stopped from None
+        finally:
+            heard.cancel()
+            self._unheard.discard(heard)
+
+    def release(self) -> None:
+        """Ends, with `Stopped`, the waiting of the threads that are speaking. Called by the host after a stop."""
+        for heard in list(self._unheard):
+            heard.cancel()
+
+    async def _deliver(self, emission: Emission) -> None:
+        if self.cancelled:
+            raise Stopped
+        await self.emit(emission)

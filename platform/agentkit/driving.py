@@ -1,0 +1,192 @@
+"""Running a handler for one turn: on the event loop or in a thread, to its outcome or to its stop."""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import Executor
+from contextlib import aclosing, closing
+from typing import Any
+
+from agentkit.artifacts import Artifact
+from agentkit.context import SyncTaskContext, TaskContext
+from agentkit.emissions import Chunk, Emission, Token
+from agentkit.handlers import HandlerError, SkillHandler
+from agentkit.messages import Message
+from agentkit.outcomes import AgentFailure, Completed, Failed, Outcome, as_outcome
+from agentkit.parts import Part, text_part
+from agentkit.turns import Stopped
+
+STOP_SECONDS = 1.0
+"""How long a stopped handler may take to end before its `on_cancel` runs beside it."""
+
+CLEANUP_SECONDS = 5.0
+"""How long `on_cancel` may take."""
+
+logger = logging.getLogger(__name__)
+
+
+async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor | None = None) -> Outcome:
+    """Takes one turn and gives its outcome. A handler's exceptions pass through, save `AgentFailure`.
+
+    Cancelling this coroutine stops the handler: one that awaits gets `CancelledError`, one in a thread gets `Stopped`
+    from the next thing it says. Then `on_cancel` runs to its end, which a second cancellation does not cut short.
+
+    Args:
+        executor: runs what is not async; a thread of the event loop's own pool by default.
+
+    Raises:
+        HandlerError, TypeError: the handler's code is wrong; the text says how.
+    """
+    lane = _Lane(task, executor)
+    work = asyncio.ensure_future(lane.run(_method(handler, task)))
+    try:
+        await asyncio.wait({work})
+    except asyncio.CancelledError:
+        await _stop(work, lane, handler)
+        raise
+    return _outcome(work)
+
+
+async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> list[Part]:
+    """The parts of the message that answers `message`, for `ResponseType.MESSAGE`; never none.
+
+    What the handler says on the way goes unheard, and an answer without words is made of its artifacts.
+    """
+    wire = message.wire
+    task = TaskContext(task_id="", context_id=str(wire.get("contextId", "")), message=message, emit=_unheard)
+    outcome = await drive(handler, task, executor=executor)
+    delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
+    return outcome.parts or [part for artifact in delivered for part in artifact.parts] or [text_part("Done.")]
+
+
+class _Lane:
+    """Where code of a handler runs, and with which face of the task: a coroutine here, anything else in a thread."""
+
+    def __init__(self, task: TaskContext, executor: Executor | None) -> None:
+        self.task = task
+        self.executor = executor
+        self.loop = asyncio.get_running_loop()
+        self.sync_task = SyncTaskContext.over(task, self.loop)
+
+    async def run(self, method: Callable[[Any], Any]) -> Any:
+        """Calls a method with the task and gives what it returns; what it yields is said, or is the outcome."""
+        if inspect.isasyncgenfunction(method):
+            return await self._follow(method(self.task))
+        if not inspect.iscoroutinefunction(method):
+            return await self._in_thread(lambda: _followed(method(self.sync_task), self.sync_task))
+        value = await method(self.task)
+        if isinstance(value, AsyncGenerator):
+            return await self._follow(value)
+        if isinstance(value, Generator):
+            return await self._in_thread(lambda: _followed(value, self.sync_task))
+        return value
+
+    async def _follow(self, stream: AsyncGenerator[Any, None]) -> Any:
+        tokens: list[str] = []
+        async with aclosing(stream):
+            async for item in stream:
+                if isinstance(item, Outcome):
+                    return item
+                await self.task.say(_emission(item, tokens))
+        return "".join(tokens) if tokens else None
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        context = contextvars.copy_context()
+        abandoned = threading.Event()
+
+        def begin() -> Any:
+            # A busy executor may come to it only after the stop.
+            if abandoned.is_set():
+                raise Stopped
+            return context.run(call)
+
+        work = self.loop.run_in_executor(self.executor, begin)
+        try:
+            # Waiting on it, unlike awaiting it, lets a cancellation know whether the thread has come to its end.
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            abandoned.set()
+            self.sync_task.release()
+            if not (await asyncio.wait({work}, timeout=STOP_SECONDS))[0]:
+                work.cancel()
+            elif not work.cancelled():
+                work.exception()  # retrieved, so that asyncio does not report it as overlooked
+            raise
+        return work.result()
+
+
+def _method(handler: SkillHandler, task: TaskContext) -> Callable[[Any], Any]:
+    # The inherited on_input_received calls on_request, but is no coroutine function where on_request is one.
+    answers = task.slot is not None and type(handler).on_input_received is not SkillHandler.on_input_received
+    return handler.on_input_received if answers else handler.on_request
+
+
+def _outcome(work: asyncio.Future[Any]) -> Outcome:
+    try:
+        return as_outcome(work.result())
+    except AgentFailure as failure:
+        return Failed(str(failure), failure.code)
+    except (asyncio.CancelledError, Stopped):
+        raise HandlerError("The handler ended as if stopped, although nobody stopped its task.") from None
+
+
+async def _stop(work: asyncio.Future[Any], lane: _Lane, handler: SkillHandler) -> None:
+    lane.task.stop_signal.set()
+    work.cancel()
+    await asyncio.wait({work}, timeout=STOP_SECONDS)
+    if work.done() and not work.cancelled():
+        work.exception()
+    # A task of its own: when this coroutine is cancelled once more, the cleaning goes on.
+    cleanup = asyncio.ensure_future(_clean_up(lane, handler))
+    await asyncio.wait({cleanup})
+
+
+async def _clean_up(lane: _Lane, handler: SkillHandler) -> None:
+    if type(handler).on_cancel is SkillHandler.on_cancel:
+        return
+    try:
+        async with asyncio.timeout(CLEANUP_SECONDS):
+            await lane.run(handler.on_cancel)
+    except (Exception, Stopped):
+        logger.exception("on_cancel of %s did not succeed", type(handler).__name__)
+
+
+def _followed(value: Any, task: SyncTaskContext) -> Any:
+    """In the thread: goes through a generator's items; gives its outcome, or any other value as it is."""
+    if inspect.isawaitable(value) or isinstance(value, AsyncGenerator):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise HandlerError("A handler returned a coroutine or an async generator: write it with `async def`.")
+    if not isinstance(value, Generator):
+        return value
+    tokens: list[str] = []
+    with closing(value):
+        while True:
+            try:
+                item = next(value)
+            except StopIteration as end:
+                return end.value if end.value is not None or not tokens else "".join(tokens)
+            if isinstance(item, Outcome):
+                return item
+            task.say(_emission(item, tokens))
+
+
+def _emission(item: object, tokens: list[str]) -> Emission:
+    """What a generator yielded, as an emission; the text of tokens is noted in `tokens`."""
+    if isinstance(item, str):
+        item = Token(item)
+    if isinstance(item, Artifact):
+        return Chunk.whole(item)
+    if isinstance(item, Token):
+        tokens.append(item.text)
+    if isinstance(item, Emission):
+        return item
+    wanted = "text, an Artifact, a Progress or another emission, or an outcome"
+    raise TypeError(f"A generator may yield {wanted}; this one yielded {type(item).__name__}.")
+
+
+async def _unheard(emission: Emission) -> None:
+    """There is nobody to hear what is said on the way to a message."""

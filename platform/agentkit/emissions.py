@@ -1,0 +1,75 @@
+"""What a handler says on the way to its outcome. The host receives these one at a time, in order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentkit.artifacts import Artifact
+from agentkit.parts import Part
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A line for people about what is going on; `done` of `total`, in units of the handler's choice."""
+
+    text: str
+    done: float | None = None
+    total: float | None = None
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of the answer's text. The host joins small ones, so that each costs next to nothing."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of an artifact, recorded as it is, never joined with another."""
+
+    artifact_id: str
+    name: str
+    description: str
+    parts: Sequence[Part]
+    append: bool
+    last: bool
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def whole(cls, artifact: Artifact) -> "Chunk":
+        """An artifact that is complete, as its only chunk."""
+        return cls(
+            artifact.artifact_id,
+            artifact.name,
+            artifact.description,
+            artifact.parts,
+            append=False,
+            last=True,
+            metadata=artifact.metadata,
+        )
+
+
+@dataclass(frozen=True)
+class Thought:
+    """Reasoning, kept only where the agent's owner wants it kept; it never leaves the platform."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    call_id: str
+    name: str
+    result: Any
+    is_error: bool = False
+
+
+Emission = Progress | Token | Chunk | Thought | ToolCall | ToolResult

@@ -1,0 +1,130 @@
+"""Trying an agent without a platform.
+
+run = await testing.run(Weather, "Will it rain in Rome?")
+assert run.outcome == Completed("No.")
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from agentkit.artifacts import Artifact, ReceivedArtifact
+from agentkit.context import TaskContext
+from agentkit.driving import drive
+from agentkit.emissions import Chunk, Emission, Progress, Token
+from agentkit.handlers import as_handler
+from agentkit.messages import Message
+from agentkit.outcomes import Completed, Outcome
+from agentkit.parts import Part, guessed_media_type, raw_part, text_part
+from agentkit.turns import ReferencedTask
+
+Files = Mapping[str, bytes]
+"""File names and what the files hold; media types are guessed."""
+
+
+@dataclass
+class Recorder:
+    """A host's `emit` that keeps what it hears; `heard` is set from the first emission on."""
+
+    emissions: list[Emission] = field(default_factory=list)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def emit(self, emission: Emission) -> None:
+        self.emissions.append(emission)
+        self.heard.set()
+
+    @property
+    def text(self) -> str:
+        """The tokens, joined."""
+        return "".join(emission.text for emission in self.emissions if isinstance(emission, Token))
+
+    @property
+    def progress(self) -> list[str]:
+        return [emission.text for emission in self.emissions if isinstance(emission, Progress)]
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        return [emission for emission in self.emissions if isinstance(emission, Chunk)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one turn."""
+
+    task: TaskContext
+    outcome: Outcome
+    recorder: Recorder
+
+    @property
+    def emissions(self) -> list[Emission]:
+        return self.recorder.emissions
+
+    @property
+    def text(self) -> str:
+        """The tokens, joined."""
+        return self.recorder.text
+
+    @property
+    def said(self) -> str:
+        """The words of the outcome's message."""
+        return "\n".join(part["text"] for part in self.outcome.parts if "text" in part)
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        return self.task.memory
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        """Everything delivered: what was streamed, put together, and what the outcome carries."""
+        streamed: dict[str, Artifact] = {}
+        for chunk in self.recorder.chunks:
+            before = streamed[chunk.artifact_id].parts if chunk.append else ()
+            parts = [*before, *chunk.parts]
+            streamed[chunk.artifact_id] = Artifact(
+                parts, chunk.name, chunk.description, chunk.artifact_id, chunk.metadata
+            )
+        returned = self.outcome.artifacts if isinstance(self.outcome, Completed) else ()
+        return [*streamed.values(), *returned]
+
+    def as_reference(self, *messages: Message) -> ReferencedTask:
+        """This task, finished, for a run that refines it; `messages` are those of its earlier turns."""
+        wires = [artifact.wire for artifact in self.artifacts]
+        received = [ReceivedArtifact.from_wire(wire) for wire in wires]
+        return ReferencedTask(self.task.task_id, "completed", [*messages, self.task.message], received)
+
+
+def user_message(message: str | dict[str, Any], files: Files | None = None) -> Message:
+    """A message from a person; given as a dict it is the wire form and is taken as it is."""
+    if isinstance(message, dict):
+        return Message.from_wire(message)
+    parts: list[Part] = [text_part(message)] if message else []
+    parts += [raw_part(content, name, guessed_media_type(name)) for name, content in (files or {}).items()]
+    return Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_USER", "parts": parts})
+
+
+def task_for(message: Message, recorder: Recorder, **known: Any) -> TaskContext:
+    """A task's context around a message; `known` are further attributes of `Turn`."""
+    return TaskContext(task_id=str(uuid4()), context_id="testing", message=message, emit=recorder.emit, **known)
+
+
+async def run(
+    handler: object,
+    message: str | dict[str, Any] | Message,
+    *,
+    files: Files | None = None,
+    slot: str | None = None,
+    memory: dict[str, Any] | None = None,
+    history: Sequence[Message] = (),
+    references: Sequence[ReferencedTask] = (),
+) -> Run:
+    """Lets a handler (anything that `as_handler` takes) have one turn.
+
+    For the turn after a question, give `slot` and the earlier run's `memory` and messages again.
+    """
+    said = message if isinstance(message, Message) else user_message(message, files)
+    recorder = Recorder()
+    known = {"slot": slot, "memory": memory if memory is not None else {}, "history": history, "references": references}
+    task = task_for(said, recorder, **known)
+    return Run(task, await drive(as_handler(handler), task), recorder)

@@ -1,0 +1,295 @@
+"""A turn ends with an outcome or an error, and stops, really, when it is stopped."""
+
+import asyncio
+import contextvars
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from agentkit import (
+    AgentFailure,
+    Artifact,
+    Completed,
+    Failed,
+    HandlerError,
+    InputRequired,
+    ResponseType,
+    SkillHandler,
+    Stopped,
+    agent,
+    answer,
+    as_handler,
+    drive,
+    testing,
+)
+
+
+def started(handler, **more):
+    """A handler under way, as (the task's context, the driving to cancel, what the host hears)."""
+    recorder = testing.Recorder()
+    task = testing.task_for(testing.user_message("go"), recorder)
+    return task, asyncio.ensure_future(drive(as_handler(handler), task, **more)), recorder
+
+
+async def stopped(driving):
+    driving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+
+
+async def test_a_failure_that_the_agent_means_is_an_outcome():
+    def sync_handler(text):
+        raise AgentFailure("The oven is cold.", "oven")
+
+    async def async_handler(text):
+        raise AgentFailure("The oven is cold.", "oven")
+
+    for handler in (sync_handler, async_handler):
+        assert (await testing.run(handler, "bake")).outcome == Failed("The oven is cold.", "oven")
+
+
+async def test_an_error_that_it_does_not_mean_passes_through():
+    def sync_handler(text):
+        raise ZeroDivisionError("oops")
+
+    async def async_handler(text):
+        raise ZeroDivisionError("oops")
+
+    for handler in (sync_handler, async_handler):
+        with pytest.raises(ZeroDivisionError, match="oops"):
+            await testing.run(handler, "go")
+
+
+async def test_a_handler_that_returns_what_nobody_understands_is_told_so():
+    with pytest.raises(TypeError, match="this one returned int"):
+        await testing.run(lambda text: 3, "go")
+
+
+async def test_a_handler_that_hides_its_coroutine_is_told_to_be_async():
+    async def work():
+        return "x"
+
+    with pytest.raises(HandlerError, match="async def"):
+        await testing.run(lambda text: work(), "go")
+
+
+async def test_a_handler_that_ends_as_if_stopped_is_an_error_and_not_a_stop():
+    async def handler(text):
+        raise asyncio.CancelledError
+
+    def sync_handler(text):
+        raise Stopped
+
+    for each in (handler, sync_handler):
+        with pytest.raises(HandlerError, match="nobody stopped"):
+            await testing.run(each, "go")
+
+
+async def test_sync_handlers_run_in_the_given_executor_and_keep_the_callers_context():
+    flavour = contextvars.ContextVar("flavour")
+    flavour.set("vanilla")
+    with ThreadPoolExecutor(1, thread_name_prefix="kitchen") as executor:
+        run = testing.task_for(testing.user_message("go"), testing.Recorder())
+        handler = as_handler(lambda text: f"{threading.current_thread().name[:7]} {flavour.get()}")
+        outcome = await drive(handler, run, executor=executor)
+    assert outcome.message == "kitchen vanilla"
+
+
+async def test_stopping_an_awaiting_handler_stops_it_and_cleans_up():
+    happened = []
+
+    class Sleeper(SkillHandler):
+        async def on_request(self, task):
+            await task.progress("Sleeping")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                happened.append(("ended", task.cancelled))
+
+        async def on_cancel(self, task):
+            happened.append(("cleaned up", task.cancelled))
+
+    task, driving, recorder = started(Sleeper)
+    await recorder.heard.wait()
+    await stopped(driving)
+    assert happened == [("ended", True), ("cleaned up", True)]
+    assert task.cancelled
+
+
+async def test_stopping_a_thread_raises_at_the_next_thing_it_says():
+    said, go_on, seen = threading.Event(), threading.Event(), []
+
+    class Talker(SkillHandler):
+        def on_request(self, task):
+            task.token("1")
+            said.set()
+            go_on.wait(5)
+            try:
+                task.token("2")
+            except Exception:
+                seen.append("swallowed")
+            finally:
+                seen.append("ended")
+
+        def on_cancel(self, task):
+            seen.append("cleaned up")
+
+    _, driving, recorder = started(Talker)
+    await asyncio.to_thread(said.wait, 5)
+    asyncio.get_running_loop().call_later(0.01, go_on.set)
+    await stopped(driving)
+    assert recorder.text == "1"
+    assert seen == ["ended", "cleaned up"]
+
+
+async def test_stopping_a_thread_that_waits_for_a_slow_host_ends_its_waiting():
+    hearing, ended = asyncio.Event(), []
+
+    class Deaf(testing.Recorder):
+        async def emit(self, emission):
+            hearing.set()
+            await asyncio.Event().wait()
+
+    def handler(task):
+        try:
+            task.token("1")
+        except Stopped:
+            ended.append("stopped")
+            raise
+
+    task = testing.task_for(testing.user_message("go"), Deaf())
+    driving = asyncio.ensure_future(drive(as_handler(handler), task))
+    await hearing.wait()
+    await stopped(driving)
+    assert ended == ["stopped"]
+
+
+async def test_stopping_closes_generators():
+    closed = []
+
+    async def async_stream(text):
+        try:
+            yield "a"
+            await asyncio.Event().wait()
+        finally:
+            closed.append("async")
+
+    def sync_stream(text):
+        try:
+            while True:
+                yield "a"
+        finally:
+            closed.append("sync")
+
+    for handler in (async_stream, sync_stream):
+        _, driving, recorder = started(handler)
+        await recorder.heard.wait()
+        await stopped(driving)
+    assert closed == ["async", "sync"]
+
+
+async def test_a_handler_whose_turn_never_came_does_not_start_after_the_stop():
+    ran, release = [], threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(release.wait, 5)
+        _, driving, _ = started(lambda text: ran.append(text), executor=executor)
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.01, release.set)
+        await stopped(driving)
+    assert ran == []
+
+
+async def test_a_handler_that_will_not_stop_is_left_behind(monkeypatch):
+    monkeypatch.setattr("agentkit.driving.STOP_SECONDS", 0.01)
+    release, cleaned = asyncio.Event(), []
+
+    class Stubborn(SkillHandler):
+        async def on_request(self, task):
+            await task.token("1")
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+            with pytest.raises(Stopped):
+                await task.token("2")
+
+        async def on_cancel(self, task):
+            cleaned.append(True)
+
+    _, driving, recorder = started(Stubborn)
+    await recorder.heard.wait()
+    await stopped(driving)
+    release.set()
+    assert cleaned == [True]
+    assert recorder.text == "1"
+
+
+async def test_cleaning_up_is_bounded_and_its_errors_are_only_logged(monkeypatch, caplog):
+    monkeypatch.setattr("agentkit.driving.CLEANUP_SECONDS", 0.01)
+
+    class Slow(SkillHandler):
+        async def on_request(self, task):
+            await task.token("1")
+            await asyncio.Event().wait()
+
+        async def on_cancel(self, task):
+            await asyncio.Event().wait()
+
+    class Chatty(Slow):
+        def on_cancel(self, task):
+            task.token("too late")
+
+    for handler in (Slow, Chatty):
+        _, driving, recorder = started(handler)
+        await recorder.heard.wait()
+        await stopped(driving)
+        assert recorder.text == "1"
+        assert f"on_cancel of {handler.__name__}" in caplog.text
+
+
+async def test_a_second_cancellation_does_not_cut_the_cleaning_short():
+    cleaning, may_end, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Tidy(SkillHandler):
+        async def on_request(self, task):
+            await asyncio.Event().wait()
+
+        async def on_cancel(self, task):
+            cleaning.set()
+            await may_end.wait()
+            cleaned.set()
+
+    _, driving, _ = started(Tidy)
+    await asyncio.sleep(0)
+    driving.cancel()
+    await cleaning.wait()
+    await stopped(driving)
+    may_end.set()
+    await asyncio.wait_for(cleaned.wait(), 5)
+
+
+async def test_a_time_limit_stops_the_handler_like_a_person_would():
+    async def handler(text):
+        await asyncio.Event().wait()
+
+    task, driving, _ = started(handler)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await driving
+    assert task.cancelled
+
+
+@agent(response_type=ResponseType.MESSAGE)
+async def greet(task):
+    await task.progress("unheard")
+    return Completed(f"Hello, {task.message.text}")
+
+
+async def test_a_message_is_answered_with_parts():
+    message = testing.user_message("Ada")
+    assert await answer(as_handler(greet), message) == [{"text": "Hello, Ada"}]
+    assert await answer(as_handler(lambda text: InputRequired("Who?")), message) == [{"text": "Who?"}]
+    artifact = Artifact.json("n", [1])
+    assert await answer(as_handler(lambda text: artifact), message) == [{"data": [1]}]
+    assert await answer(as_handler(lambda text: None), message) == [{"text": "Done."}]

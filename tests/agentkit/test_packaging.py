@@ -1,0 +1,36 @@
+"""agentkit stands alone: no framework comes with it, and it builds as a wheel of its own."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import agentkit
+
+FOLDER = Path(agentkit.__file__).parent
+
+
+def test_importing_it_imports_nothing_but_the_standard_library():
+    code = (
+        "import sys, agentkit, agentkit.testing\n"
+        "tops = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(*sorted(tops - set(sys.stdlib_module_names) - {'agentkit', '__main__'}))"
+    )
+    # -S leaves out site-packages, and with them what their .pth files import.
+    command = [sys.executable, "-S", "-c", f"import sys; sys.path.append({str(FOLDER.parent)!r})\n{code}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.strip() == ""
+
+
+def test_every_public_name_exists():
+    assert sorted(agentkit.__all__) == agentkit.__all__
+    assert all(hasattr(agentkit, name) for name in agentkit.__all__)
+
+
+def test_it_builds_as_a_wheel_of_its_own(tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=FOLDER, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    ours = {name for name in names if not name.startswith("parley_agentkit-")}
+    assert ours == {f"agentkit/{path.name}" for path in FOLDER.glob("*.py")} | {"agentkit/py.typed"}

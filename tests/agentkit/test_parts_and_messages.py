@@ -1,0 +1,99 @@
+"""Messages and files are read as they were sent, wherever the platform keeps their content."""
+
+import base64
+import json
+
+import pytest
+from agentkit import Message, UnreadableContent, data_part, raw_part, text_part, url_part
+from agentkit.parts import kind_of, part_of
+
+STORE = {"a": b"\x00binary", "b": "größer".encode(), "c": json.dumps({"rows": [1, 2]}).encode()}
+
+
+def load(part):
+    return STORE[part["stored"]["sha256"]]
+
+
+def stored(sha256, kind, **labels):
+    return {"stored": {"sha256": sha256, "size": len(STORE[sha256]), "kind": kind}, **labels}
+
+
+def message(*parts, **more):
+    return Message.from_wire({"messageId": "m1", "role": "ROLE_USER", "parts": list(parts), **more}, load)
+
+
+def test_a_message_shows_what_its_wire_form_says():
+    said = message(
+        text_part("Look"), data_part({"n": 1}), text_part("here"), referenceTaskIds=["t1"], metadata={"lang": "en"}
+    )
+    assert (said.id, said.role, said.text) == ("m1", "user", "Look\nhere")
+    assert (said.data, said.references, said.metadata) == ([{"n": 1}], ["t1"], {"lang": "en"})
+    assert said.files == []
+
+
+def test_a_message_with_only_what_is_required_has_no_more():
+    said = Message.from_wire({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": ""}]})
+    assert (said.role, said.text, said.references, said.metadata, said.data) == ("agent", "", [], {}, [])
+
+
+def test_a_file_gives_its_name_its_kind_its_size_and_its_bytes():
+    (file,) = message(raw_part(b"a,b\n1,2", "x.csv", "text/csv")).files
+    assert (file.name, file.media_type, file.size, file.read()) == ("x.csv", "text/csv", 7, b"a,b\n1,2")
+
+
+def test_a_file_without_a_media_type_is_what_its_name_says():
+    (file,) = message(raw_part(b"", "chart.png")).files
+    assert (file.media_type, file.size, file.read()) == ("image/png", 0, b"")
+    (nameless,) = message({"raw": ""}).files
+    assert (nameless.name, nameless.media_type) == ("", "application/octet-stream")
+
+
+@pytest.mark.parametrize("content", [b"", b"a", b"ab", b"abc", bytes(range(256))])
+def test_both_base64_alphabets_are_read_with_and_without_padding(content):
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        raw = encode(content).decode()
+        for variant in (raw, raw.rstrip("=")):
+            (file,) = message({"raw": variant}).files
+            assert (file.read(), file.size) == (content, len(content))
+
+
+def test_stored_content_comes_through_the_loader():
+    said = message(stored("a", "raw", filename="x.bin"), stored("b", "text"), stored("c", "data"))
+    assert said.text == "größer"
+    assert said.data == [{"rows": [1, 2]}]
+    (file,) = said.files
+    assert (file.name, file.size, file.read()) == ("x.bin", 7, b"\x00binary")
+
+
+def test_stored_content_without_a_loader_says_why_it_cannot_be_read():
+    said = Message.from_wire({"messageId": "m", "role": "ROLE_USER", "parts": [stored("a", "raw")]})
+    with pytest.raises(UnreadableContent, match="stored"):
+        said.files[0].read()
+
+
+def test_a_link_is_a_file_that_cannot_be_read():
+    (file,) = message(url_part("https://example.org/x.csv", "x.csv")).files
+    assert (file.url, file.size) == ("https://example.org/x.csv", None)
+    with pytest.raises(UnreadableContent, match="link"):
+        file.read()
+
+
+def test_damaged_base64_says_so():
+    with pytest.raises(UnreadableContent, match="damaged"):
+        message({"raw": "%%%"}).files[0].read()
+
+
+def test_text_with_a_file_name_is_a_file_and_not_speech():
+    said = message(text_part("Please read"), {"text": "a,b", "filename": "x.csv", "mediaType": "text/csv"})
+    assert said.text == "Please read"
+    assert [(file.name, file.size, file.read()) for file in said.files] == [("x.csv", 3, b"a,b")]
+
+
+def test_pieces_become_the_part_that_they_look_like():
+    assert part_of("hi") == {"text": "hi"}
+    assert part_of(b"hi", "text/x", "h.x") == {"raw": "aGk=", "filename": "h.x", "mediaType": "text/x"}
+    assert part_of({"url": "https://e.org"}) == {"url": "https://e.org"}
+    assert part_of({"text": "a", "score": 2}) == {"data": {"text": "a", "score": 2}}
+    assert kind_of(part_of({"rows": 3})) == "data"
+    with pytest.raises(TypeError, match="not of int"):
+        part_of(3)

@@ -1,0 +1,226 @@
+"""What a handler says reaches the host, in order, from the event loop as from a thread."""
+
+import asyncio
+
+import pytest
+from agentkit import (
+    Artifact,
+    Chunk,
+    Completed,
+    InputRequired,
+    Message,
+    Progress,
+    SkillHandler,
+    Thought,
+    Token,
+    ToolCall,
+    ToolResult,
+    as_handler,
+    drive,
+    raw_part,
+    testing,
+)
+
+
+async def async_speaker(task):
+    await task.progress("Counting", 1, 3)
+    await task.thought("Hm")
+    call = await task.tool_call("look_up", {"word": "hm"})
+    await task.tool_result(call, "look_up", "a sound")
+    await task.token("Do")
+    await task.token("ne")
+    async with task.artifact("log", description="d", metadata={"k": 1}) as log:
+        await log.append("one")
+        await log.append(b"two")
+        await log.append({"n": 3})
+
+
+def sync_speaker(task):
+    task.progress("Counting", 1, 3)
+    task.thought("Hm")
+    call = task.tool_call("look_up", {"word": "hm"})
+    task.tool_result(call, "look_up", "a sound")
+    task.token("Do")
+    task.token("ne")
+    with task.artifact("log", description="d", metadata={"k": 1}) as log:
+        log.append("one")
+        log.append(b"two")
+        log.append({"n": 3})
+
+
+@pytest.mark.parametrize("speaker", [async_speaker, sync_speaker])
+async def test_everything_said_is_heard_in_order(speaker):
+    run = await testing.run(speaker, "go")
+    progress, thought, call, result, *tokens = run.emissions[:6]
+    assert progress == Progress("Counting", 1, 3)
+    assert thought == Thought("Hm")
+    assert call == ToolCall(call.call_id, "look_up", {"word": "hm"})
+    assert result == ToolResult(call.call_id, "look_up", "a sound", is_error=False)
+    assert tokens == [Token("Do"), Token("ne")]
+    chunks = run.recorder.chunks
+    assert [(chunk.append, chunk.last) for chunk in chunks] == [
+        (False, False),
+        (True, False),
+        (True, False),
+        (True, True),
+    ]
+    assert [list(chunk.parts) for chunk in chunks] == [
+        [{"text": "one"}],
+        [{"raw": "dHdv", "filename": "log", "mediaType": "application/octet-stream"}],
+        [{"data": {"n": 3}}],
+        [],
+    ]
+    assert {(chunk.name, chunk.description) for chunk in chunks} == {("log", "d")}
+    assert len({chunk.artifact_id for chunk in chunks}) == 1
+    assert run.outcome == Completed()
+
+
+async def test_a_last_piece_closes_the_artifact():
+    async def handler(task):
+        async with task.artifact("log", artifact_id="fixed") as log:
+            await log.append("only", last=True)
+        with pytest.raises(ValueError, match="closed"):
+            await log.append("more")
+
+    run = await testing.run(handler, "go")
+    assert run.emissions == [Chunk("fixed", "log", "", [{"text": "only"}], append=False, last=True)]
+
+
+async def test_an_artifact_that_an_error_cut_off_is_not_closed():
+    async def handler(task):
+        async with task.artifact("log") as log:
+            await log.append("half")
+            raise OSError("disk full")
+
+    recorder = testing.Recorder()
+    task = testing.task_for(testing.user_message("go"), recorder)
+    with pytest.raises(OSError, match="disk full"):
+        await drive(as_handler(handler), task)
+    assert [chunk.last for chunk in recorder.chunks] == [False]
+
+
+async def test_a_typed_stream_labels_its_pieces():
+    async def handler(task):
+        log = task.artifact("log", media_type="text/csv")
+        await log.append("a,b\n")
+
+    run = await testing.run(handler, "go")
+    assert run.emissions[0].parts == [{"text": "a,b\n", "mediaType": "text/csv"}]
+
+
+def sync_generator(text):
+    yield "To"
+    yield Progress("half")
+    yield Artifact.text("a.txt", "A")
+    yield "ken"
+
+
+async def async_generator(text):
+    for item in sync_generator(text):
+        yield item
+
+
+@pytest.mark.parametrize("generator", [sync_generator, async_generator])
+async def test_a_generator_says_what_it_yields(generator):
+    run = await testing.run(generator, "go")
+    first, progress, chunk, last = run.emissions
+    assert (first, progress, last) == (Token("To"), Progress("half"), Token("ken"))
+    assert (chunk.name, chunk.append, chunk.last) == ("a.txt", False, True)
+    assert run.said == "Token"
+    assert [artifact.name for artifact in run.artifacts] == ["a.txt", "answer"]
+
+
+async def test_a_generator_may_return_or_yield_its_outcome():
+    def returns(text):
+        yield "thinking"
+        return Completed("Done.")
+
+    def asks(text):
+        yield InputRequired("Which?", slot="which")
+        raise AssertionError("nothing comes after an outcome")
+
+    async def asks_async(text):
+        yield InputRequired("Which?", slot="which")
+        raise AssertionError("nothing comes after an outcome")
+
+    assert (await testing.run(returns, "go")).outcome == Completed("Done.")
+    for handler in (asks, asks_async):
+        assert (await testing.run(handler, "go")).outcome == InputRequired("Which?", slot="which")
+
+
+@pytest.mark.parametrize("wrong", [3, {"a": 1}, None])
+async def test_a_generator_that_yields_anything_else_is_told_what_it_may_yield(wrong):
+    def generator(text):
+        yield wrong
+
+    with pytest.raises(TypeError, match="generator may yield"):
+        await testing.run(generator, "go")
+
+
+async def test_a_slow_host_slows_the_handler_down():
+    may_go_on = asyncio.Event()
+
+    class SlowHost(testing.Recorder):
+        async def emit(self, emission):
+            await super().emit(emission)
+            await may_go_on.wait()
+
+    def handler(task):
+        task.token("1")
+        task.token("2")
+
+    host = SlowHost()
+    driving = asyncio.ensure_future(drive(as_handler(handler), testing.task_for(testing.user_message("go"), host)))
+    await host.heard.wait()
+    assert host.emissions == [Token("1")]
+    may_go_on.set()
+    await driving
+    assert host.emissions == [Token("1"), Token("2")]
+
+
+async def test_memory_survives_from_the_question_to_its_answer():
+    class Asker(SkillHandler):
+        async def on_request(self, task):
+            task.memory["asked"] = task.message.text
+            return InputRequired("How many?", slot="count")
+
+        async def on_input_received(self, task):
+            return Completed(f"{task.message.text} {task.memory['asked']} for {task.slot}")
+
+    first = await testing.run(Asker, "apples")
+    second = await testing.run(Asker, "3", slot=first.outcome.slot, memory=first.memory, history=[first.task.message])
+    assert second.said == "3 apples for count"
+
+
+async def test_an_answer_goes_to_on_request_unless_there_is_more_to_it():
+    class Simple(SkillHandler):
+        async def on_request(self, task):
+            return f"{task.slot}: {task.message.text}"
+
+    assert (await testing.run(Simple, "PDF", slot="format")).said == "format: PDF"
+
+
+async def test_all_files_go_from_the_nearest_to_the_farthest():
+    def message(name, role="ROLE_USER"):
+        return Message.from_wire({"messageId": name, "role": role, "parts": [raw_part(b"", name)]})
+
+    earlier = await testing.run(lambda text: "ok", message("finished"))
+    reference = earlier.as_reference(message("asked first"), message("not a person's", "ROLE_AGENT"))
+
+    def names(task):
+        return {"turn": [f.name for f in task.files], "all": [f.name for f in task.all_files]}
+
+    run = await testing.run(names, message("now"), history=[message("old"), message("recent")], references=[reference])
+    assert run.artifacts[0].parts == [
+        {"data": {"turn": ["now"], "all": ["now", "recent", "old", "finished", "asked first"]}}
+    ]
+    assert (reference.state, reference.artifacts[0].name) == ("completed", "answer")
+
+
+async def test_the_context_is_read_only_save_for_memory():
+    async def handler(task):
+        with pytest.raises(AttributeError):
+            task.memory = {}
+        return f"{task.attempt} {task.caller} {task.cancelled} {task.metadata}"
+
+    assert (await testing.run(handler, "go")).said == "1 None False {}"
