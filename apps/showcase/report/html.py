@@ -23,7 +23,7 @@ figcaption, footer { color: var(--muted); font-size: .85rem; }
 footer { margin-top: 3rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .875rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .4rem .75rem .4rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+th, td { padding: .4rem 1.25rem .4rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 th { color: var(--muted); font-weight: 600; }
 th:last-child, td:last-child { padding-right: 0; }
 .figure { text-align: right; white-space: nowrap; }
