@@ -16,5 +16,3 @@ def from_now(seconds: float) -> Combinable:
 def end() -> Combinable:
     """When a lease that is taken or extended now ends."""
     return from_now(settings.RUN_LEASE_SECONDS)
-
-

@@ -151,7 +151,9 @@ class Artifact(models.Model):
 
     class Meta:
         ordering = ["first_event"]
-        constraints = [models.UniqueConstraint(fields=["task", "artifact_id"], name="artifact_id_is_unique_in_its_task")]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "artifact_id"], name="artifact_id_is_unique_in_its_task")
+        ]
 
     def __str__(self) -> str:
         return self.name or self.artifact_id

@@ -117,5 +117,3 @@ def _changes(identity: tuple[str, str, str], expected: dict[str, Any], actual: d
         for name in expected
         if expected[name] != actual[name]
     ]
-
-

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import rfc8785
+from agentkit import Message as Said
+from agentkit import ReferencedTask
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Now
 
-from agentkit import Message as Said
-from agentkit import ReferencedTask
 from apps.agents.models import Agent
 from apps.conversations import blobs, leases, ledger, wire
 from apps.conversations.events import JSON, EventType

@@ -24,4 +24,3 @@ def _clean(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     raise ValueError(f"A {type(value).__name__} cannot be sent: use text, numbers, lists, dicts and None.")
-

@@ -9,11 +9,11 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import cache
 
+import bridge
+from agentkit import Failed, HandlerError, Outcome, TaskContext
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-import bridge
-from agentkit import Failed, HandlerError, Outcome, TaskContext
 from apps.agents.models import Agent
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
@@ -115,7 +115,12 @@ async def _end(
 
 
 def _ending(
-    assignment: Assignment, recorder: Recorder, outcome: Outcome | None, task: TaskContext, error: JSON | None, rest: str
+    assignment: Assignment,
+    recorder: Recorder,
+    outcome: Outcome | None,
+    task: TaskContext,
+    error: JSON | None,
+    rest: str,
 ) -> Ending:
     return Ending(
         assignment.hold,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
 from django.db.models.functions import Now
 
-from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
 from apps.conversations import blobs, intake, ledger
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger

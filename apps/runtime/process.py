@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import bridge
 from django.conf import settings
 from django.db.models import F
 from django.db.models.functions import Now
 
-import bridge
 from apps.conversations import leases, ledger, wakeups
 from apps.conversations.ledger import Hold
 from apps.conversations.models import Run
@@ -48,7 +48,7 @@ class WorkerProcess:
         self._closing = False
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="runs", daemon=True).start()
-        asyncio.run_coroutine_threadsafe(self._keep_leases(), self._loop)
+        self._heartbeat = asyncio.run_coroutine_threadsafe(self._keep_leases(), self._loop)
         self._stop_listening = wakeups.on_stop(self._told_to_stop)
 
     def offer(self, run_id: uuid.UUID) -> bool:
@@ -123,6 +123,7 @@ class WorkerProcess:
                 carried.work.cancel()
 
     async def _drain(self, grace: float) -> None:
+        self._heartbeat.cancel()
         works = {carried.work for carried in self._carried.values()}
         if works:
             await asyncio.wait(works, timeout=grace)

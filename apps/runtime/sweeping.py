@@ -23,9 +23,7 @@ def sweep() -> int:
         Q(published_at=None) | Q(published_at__lt=leases.from_now(-settings.SWEEP_SECONDS))
     )
     abandoned = Q(state=Run.State.RUNNING, lease_until__lt=Now())
-    overdue = list(
-        Run.objects.filter(unheard | abandoned).order_by("queued_at").values_list("pk", flat=True)[:AT_ONCE]
-    )
+    overdue = list(Run.objects.filter(unheard | abandoned).order_by("queued_at").values_list("pk", flat=True)[:AT_ONCE])
     Run.objects.filter(pk__in=overdue).update(published_at=Now())
     for run_id in overdue:
         publish(run_id)

@@ -54,6 +54,7 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
     elif config["ENGINE"].endswith("postgresql"):
         # Bridge threads keep a connection each; the rest of the pool serves ordinary pages and admin.
         config["OPTIONS"] = {"pool": {"min_size": 1, "max_size": bridge_threads + 16, "timeout": 20}}
+        config["TEST"] = {"NAME": f"test_parley_{os.getpid()}"}
     else:
         raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:// or postgres://.")
     return config

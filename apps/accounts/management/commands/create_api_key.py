@@ -17,9 +17,7 @@ class Command(BaseCommand):
         parser.add_argument("--scopes", default="", help="comma-separated; empty means everything")
         parser.add_argument("--expires", type=int, metavar="DAYS")
 
-    def handle(
-        self, *args: Any, email: str, name: str, scopes: str, expires: int | None, **options: Any
-    ) -> None:
+    def handle(self, *args: Any, email: str, name: str, scopes: str, expires: int | None, **options: Any) -> None:
         user = User.objects.filter(email__iexact=email.strip()).first()
         if user is None:
             raise CommandError(f"There is no user {email}. Make one with ./manage.py create_user {email}")
