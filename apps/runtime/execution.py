@@ -19,6 +19,7 @@ from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.runtime import notes, outcomes
 from apps.runtime.claims import Assignment
+from apps.runtime.cleaning import clean
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder
@@ -101,8 +102,14 @@ async def _end(
     assignment: Assignment, recorder: Recorder, outcome: Outcome | None, task: TaskContext, error: JSON | None
 ) -> None:
     try:
-        rest = await recorder.close()
-        ending = _ending(assignment, recorder, outcome, task, error, rest)
+        ending = Ending(
+            assignment.hold,
+            outcome,
+            memory=clean(task.memory),
+            tokens=await recorder.close(),
+            streamed=recorder.streamed,
+            error=error,
+        )
         following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
     except LeaseLost:
         raise
@@ -112,26 +119,6 @@ async def _end(
         following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
     if following is not None:
         await bridge.run(publish, following)
-
-
-def _ending(
-    assignment: Assignment,
-    recorder: Recorder,
-    outcome: Outcome | None,
-    task: TaskContext,
-    error: JSON | None,
-    rest: str,
-) -> Ending:
-    return Ending(
-        assignment.hold,
-        outcome,
-        memory=task.memory,
-        token_artifact=recorder.token_artifact,
-        token_text=recorder.token_text,
-        token_rest=rest,
-        streamed=recorder.streamed,
-        error=error,
-    )
 
 
 async def _note_late(assignment: Assignment) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,15 @@ from apps.runtime.cleaning import clean
 ANSWER = "answer"  # the name of the artifact that tokens become
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The text that was streamed: the artifact that it becomes, all of it, and the piece that is not recorded yet."""
+
+    artifact_id: str
+    text: str
+    rest: str
+
+
 @dataclass(slots=True)
 class Ending:
     """How a turn ended, ready to be written: an outcome, or None for one that a newer message interrupted."""
@@ -27,9 +37,7 @@ class Ending:
     hold: Hold
     outcome: Outcome | None
     memory: JSON = field(default_factory=dict)
-    token_artifact: str = ""
-    token_text: str = ""
-    token_rest: str = ""
+    tokens: Tokens | None = None
     streamed: bool = False  # were artifacts streamed, or tokens?
     error: JSON | None = None
 
@@ -41,9 +49,9 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     """
     artifacts = _artifacts(ending)
     with ledger.writing(task.context_id, hold=ending.hold) as log:
-        if ending.token_artifact:
-            end = {"artifactId": ending.token_artifact, "name": ANSWER, "text": ending.token_rest}
-            log.add(EventType.AGENT_TOKEN_END, end, task=task.pk, artifact_id=ending.token_artifact)
+        if tokens := ending.tokens:
+            end = {"artifactId": tokens.artifact_id, "name": ANSWER, "text": tokens.rest}
+            log.add(EventType.AGENT_TOKEN_END, end, task=task.pk, artifact_id=tokens.artifact_id)
         for artifact in artifacts:
             _whole_artifact(log, task, artifact)
         _close_run(ending)
@@ -86,7 +94,7 @@ def _go_on(log: Ledger, task: Task, outcome: Outcome | None, waiting: Message | 
         log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
     if waiting is None:
         return None
-    return intake.next_run(waiting, _slot(outcome)).pk
+    return intake.next_run(task.pk, waiting, _slot(outcome)).pk
 
 
 def _slot(outcome: Outcome | None) -> JSON | None:
@@ -131,7 +139,7 @@ def _said(log: Ledger, task: Task, parts: Sequence[Part]) -> JSON:
         "contextId": log.context.context_id,
         "taskId": str(task.pk),
         "role": "ROLE_AGENT",
-        "parts": blobs.store_large(clean(list(parts))),
+        "parts": _storable(parts),
     }
 
 
@@ -147,14 +155,23 @@ def _artifacts(ending: Ending) -> list[Artifact]:
     if not given and not ending.streamed:
         given = [Artifact(outcome.parts or [{"text": "Done."}], name=ANSWER)]
     return [
-        Artifact(blobs.store_large(clean(list(one.parts))), clean(one.name), clean(one.description), one.artifact_id,
-                 clean(one.metadata))
+        dataclasses.replace(
+            one,
+            parts=_storable(one.parts),
+            name=clean(one.name),
+            description=clean(one.description),
+            metadata=clean(one.metadata),
+        )
         for one in given
-    ]  # fmt: skip
+    ]
+
+
+def _storable(parts: Sequence[Part]) -> list[Any]:
+    return blobs.store_large(clean([dict(part) for part in parts]))
 
 
 def _is_streamed_text(artifact: Artifact, ending: Ending) -> bool:
-    return bool(ending.token_artifact) and [part.get("text") for part in artifact.parts] == [ending.token_text]
+    return ending.tokens is not None and [part.get("text") for part in artifact.parts] == [ending.tokens.text]
 
 
 def _whole_artifact(log: Ledger, task: Task, artifact: Artifact) -> None:
