@@ -26,7 +26,10 @@ test: setup
 	$(PY) -m pytest
 
 test-services: setup
-	$(PY) -m pytest --profile services
+	DATABASE_URL="$${DATABASE_URL:-postgres://postgres@127.0.0.1:5432/postgres}" \
+	CELERY_BROKER_URL="$${CELERY_BROKER_URL:-amqp://guest:guest@127.0.0.1:5672//}" \
+	CHANNEL_LAYER_URL="$${CHANNEL_LAYER_URL:-redis://127.0.0.1:6379/0}" \
+	$(PY) -m pytest
 
 lint: setup
 	$(PY) -m ruff check .

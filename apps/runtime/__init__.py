@@ -1,0 +1,1 @@
+"""Running agents durably: send, claim, execute, record, give back."""

@@ -1,0 +1,88 @@
+"""The one way from asynchronous code to the database: a few threads, each with a lasting connection.
+
+A caller that waits or streams holds neither: it borrows a thread for the length of one function.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+
+log = logging.getLogger("parley.bridge")
+
+RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits between tries while a database server restarts
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(settings.BRIDGE_THREADS, thread_name_prefix="bridge")
+        return _pool
+
+
+def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `function` in this thread, and again after a reconnection if its connection turns out to be broken.
+
+    A function is called again only when the database itself went away, so its transaction was rolled back (or, at the
+    worst, committed unheard): give it functions that may run twice, as compare-and-swap and idempotency make ours.
+    Raises what `function` raises.
+    """
+    for wait in (*RECONNECT_SECONDS, None):
+        try:
+            return function(*args, **kwargs)
+        except (OperationalError, InterfaceError):
+            if wait is None or connection.in_atomic_block or connection.is_usable():
+                raise
+            log.warning("database connection lost; trying again in %s s", wait)
+            _forget_connection()
+            time.sleep(wait)
+    raise AssertionError("unreachable")
+
+
+def _forget_connection() -> None:
+    with contextlib.suppress(DatabaseError):
+        connection.close()
+
+
+async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Await `function(*args, **kwargs)` on a bridge thread (see `with_database`)."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_executor(), lambda: with_database(function, *args, **kwargs))
+
+
+def later[**P](function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Call `function` on a bridge thread soon; nobody waits for it, and its errors are logged."""
+    _executor().submit(lambda: with_database(function, *args, **kwargs)).add_done_callback(_log_failure)
+
+
+def _log_failure(future: "Future[object]") -> None:
+    if not future.cancelled() and (error := future.exception()):
+        log.error("work left to the bridge failed", exc_info=error)
+
+
+def close() -> None:
+    """End the threads and their connections, after what they are doing; the next use starts new ones."""
+    global _pool
+    with _lock:
+        pool, _pool = _pool, None
+    if pool is not None:
+        barrier = threading.Barrier(settings.BRIDGE_THREADS)
+        for _ in range(settings.BRIDGE_THREADS):
+            pool.submit(_close_after, barrier)
+        pool.shutdown(wait=True)
+
+
+def _close_after(barrier: threading.Barrier) -> None:
+    with contextlib.suppress(threading.BrokenBarrierError):
+        barrier.wait(5)
+    connection.close()

@@ -1,0 +1,43 @@
+"""From an `Authorization` header to a principal."""
+
+import hmac
+
+import bridge
+from django.utils import timezone
+
+from apps.accounts.models import ApiKey
+from apps.accounts.principals import ANONYMOUS, Principal
+
+
+class BadCredentials(Exception):
+    """The API key is unknown, expired or revoked. Make a new one and send it as "Authorization: Bearer <key>"."""
+
+    def __str__(self) -> str:
+        return self.__doc__ or ""
+
+
+def principal_of(authorization: str) -> Principal:
+    """Whom an `Authorization` header speaks for: at most one query; no header is an anonymous caller.
+
+    Raises BadCredentials for anything but a usable key in a `Bearer` header.
+    """
+    if not authorization:
+        return ANONYMOUS
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise BadCredentials
+    return key_of(token.strip()).principal
+
+
+def key_of(token: str) -> ApiKey:
+    """The usable key whose text this is. Raises BadCredentials."""
+    mark, _, rest = token.partition("_")
+    prefix, _, secret = rest.partition("_")
+    if mark != ApiKey.MARK or not prefix.isalnum() or len(prefix) > 16:
+        raise BadCredentials
+    key = ApiKey.objects.usable().select_related("user").filter(prefix=prefix).first()
+    if key is None or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
+        raise BadCredentials
+    if key.last_used_at is None or timezone.now() - key.last_used_at > ApiKey.TOUCH_AFTER:
+        bridge.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=timezone.now())
+    return key

@@ -1,0 +1,145 @@
+"""Who may do what: users, their workspaces and their API keys."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import secrets
+from typing import Any, ClassVar
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.models import PermissionsMixin
+from django.db import models, transaction
+from django.utils import timezone
+
+from apps.accounts.principals import Principal
+
+
+class UserManager(BaseUserManager["User"]):
+    def get_by_natural_key(self, username: str | None) -> User:
+        """Look a person up by e-mail, whatever its case."""
+        return self.get(email__iexact=username)
+
+    @transaction.atomic
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """Make a user with a personal workspace. Raises ValueError for an address that is none."""
+        if "@" not in email.strip("@"):
+            raise ValueError(f"{email!r} is not an e-mail address.")
+        user = self.model(email=email.strip().lower(), **fields)
+        user.set_password(password)
+        user.save()
+        Workspace.objects.create(name=user.short_name, personal_of=user)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
+        return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
+
+
+class User(AbstractBaseUser, PermissionsMixin):
+    """A person; the e-mail address is the login name."""
+
+    email = models.EmailField("e-mail", unique=True)
+    name = models.CharField(max_length=120, blank=True)
+    is_active = models.BooleanField("active", default=True)
+    is_staff = models.BooleanField("operator", default=False, help_text="May open the admin pages.")
+    date_joined = models.DateTimeField(default=timezone.now)
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+    objects: ClassVar[UserManager] = UserManager()
+
+    def __str__(self) -> str:
+        return self.email
+
+    @property
+    def short_name(self) -> str:
+        return self.name or self.email.partition("@")[0]
+
+    @property
+    def principal(self) -> Principal:
+        """This person as a caller with every right of their own."""
+        return Principal(user_id=self.pk, workspace_id=self.personal_workspace.pk, name=self.short_name)
+
+
+class Workspace(models.Model):
+    """What agents, contexts, tasks and keys belong to. Everybody has a personal one."""
+
+    name = models.CharField(max_length=120)
+    personal_of = models.OneToOneField(
+        User, null=True, blank=True, on_delete=models.CASCADE, related_name="personal_workspace"
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
+    def usable(self) -> ApiKeyQuerySet:
+        """Keys that are neither revoked nor expired, of users who are active."""
+        return self.filter(
+            models.Q(expires_at=None) | models.Q(expires_at__gt=timezone.now()), revoked_at=None, user__is_active=True
+        )
+
+    def visible_to(self, principal: Principal) -> ApiKeyQuerySet:
+        return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
+
+
+class ApiKey(models.Model):
+    """A credential for programs: a visible prefix and the SHA-256 of the rest; the key itself is shown once."""
+
+    MARK = "parley"
+    TOUCH_AFTER = datetime.timedelta(minutes=1)
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_keys")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")
+    name = models.CharField(max_length=120)
+    prefix = models.CharField(max_length=16, unique=True, editable=False)
+    digest = models.CharField(max_length=64, editable=False)
+    scopes = models.JSONField(default=list, blank=True, help_text="What the key may do; empty means everything.")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ApiKeyQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "API key"
+
+    def __str__(self) -> str:
+        return f"{self.MARK}_{self.prefix}_…"
+
+    @classmethod
+    def issue(
+        cls, user: User, name: str, *, scopes: list[str] | None = None, lifetime: datetime.timedelta | None = None
+    ) -> tuple[ApiKey, str]:
+        """Make a key of `user`; returns the row and the key's text, which is not kept anywhere."""
+        prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        key = cls.objects.create(
+            user=user,
+            workspace=user.personal_workspace,
+            name=name,
+            prefix=prefix,
+            digest=cls.digest_of(secret),
+            scopes=scopes or [],
+            expires_at=timezone.now() + lifetime if lifetime else None,
+        )
+        return key, f"{cls.MARK}_{prefix}_{secret}"
+
+    @staticmethod
+    def digest_of(secret: str) -> str:
+        return hashlib.sha256(secret.encode()).hexdigest()
+
+    def revoke(self) -> None:
+        self.revoked_at = timezone.now()
+        self.save(update_fields=["revoked_at"])
+
+    @property
+    def principal(self) -> Principal:
+        return Principal(
+            user_id=self.user_id,
+            workspace_id=self.workspace_id,
+            name=self.user.short_name,
+            scopes=frozenset(self.scopes) or None,
+        )

@@ -1,0 +1,60 @@
+"""An agent's card (A2A 1.0 §4.4), with absolute URLs from `PUBLIC_BASE_URL`."""
+
+import hashlib
+import json
+from typing import Any
+
+from django.conf import settings
+
+from apps.agents.models import Agent
+
+PROTOCOL_VERSION = "1.0"
+
+
+def endpoint(agent: Agent) -> str:
+    """The agent's JSON-RPC URL."""
+    return f"{settings.PUBLIC_BASE_URL}/a2a/{agent.slug}"
+
+
+def card(agent: Agent) -> dict[str, Any]:
+    """The agent's public card as an A2A 1.0 `AgentCard` in its JSON form."""
+    shown = {
+        "name": agent.name,
+        "description": agent.description,
+        "version": agent.version,
+        "supportedInterfaces": [
+            {
+                "url": endpoint(agent),
+                "protocolBinding": "JSONRPC",
+                "protocolVersion": PROTOCOL_VERSION,
+                "tenant": agent.slug,
+            }
+        ],
+        "provider": {"organization": "Parley", "url": settings.PUBLIC_BASE_URL},
+        "capabilities": {"streaming": agent.streams, "pushNotifications": False, "extendedAgentCard": False},
+        "defaultInputModes": agent.input_modes,
+        "defaultOutputModes": agent.output_modes,
+        "skills": agent.skills or [general_skill(agent)],
+    }
+    if agent.access != Agent.Access.PUBLIC:
+        shown["securitySchemes"] = {
+            "apiKey": {
+                "httpAuthSecurityScheme": {
+                    "scheme": "Bearer",
+                    "description": "An API key of this platform: Authorization: Bearer <key>.",
+                }
+            }
+        }
+        shown["securityRequirements"] = [{"schemes": {"apiKey": {"list": []}}}]
+    return shown
+
+
+def general_skill(agent: Agent) -> dict[str, Any]:
+    """The skill of an agent that names none: a card must have one."""
+    return {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
+
+
+def etag(shown: dict[str, Any]) -> str:
+    """A strong validator for a card, quoted as HTTP wants it."""
+    digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+    return f'"{digest[:32]}"'

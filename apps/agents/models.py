@@ -1,0 +1,112 @@
+"""The registry of agents, hosted here or remote."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+from django.utils import timezone
+
+from apps.accounts.models import Workspace
+from apps.accounts.principals import Principal
+
+RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
+
+
+def refuse_reserved_slug(slug: str) -> None:
+    if slug in RESERVED_SLUGS:
+        raise ValidationError(f"{slug!r} is a name the protocol's own URLs use. Choose another.")
+
+
+class AgentQuerySet(models.QuerySet["Agent"]):
+    def enabled(self) -> AgentQuerySet:
+        return self.filter(is_enabled=True)
+
+    def visible_to(self, principal: Principal) -> AgentQuerySet:
+        """Agents that `principal` may use."""
+        allowed = models.Q(access=Agent.Access.PUBLIC)
+        if principal.is_known:
+            allowed |= models.Q(access=Agent.Access.AUTHENTICATED)
+            in_group = Group.objects.filter(agents=models.OuterRef("pk"), user=principal.user_id)
+            allowed |= models.Q(models.Exists(in_group), access=Agent.Access.GROUPS)
+        return self.enabled().filter(allowed)
+
+
+def text_modes() -> list[str]:
+    return ["text/plain"]
+
+
+class Agent(models.Model):
+    """A registered agent: what its card says, how it runs, and who may use it."""
+
+    class Kind(models.TextChoices):
+        HOSTED = "hosted"
+        REMOTE = "remote"
+
+    class Access(models.TextChoices):
+        PUBLIC = "public", "everybody, without signing in"
+        AUTHENTICATED = "authenticated", "everybody who is signed in or has a key"
+        GROUPS = "groups", "members of named groups"
+
+    class OnBusy(models.TextChoices):
+        ENQUEUE = "enqueue", "the message becomes the task's next turn"
+        REJECT = "reject", "the message is refused"
+        INTERRUPT = "interrupt", "the current turn stops and the message follows it"
+
+    slug = models.CharField(
+        max_length=63,
+        unique=True,
+        validators=[
+            RegexValidator(r"^[a-z0-9][a-z0-9-]*\Z", "Use lower-case letters, digits and hyphens."),
+            refuse_reserved_slug,
+        ],
+    )
+    name = models.CharField(max_length=120)
+    description = models.TextField()
+    version = models.CharField(max_length=40, default="1.0.0")
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.HOSTED)
+    handler = models.CharField(max_length=250, blank=True, help_text="dotted.path:Name of a hosted agent's handler.")
+    skills = models.JSONField(default=list, blank=True, help_text="A2A skills: id, name, description, tags.")
+    input_modes = models.JSONField(default=text_modes, help_text="Media types the agent takes.")
+    output_modes = models.JSONField(default=text_modes, help_text="Media types the agent makes.")
+    capabilities = models.JSONField(default=dict, blank=True, help_text='A2A capabilities: {"streaming": true}.')
+    access = models.CharField(max_length=20, choices=Access, default=Access.AUTHENTICATED)
+    groups = models.ManyToManyField(Group, blank=True, related_name="agents")
+    on_busy = models.CharField(max_length=10, choices=OnBusy, default=OnBusy.ENQUEUE)
+    time_limit = models.FloatField(
+        default=600.0, validators=[MinValueValidator(0.1)], help_text="Seconds that one turn may take."
+    )
+    attempts = models.PositiveSmallIntegerField(
+        default=3, validators=[MinValueValidator(1)], help_text="How often a turn may be started, crashes included."
+    )
+    retry_safe = models.BooleanField(default=False, help_text="May a turn that a crash cut off be executed again?")
+    keep_thoughts = models.BooleanField(default=False, help_text="Are the agent's thoughts recorded?")
+    is_enabled = models.BooleanField("enabled", default=True)
+    workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = AgentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(
+                condition=~models.Q(kind="hosted") | ~models.Q(handler=""),
+                name="hosted_agent_has_a_handler",
+                violation_error_message="A hosted agent needs a handler (dotted.path:Name).",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.capabilities.get("streaming", True))
+
+    def takes(self, media_type: str) -> bool:
+        """Whether a part of this media type is among the agent's input modes (`text/*` and `*/*` allowed)."""
+        family = media_type.partition("/")[0]
+        return any(mode in (media_type, f"{family}/*", "*/*") for mode in self.input_modes)

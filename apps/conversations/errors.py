@@ -1,0 +1,44 @@
+"""What can be refused, in one vocabulary; each edge maps it to its protocol by a table."""
+
+
+class Refusal(Exception):
+    """Something was asked that cannot be done; nothing was stored. `str()` is a sentence for people."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or self.__doc__)
+
+
+class TaskNotFound(Refusal):
+    """There is no such task."""
+
+
+class ContextNotFound(Refusal):
+    """There is no such conversation."""
+
+
+class TaskNotCancelable(Refusal):
+    """The task has ended, so it cannot be canceled."""
+
+
+class UnsupportedOperation(Refusal):
+    """This cannot be done with the task as it is."""
+
+
+class TaskFinished(UnsupportedOperation):
+    """The task has ended. Send the message without a taskId, with the task's id in referenceTaskIds."""
+
+
+class TaskBusy(UnsupportedOperation):
+    """The agent takes no message while it works. Wait until the task asks for one or ends."""
+
+
+class ContentTypeNotSupported(Refusal):
+    """The agent does not take this media type."""
+
+
+class InvalidParams(Refusal):
+    """A value cannot be used. `field` names it."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field

@@ -1,0 +1,207 @@
+"""The closed set of event types, each with the shape of its payload.
+
+Payloads are JSON; parts and messages in them are in the A2A 1.0 shape. A key that may be absent is `NotRequired`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired
+
+from django.db import models
+from typing_extensions import TypedDict
+
+JSON = dict[str, Any]
+
+
+class EventType(models.TextChoices):
+    USER_MESSAGE = "user_message"
+    AGENT_START = "agent_start"
+    AGENT_STATUS = "agent_status"
+    AGENT_MESSAGE = "agent_message"
+    AGENT_TOKEN_START = "agent_token_start"  # noqa: S105
+    AGENT_TOKEN = "agent_token"  # noqa: S105
+    AGENT_TOKEN_END = "agent_token_end"  # noqa: S105
+    AGENT_THOUGHT = "agent_thought"
+    AGENT_TOOL_CALL = "agent_tool_call"
+    AGENT_TOOL_RESULT = "agent_tool_result"
+    ARTIFACT_UPDATE = "artifact_update"
+    AGENT_COMPLETE = "agent_complete"
+    AGENT_FAILED = "agent_failed"
+    AGENT_CANCELLED = "agent_cancelled"
+    FORK = "fork"
+    EDIT = "edit"
+    AGENT_SWITCHED = "agent_switched"
+    FEEDBACK = "feedback"
+    SESSION_RENAMED = "session_renamed"
+    SESSION_ARCHIVED = "session_archived"
+    SESSION_UNARCHIVED = "session_unarchived"
+    SESSION_DELETED = "session_deleted"
+
+
+class Opening(TypedDict):
+    """How a context began; in the payload of its first event."""
+
+    contextId: str
+    owner: int | None
+    workspace: int
+    agent: int
+    title: str
+
+
+class NewTask(TypedDict):
+    """The task that a user's message opened."""
+
+    agent: int
+    references: list[str]
+    parent: NotRequired[str]
+    metadata: NotRequired[JSON]
+
+
+class UserMessage(TypedDict):
+    message: JSON
+    opens: NotRequired[Opening]
+    task: NotRequired[NewTask]
+
+
+class AgentStart(TypedDict):
+    attempt: int
+    turn: int
+    messageId: str
+
+
+class Slot(TypedDict):
+    name: str
+    schema: NotRequired[JSON]
+
+
+class AgentStatus(TypedDict):
+    """A change of state, or progress while working (`progress`: the message is no turn of talk)."""
+
+    state: str
+    message: NotRequired[JSON]
+    slot: NotRequired[Slot]
+    progress: NotRequired[JSON]
+
+
+class AgentMessage(TypedDict):
+    message: JSON
+
+
+class AgentTokenStart(TypedDict):
+    artifactId: str
+    name: str
+
+
+class AgentToken(TypedDict):
+    """Text of the artifact that the tokens will be; `first` for its first piece."""
+
+    artifactId: str
+    name: str
+    text: str
+    first: NotRequired[bool]
+
+
+class AgentTokenEnd(TypedDict):
+    """The last piece of text (which may be empty)."""
+
+    artifactId: str
+    name: str
+    text: str
+    first: NotRequired[bool]
+
+
+class AgentThought(TypedDict):
+    text: str
+
+
+class AgentToolCall(TypedDict):
+    callId: str
+    name: str
+    arguments: JSON
+
+
+class AgentToolResult(TypedDict):
+    callId: str
+    name: str
+    result: Any
+    isError: bool
+
+
+class ArtifactUpdate(TypedDict):
+    """One chunk: `artifact` in the A2A shape, with the parts of this chunk alone."""
+
+    artifact: JSON
+    append: bool
+    lastChunk: bool
+
+
+class AgentComplete(TypedDict):
+    artifacts: list[str]
+    usage: NotRequired[JSON]
+
+
+class AgentFailed(TypedDict):
+    """The task failed or was rejected; `discarded` names artifacts that were begun."""
+
+    code: str
+    discarded: list[str]
+
+
+class AgentCancelled(TypedDict):
+    discarded: list[str]
+
+
+class Fork(TypedDict):
+    opens: Opening
+    parent: str
+    at: int
+    reason: str
+
+
+class Edit(TypedDict):
+    messageId: str
+    message: JSON
+
+
+class AgentSwitched(TypedDict):
+    agent: int
+
+
+class Feedback(TypedDict):
+    rating: int
+    feedback: NotRequired[str]
+    metadata: NotRequired[JSON]
+
+
+class SessionRenamed(TypedDict):
+    title: str
+
+
+class SessionMark(TypedDict):
+    """Archived, unarchived or deleted: the type says it all."""
+
+
+PAYLOADS: dict[EventType, type] = {
+    EventType.USER_MESSAGE: UserMessage,
+    EventType.AGENT_START: AgentStart,
+    EventType.AGENT_STATUS: AgentStatus,
+    EventType.AGENT_MESSAGE: AgentMessage,
+    EventType.AGENT_TOKEN_START: AgentTokenStart,
+    EventType.AGENT_TOKEN: AgentToken,
+    EventType.AGENT_TOKEN_END: AgentTokenEnd,
+    EventType.AGENT_THOUGHT: AgentThought,
+    EventType.AGENT_TOOL_CALL: AgentToolCall,
+    EventType.AGENT_TOOL_RESULT: AgentToolResult,
+    EventType.ARTIFACT_UPDATE: ArtifactUpdate,
+    EventType.AGENT_COMPLETE: AgentComplete,
+    EventType.AGENT_FAILED: AgentFailed,
+    EventType.AGENT_CANCELLED: AgentCancelled,
+    EventType.FORK: Fork,
+    EventType.EDIT: Edit,
+    EventType.AGENT_SWITCHED: AgentSwitched,
+    EventType.FEEDBACK: Feedback,
+    EventType.SESSION_RENAMED: SessionRenamed,
+    EventType.SESSION_ARCHIVED: SessionMark,
+    EventType.SESSION_UNARCHIVED: SessionMark,
+    EventType.SESSION_DELETED: SessionMark,
+}

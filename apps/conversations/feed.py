@@ -1,0 +1,136 @@
+"""Following a context: what has been recorded, then what is being recorded, each event once and in order.
+
+A process has one reader per followed context, shared by its followers. A follower that waits holds no thread and no
+database connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+import weakref
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+
+import bridge
+from django.conf import settings
+
+from apps.conversations import wakeups
+from apps.conversations.models import Context, Event
+
+BATCH = 500  # events read at once
+
+
+async def follow(context_id: uuid.UUID, after: int = 0) -> AsyncGenerator[list[Event]]:
+    """The context's events after index `after`, in batches, for as long as the caller iterates.
+
+    Close it (`contextlib.aclosing`) to stop following.
+    """
+    reached, may_be_more = after, True
+    with _hub().reader(context_id) as reader:
+        while True:
+            if not may_be_more:
+                await reader.grown_beyond(reached)
+            events = await reader.read(reached)
+            may_be_more = len(events) == BATCH
+            if events:
+                reached = events[-1].index
+                yield events
+
+
+class Reader:
+    """Follows one context for all its followers in this event loop."""
+
+    def __init__(self, context_id: uuid.UUID) -> None:
+        self.context_id = context_id
+        self.followers = 0
+        self._known = 0  # the newest index that anybody told of
+        self._grown: asyncio.Future[None] | None = None
+        self._reading: asyncio.Task[list[Event]] | None = None
+        self._reading_after = -1
+
+    def tell(self, index: int) -> None:
+        """The context has reached `index`."""
+        if index > self._known:
+            self._known = index
+            if self._grown and not self._grown.done():
+                self._grown.set_result(None)
+
+    async def grown_beyond(self, index: int) -> None:
+        """Wait until the context is known to have events after `index`."""
+        while self._known <= index:
+            if self._grown is None or self._grown.done():
+                self._grown = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._grown)
+
+    async def read(self, after: int) -> list[Event]:
+        """Up to BATCH events after `after`; followers that ask for the same at once share one query."""
+        if self._reading is None or self._reading.done() or self._reading_after != after:
+            self._reading_after = after
+            self._reading = asyncio.ensure_future(bridge.run(read, self.context_id, after))
+        return await asyncio.shield(self._reading)
+
+
+def read(context_id: uuid.UUID, after: int, limit: int = BATCH) -> list[Event]:
+    """The context's events after index `after`, oldest first."""
+    return list(Event.objects.filter(context_id=context_id, index__gt=after).order_by("index")[:limit])
+
+
+class Hub:
+    """The readers of one event loop, and the poll that finds what wake-ups did not bring."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._readers: dict[str, Reader] = {}
+        self._poll: asyncio.Task[None] | None = None
+        self._stop_listening = wakeups.on_reached(self._reached)
+
+    @contextmanager
+    def reader(self, context_id: uuid.UUID) -> Iterator[Reader]:
+        reader = self._readers.setdefault(str(context_id), Reader(context_id))
+        reader.followers += 1
+        if self._poll is None or self._poll.done():
+            self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
+        try:
+            yield reader
+        finally:
+            reader.followers -= 1
+            if not reader.followers:
+                self._readers.pop(str(context_id), None)
+
+    def _reached(self, context_id: str, index: int) -> None:
+        """Called from any thread."""
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            self._stop_listening()
+        elif context_id in self._readers:
+            loop.call_soon_threadsafe(self._tell, context_id, index)
+
+    def _tell(self, context_id: str, index: int) -> None:
+        if reader := self._readers.get(context_id):
+            reader.tell(index)
+
+    async def _poll_while_followed(self) -> None:
+        """One query now and then for all followed contexts together."""
+        while self._readers:
+            await asyncio.sleep(settings.FEED_POLL_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
+            try:
+                for context_id, index in await bridge.run(_newest, list(self._readers)):
+                    self._tell(str(context_id), index)
+            except Exception:
+                wakeups.log.warning("could not look for new events; trying again", exc_info=True)
+
+
+def _newest(context_ids: list[str]) -> list[tuple[uuid.UUID, int]]:
+    return list(Context.objects.filter(pk__in=context_ids).values_list("pk", "last_event"))
+
+
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
+
+
+def _hub() -> Hub:
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub(loop)
+    return _hubs[loop]

@@ -1,0 +1,272 @@
+"""What comes into the record from outside: a message that opens or continues a task, and a cancel.
+
+Everything a message leads to (idempotency, context, message, task, run, events) is one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import rfc8785
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.conversations import blobs, ledger, wakeups
+from apps.conversations.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable, TaskNotFound
+from apps.conversations.events import JSON, EventType, Opening
+from apps.conversations.ledger import Ledger
+from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Accepted, Context, Message, Run, Task
+from apps.conversations.titles import title_of
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a message: its task, where in the log it is, and the run to be published, if one was made."""
+
+    context: uuid.UUID
+    task: uuid.UUID
+    index: int
+    run: uuid.UUID | None = None
+    repeated: bool = False
+
+
+@dataclass(slots=True)
+class Target:
+    """Where a message goes: the context it continues and the task, where there are any."""
+
+    context: Context | None
+    task: uuid.UUID | None
+
+
+def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
+    """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
+
+    Raises errors.Refusal; then nothing was stored. Publish `Receipt.run` after this returns.
+    """
+    body_hash = hash_of(message)
+    stored = {**message, "parts": blobs.store_large(message["parts"])}
+    for _ in range(2):
+        try:
+            with ledger.transacting():
+                if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
+                    return earlier
+                return _record(principal, agent, stored, body_hash)
+        except IntegrityError:
+            continue  # the same message or the same new context came in at this very moment: look again
+    raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
+
+
+def hash_of(message: JSON) -> str:
+    """SHA-256 of the message's canonical JSON (RFC 8785)."""
+    return hashlib.sha256(rfc8785.dumps(message)).hexdigest()
+
+
+def _earlier(principal: Principal, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
+    if not principal.is_known:
+        return None
+    accepted = find_accepted(principal, agent, message_id, body_hash)
+    if accepted is None:
+        return None
+    if accepted.task is None:
+        raise InvalidParams("This messageId was answered with a message. Use a new messageId.", "messageId")
+    index = (
+        Message.objects.filter(task=accepted.task_id, message_id=message_id, role=Message.Role.USER)
+        .values_list("index", flat=True)
+        .get()
+    )
+    return Receipt(accepted.task.context_id, accepted.task.pk, index, repeated=True)
+
+
+def find_accepted(principal: Principal, agent: Agent, message_id: str, body_hash: str) -> Accepted | None:
+    """What this sender's message led to earlier. Raises InvalidParams where its body was another."""
+    accepted = (
+        Accepted.objects.select_related("task", "answer")
+        .filter(sender=principal.sender, agent=agent, message_id=message_id)
+        .first()
+    )
+    if accepted is not None and accepted.body_hash != body_hash:
+        raise InvalidParams("This messageId was used for another message. Use a new messageId.", "messageId")
+    return accepted
+
+
+def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Receipt:
+    target = find_target(principal, agent, message)
+    context = target.context.pk if target.context else ledger.new_context()
+    run: Run | None
+    with ledger.writing(context) as log:
+        if target.task is None:
+            task_id = uuid.uuid4()
+            run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None)
+        else:
+            task_id = target.task
+            run = _continue_task(log, agent, message, task_id)
+        index = log.index_of(EventType.USER_MESSAGE)
+        if principal.is_known:
+            Accepted.objects.create(
+                sender=principal.sender,
+                agent=agent,
+                message_id=message["messageId"],
+                body_hash=body_hash,
+                task_id=task_id,
+            )
+    return Receipt(log.context.pk, task_id, index, run.pk if run else None)
+
+
+def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
+    """The caller's context and task that a message names. Raises TaskNotFound, InvalidParams."""
+    context_id = message.get("contextId") or ""
+    if task_id := message.get("taskId"):
+        task = find_task(principal, agent, task_id)
+        if context_id and context_id != task.context.context_id:
+            raise InvalidParams("The task belongs to another contextId.", "contextId")
+        return Target(task.context, task.pk)
+    return Target(find_context(principal, agent, context_id) if context_id else None, None)
+
+
+def find_task(principal: Principal, agent: Agent, task_id: str) -> Task:
+    """The caller's task at this agent, with its context. Raises TaskNotFound."""
+    try:
+        key = uuid.UUID(task_id)
+    except ValueError:
+        raise TaskNotFound from None
+    task = Task.objects.visible_to(principal).select_related("context").filter(pk=key, agent=agent).first()
+    if task is None:
+        raise TaskNotFound
+    return task
+
+
+def find_context(principal: Principal, agent: Agent, context_id: str) -> Context | None:
+    """The caller's context of this A2A contextId; None where it is a new one.
+
+    An anonymous caller continues a context only by the unguessable id that the platform gave it.
+    Raises InvalidParams where the caller uses the id with another agent.
+    """
+    contexts = Context.objects.visible_to(principal)
+    if principal.is_known:
+        context = contexts.filter(context_id=context_id).first()
+    else:
+        key = _uuid(context_id)
+        context = contexts.filter(pk=key, context_id=context_id).first() if key else None
+    if context is not None and context.agent_id != agent.pk:
+        raise InvalidParams("This contextId is in use with another agent. Choose another.", "contextId")
+    return context
+
+
+def _uuid(text: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
+
+
+def opening(principal: Principal, agent: Agent, message: JSON) -> Opening:
+    """How a message opens a context of the caller's."""
+    return {
+        "contextId": message.get("contextId") or "",
+        "owner": principal.user_id,
+        "workspace": principal.workspace_id or agent.workspace_id,
+        "agent": agent.pk,
+        "title": title_of(message),
+    }
+
+
+def _open_task(
+    log: Ledger, principal: Principal, agent: Agent, message: JSON, task_id: uuid.UUID, *, is_new: bool
+) -> Run:
+    payload: dict[str, Any] = {
+        "task": {"agent": agent.pk, "references": _references(log, principal, agent, message, is_new=is_new)},
+    }
+    if is_new:
+        payload["opens"] = log.opening(opening(principal, agent, message))
+    payload["message"] = addressed(message, log.context, task_id)
+    event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
+    return _queue_run(task_id, log.message_at(event.index), turn=1)
+
+
+def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
+    """The message with the ids under which it was recorded."""
+    ids = {"contextId": context.context_id} | ({"taskId": str(task_id)} if task_id else {})
+    return {**message, **ids}
+
+
+def _references(log: Ledger, principal: Principal, agent: Agent, message: JSON, *, is_new: bool) -> list[str]:
+    """The caller's own tasks that the message names; where it names none, the task that it follows in its context."""
+    named = [key for text in message.get("referenceTaskIds", []) if (key := _uuid(text))]
+    if named:
+        known = set(Task.objects.visible_to(principal).filter(pk__in=named).values_list("pk", flat=True))
+        return [str(key) for key in named if key in known]
+    if is_new:
+        return []
+    latest = Task.objects.filter(context=log.context, agent=agent).order_by("-created_at", "-pk").first()
+    return [str(latest.pk)] if latest and latest.state == TaskState.COMPLETED else []
+
+
+def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID) -> Run | None:
+    """A further message to a task: the answer it waits for, or what it takes up after the turn it is at."""
+    task = log.task(task_id)
+    state, slot = TaskState(task.state), task.slot
+    if state.is_terminal:
+        raise TaskFinished
+    if not state.is_interrupted and agent.on_busy == Agent.OnBusy.REJECT:
+        raise TaskBusy
+    event = log.add(EventType.USER_MESSAGE, {"message": addressed(message, log.context, task_id)}, task=task_id)
+    if state.is_interrupted:
+        log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
+        return next_run(task_id, log.message_at(event.index), slot)
+    if agent.on_busy == Agent.OnBusy.INTERRUPT:
+        _interrupt(task_id)
+    return None
+
+
+def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:
+    """Queue the run of the task's next turn, which goes on with the memory of the one before."""
+    last = Run.objects.filter(task_id=task_id).order_by("-turn").first()
+    return _queue_run(
+        task_id, message, turn=last.turn + 1 if last else 1, slot=slot, memory=last.memory if last else {}
+    )
+
+
+def _queue_run(task_id: uuid.UUID, message: Message, *, turn: int, slot: Any = None, memory: JSON | None = None) -> Run:
+    return Run.objects.create(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory or {})
+
+
+def _interrupt(task_id: uuid.UUID) -> None:
+    running = Run.objects.filter(task_id=task_id, state=Run.State.RUNNING)
+    keys = list(running.values_list("pk", flat=True))
+    running.update(interrupted=True)
+    for key in keys:
+        transaction.on_commit(lambda key=key: wakeups.stop(key))  # type: ignore[misc]
+
+
+def cancel(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
+    """Cancel the caller's task; one that is canceled already stays so. Returns its id.
+
+    Raises TaskNotFound, TaskNotCancelable.
+    """
+    task = find_task(principal, agent, task_id)
+    cancel_found(task)
+    return task.pk
+
+
+def cancel_found(task: Task) -> None:
+    """Cancel a task that the caller may touch. Raises TaskNotCancelable."""
+    with ledger.writing(task.context_id) as log:
+        state = TaskState(log.task(task.pk).state)
+        if state == TaskState.CANCELED:
+            return
+        if state.is_terminal:
+            raise TaskNotCancelable
+        discarded = [artifact.artifact_id for artifact in log.provisional(log.task(task.pk))]
+        log.add(EventType.AGENT_CANCELLED, {"discarded": discarded}, task=task.pk)
+        log.add(EventType.AGENT_STATUS, {"state": TaskState.CANCELED}, task=task.pk)
+        runs = list(Run.objects.unfinished().filter(task=task.pk).values_list("pk", flat=True))
+        Run.objects.unfinished().filter(task=task.pk).update(state=Run.State.CANCELED, finished_at=timezone.now())
+        Run.objects.filter(task=task.pk).update(memory={})
+    for run in runs:
+        wakeups.stop(run)

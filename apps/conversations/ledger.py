@@ -1,0 +1,241 @@
+"""The one door through which anything is written to the record.
+
+    with ledger.writing(context_id) as log:
+        log.add(EventType.AGENT_STATUS, {"state": "working"}, task=task_id)
+
+One transaction: it locks the context first (every other lock comes after it), folds each event into the rows, and
+gives out indexes that are gapless because nobody else writes to this context until the commit.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from apps.conversations import blobs, leases, wakeups
+from apps.conversations.events import EventType, Opening
+from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
+from apps.conversations.projection import fold
+
+_embedded_writer = threading.RLock()  # SQLite has one writer: queueing here is faster than its busy timeout
+
+
+class Listener(Protocol):
+    """What `LEDGER_LISTENERS` names: called with a transaction's new events, inside that transaction."""
+
+    def __call__(self, context: Context, events: Sequence[Event]) -> None: ...
+
+
+class StaleTransition(Exception):
+    """The task changed under a transaction that holds its context: something writes around the ledger."""
+
+
+class LeaseLost(Exception):
+    """The run is no longer this worker's: its lease ran out, or the task has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A worker's claim to a run: good while the run's fence is still this number and its lease lasts."""
+
+    run_id: uuid.UUID
+    fence: int
+
+
+@contextmanager
+def transacting() -> Iterator[None]:
+    """A transaction that will write to the record: on SQLite it queues for the one writer before it begins."""
+    with _embedded_writer if connection.vendor == "sqlite" else nullcontext(), transaction.atomic():
+        yield
+
+
+@contextmanager
+def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterator[Ledger]:
+    """Open the log of a context for one transaction; a `Context` that is not in the database yet is created.
+
+    With `hold`, everything is written on behalf of a run, whose lease is extended.
+    Raises Context.DoesNotExist, LeaseLost, lifecycle.IllegalTransition; then nothing was written.
+    """
+    with transacting():
+        if isinstance(context, uuid.UUID):
+            log = Ledger(Context.objects.select_for_update().get(pk=context))
+        else:
+            log = Ledger(context, is_new=True)
+        if hold is not None:
+            log.hold(hold)
+        yield log
+        log.write()
+
+
+class Ledger:
+    """An open transaction on one context: events that were added, and the rows as they leave them."""
+
+    def __init__(self, context: Context, *, is_new: bool = False) -> None:
+        self.context = context
+        self.events: list[Event] = []
+        self._is_new = is_new
+        self._held: Hold | None = None
+        self._tasks: dict[uuid.UUID, Task] = {}
+        self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime]] = {}
+        self._artifacts: dict[uuid.UUID, list[Artifact]] = {}
+        self._messages: dict[int, Message] = {}
+        self._new_artifacts: list[Artifact] = []
+
+    def hold(self, hold: Hold) -> None:
+        """Write on behalf of a run. Raises LeaseLost."""
+        held = Run.objects.filter(
+            pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING, lease_until__gt=Now()
+        ).update(lease_until=leases.end())
+        if not held:
+            raise LeaseLost
+        self.act_for(hold)
+
+    def act_for(self, hold: Hold) -> None:
+        """Write on behalf of a run that this very transaction claims."""
+        self._held = hold
+
+    def add(
+        self,
+        type_: EventType,
+        payload: Any,
+        *,
+        task: uuid.UUID | None = None,
+        artifact_id: str = "",
+    ) -> Event:
+        """Append one event with the payload that `events.PAYLOADS` names for its type."""
+        event = Event(
+            context=self.context,
+            index=self.context.last_event + 1,
+            type=type_,
+            task_id=task,
+            run=self._held.run_id if self._held else None,
+            artifact_id=artifact_id,
+            payload=payload,
+            at=timezone.now(),
+        )
+        fold(event, self)
+        self.events.append(event)
+        return event
+
+    def opening(self, opening: Opening) -> Opening:
+        """Open a new context: what its first event carries as `opens`. Without a contextId it gets its own key."""
+        complete: Opening = {**opening, "contextId": opening["contextId"] or str(self.context.pk)}
+        self.context.context_id = complete["contextId"]
+        return complete
+
+    def index_of(self, type_: EventType) -> int:
+        """The index of the first event of a type that was added."""
+        return next(event.index for event in self.events if event.type == type_)
+
+    def message_at(self, index: int) -> Message:
+        """The message that the added event of this index brought."""
+        return self._messages[index]
+
+    def write(self) -> None:
+        """Write what was added. `writing` calls it last."""
+        if not self.events:
+            return
+        for task in self._tasks.values():
+            self._save_task(task)
+        self._save_artifacts()
+        if self._is_new:
+            self.context.save(force_insert=True)
+        else:
+            self.context.save(force_update=True)
+        Event.objects.bulk_create(self.events)
+        blobs.count_uses(self.context.workspace_id, (part for event in self.events for part in parts_of(event)))
+        for listener in _listeners():
+            listener(self.context, self.events)
+        announcement = self.context.pk, self.context.last_event
+        transaction.on_commit(lambda: wakeups.announce(*announcement))
+
+    # The rows that events are folded into (`projection.Rows`)
+
+    def task(self, task_id: uuid.UUID | None) -> Task:
+        """The task as this transaction has it. Raises Task.DoesNotExist for one of another context."""
+        if task_id is None:
+            raise Task.DoesNotExist
+        if task_id not in self._tasks:
+            task = Task.objects.select_related("agent").get(pk=task_id, context_id=self.context.pk)
+            self._know(task)
+        return self._tasks[task_id]
+
+    def add_task(self, task: Task) -> None:
+        task.save(force_insert=True)
+        self._know(task)
+        self._artifacts[task.pk] = []
+
+    def add_message(self, message: Message) -> None:
+        message.save(force_insert=True)
+        self._messages[message.index] = message
+
+    def add_artifact(self, artifact: Artifact) -> None:
+        self._new_artifacts.append(artifact)
+        if (known := self._artifacts.get(artifact.task_id)) is not None:
+            known.append(artifact)
+
+    def provisional(self, task: Task) -> list[Artifact]:
+        if task.pk not in self._artifacts:
+            stored = Artifact.objects.filter(task=task, state=Artifact.State.PROVISIONAL).select_for_update()
+            new = [artifact for artifact in self._new_artifacts if artifact.task_id == task.pk]
+            self._artifacts[task.pk] = [*stored, *new]
+        return [known for known in self._artifacts[task.pk] if known.state == Artifact.State.PROVISIONAL]
+
+    def chunks(self, artifact: Artifact) -> list[Event]:
+        new = [event for event in self.events if is_chunk_of(event, artifact)]
+        if artifact in self._new_artifacts:
+            return new
+        stored = Event.objects.filter(task_id=artifact.task_id, artifact_id=artifact.artifact_id).order_by("index")
+        return [*stored, *new]
+
+    def _know(self, task: Task) -> None:
+        self._tasks[task.pk], self._loaded[task.pk] = task, (task.state, task.status_at)
+
+    def _save_task(self, task: Task) -> None:
+        """Compare and swap: the state that the transaction began with is the state in the row."""
+        if (task.state, task.status_at) == self._loaded[task.pk]:
+            return
+        changed = Task.objects.filter(pk=task.pk, state=self._loaded[task.pk][0]).update(
+            state=task.state, status_message=task.status_message, slot=task.slot, status_at=task.status_at
+        )
+        if not changed:
+            raise StaleTransition(f"task {task.pk}")
+
+    def _save_artifacts(self) -> None:
+        for artifact in (a for known in self._artifacts.values() for a in known if a.pk):
+            if artifact.state != Artifact.State.PROVISIONAL:
+                artifact.save(update_fields=["state", "parts", "digest"])
+        if self._new_artifacts:
+            Artifact.objects.bulk_create(self._new_artifacts)
+
+
+def is_chunk_of(event: Event, artifact: Artifact) -> bool:
+    return event.task_id == artifact.task_id and event.artifact_id == artifact.artifact_id
+
+
+def parts_of(event: Event) -> list[Any]:
+    """The A2A parts that an event brings."""
+    holder = event.payload.get("message") or event.payload.get("artifact") or {}
+    return list(holder.get("parts", []))
+
+
+def new_context() -> Context:
+    """A context for `writing` to create; its first event says by `opens` what it is (see `Ledger.opening`)."""
+    return Context(pk=uuid.uuid4())
+
+
+@cache
+def _listeners() -> tuple[Listener, ...]:
+    return tuple(import_string(path) for path in settings.LEDGER_LISTENERS)

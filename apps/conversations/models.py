@@ -1,0 +1,282 @@
+"""The record: one append-only log of events per context, and the rows derived from it.
+
+Only `ledger` writes events and derived rows (`Context`, `Message`, `Task`, `Artifact`); `Run` and `Accepted` are
+execution state and no part of replay.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.utils import timezone
+
+from apps.accounts.models import User, Workspace
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.conversations.events import EventType
+from apps.conversations.lifecycle import TERMINAL, TaskState
+
+
+class ContextQuerySet(models.QuerySet["Context"]):
+    def visible_to(self, principal: Principal) -> ContextQuerySet:
+        """A caller's own contexts; for an anonymous caller those of nobody, to be reached by id alone."""
+        return self.filter(owner_id=principal.user_id)
+
+
+class Context(models.Model):
+    """One conversation: A2A's context, the client API's session."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    context_id = models.CharField(max_length=200, help_text="A2A contextId: the caller's own, or the primary key.")
+    owner = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, related_name="contexts")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="contexts")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="contexts")
+    title = models.CharField(max_length=200, blank=True)
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="forks")
+    forked_at = models.PositiveBigIntegerField(null=True, blank=True, help_text="Index of the last event taken over.")
+    fork_reason = models.CharField(max_length=40, blank=True)
+    last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    objects = ContextQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "context_id"], name="context_id_is_unique_within_its_owner")
+        ]
+        indexes = [models.Index(fields=["owner", "-updated_at"], name="contexts_of_an_owner")]
+
+    def __str__(self) -> str:
+        return self.title or str(self.pk)
+
+
+class TaskQuerySet(models.QuerySet["Task"]):
+    def visible_to(self, principal: Principal) -> TaskQuerySet:
+        return self.filter(owner_id=principal.user_id)
+
+    def unfinished(self) -> TaskQuerySet:
+        return self.exclude(state__in=TERMINAL)
+
+
+class Task(models.Model):
+    """A unit of work in a context; it may span many turns."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="tasks")
+    owner = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, related_name="tasks")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="tasks")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="tasks")
+    state = models.CharField(max_length=20, choices=TaskState)
+    status_message = models.JSONField(null=True, blank=True, help_text="A2A message of the current status.")
+    slot = models.JSONField(null=True, blank=True, help_text="What the task asked for: name and JSON Schema.")
+    references = models.JSONField(default=list, blank=True, help_text="Ids of the tasks that this one refines.")
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
+    metadata = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField()
+    status_at = models.DateTimeField()
+
+    objects = TaskQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["owner", "agent", "-status_at", "-id"], name="tasks_of_an_owner"),
+            models.Index(fields=["context", "created_at"], name="tasks_of_a_context"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+    @property
+    def is_finished(self) -> bool:
+        return TaskState(self.state).is_terminal
+
+
+class Message(models.Model):
+    """One turn of talk, at the index of the event that brought it."""
+
+    class Role(models.TextChoices):
+        USER = "user"
+        AGENT = "agent"
+
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="messages")
+    task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.CASCADE, related_name="messages")
+    index = models.PositiveBigIntegerField()
+    role = models.CharField(max_length=5, choices=Role)
+    message_id = models.CharField(max_length=200)
+    parts = models.JSONField(help_text="A2A 1.0 parts.")
+    references = models.JSONField(default=list, blank=True, help_text="referenceTaskIds, as they were sent.")
+    extensions = models.JSONField(default=list, blank=True)
+    metadata = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [models.UniqueConstraint(fields=["context", "index"], name="message_index_is_unique")]
+        indexes = [models.Index(fields=["task", "index"], name="messages_of_a_task")]
+
+    def __str__(self) -> str:
+        return self.message_id
+
+
+class ArtifactQuerySet(models.QuerySet["Artifact"]):
+    def delivered(self) -> ArtifactQuerySet:
+        """Those of completed tasks."""
+        return self.filter(state=Artifact.State.DELIVERED)
+
+
+class Artifact(models.Model):
+    """A deliverable of a task. Its parts are written once, when the task completes; until then they are events."""
+
+    class State(models.TextChoices):
+        PROVISIONAL = "provisional", "being made"
+        DELIVERED = "delivered"
+        DISCARDED = "discarded", "of a turn that failed, was canceled, or was started again"
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="artifacts")
+    artifact_id = models.CharField(max_length=200)
+    run = models.UUIDField(null=True, blank=True, help_text="The run that makes it.")
+    state = models.CharField(max_length=12, choices=State)
+    name = models.CharField(max_length=250, blank=True)
+    description = models.TextField(blank=True)
+    parts = models.JSONField(default=list)
+    digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the canonical JSON of the parts.")
+    extensions = models.JSONField(default=list, blank=True)
+    metadata = models.JSONField(default=dict, blank=True)
+    first_event = models.PositiveBigIntegerField(help_text="Index of its first chunk.")
+    created_at = models.DateTimeField()
+
+    objects = ArtifactQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["first_event"]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "artifact_id"], name="artifact_id_is_unique_in_its_task")
+        ]
+
+    def __str__(self) -> str:
+        return self.name or self.artifact_id
+
+
+class Event(models.Model):
+    """One line of a context's log. Written once, never changed."""
+
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="events")
+    index = models.PositiveBigIntegerField()
+    type = models.CharField(max_length=30, choices=EventType)
+    # Plain ids: a log is written before, and is read without, the rows that are derived from it.
+    task = models.ForeignKey(
+        Task, null=True, blank=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="events"
+    )
+    run = models.UUIDField(null=True, blank=True)
+    artifact_id = models.CharField(max_length=200, blank=True, help_text="Of a chunk: whose it is.")
+    payload = models.JSONField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [models.UniqueConstraint(fields=["context", "index"], name="event_index_is_unique")]
+        indexes = [models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task")]
+
+    def __str__(self) -> str:
+        return f"{self.index} {self.type}"
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def unfinished(self) -> RunQuerySet:
+        return self.filter(state__in=(Run.State.QUEUED, Run.State.RUNNING))
+
+
+class Run(models.Model):
+    """One turn of a task being executed: who works on it and until when. Execution state, no part of replay."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+        CANCELED = "canceled"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs")
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="runs")
+    turn = models.PositiveIntegerField(help_text="1 for the task's first message.")
+    state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Counted before the turn is executed.")
+    fence = models.PositiveIntegerField(default=0, help_text="Grows with every claim; an older number is void.")
+    worker = models.CharField(max_length=120, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    interrupted = models.BooleanField(default=False, help_text="A newer message wants this turn to stop.")
+    slot = models.JSONField(null=True, blank=True, help_text="The question that this turn answers.")
+    memory = models.JSONField(default=dict, blank=True)
+    input = models.JSONField(default=dict, blank=True, help_text="Snapshot of what the turn was given.")
+    input_hash = models.CharField(max_length=64, blank=True)
+    usage = models.JSONField(default=dict, blank=True)
+    error = models.JSONField(null=True, blank=True)
+    notes = models.JSONField(default=list, blank=True, help_text="What came too late, and from whom.")
+    remote = models.JSONField(default=dict, blank=True, help_text="A remote agent's ids.")
+    queued_at = models.DateTimeField(default=timezone.now)
+    published_at = models.DateTimeField(null=True, blank=True, help_text="When its wake-up was last sent by the sweep.")
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "turn"], name="one_run_per_turn"),
+            models.UniqueConstraint(
+                fields=["task"],
+                condition=models.Q(state__in=["queued", "running"]),
+                name="one_unfinished_run_per_task",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["state", "lease_until"],
+                condition=models.Q(state__in=["queued", "running"]),
+                name="unfinished_runs",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id}, turn {self.turn}"
+
+
+class Accepted(models.Model):
+    """Idempotency: what a known sender's message led to. A table of its own, so that forks may copy messages."""
+
+    sender = models.CharField(max_length=60)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    message_id = models.CharField(max_length=200)
+    body_hash = models.CharField(max_length=64)
+    task = models.ForeignKey(Task, null=True, on_delete=models.CASCADE, related_name="+")
+    answer = models.ForeignKey(Message, null=True, on_delete=models.CASCADE, related_name="+")
+    claimed_until = models.DateTimeField(null=True, help_text="Until when somebody works on an answer without a task.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "accepted messages"
+        constraints = [
+            models.UniqueConstraint(fields=["sender", "agent", "message_id"], name="a_message_is_accepted_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.message_id
+
+
+class Blob(models.Model):
+    """Content too large for a row: kept in file storage under its SHA-256, counted per workspace."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="blobs")
+    sha256 = models.CharField(max_length=64)
+    size = models.PositiveBigIntegerField(help_text="Bytes.")
+    uses = models.PositiveIntegerField(default=0, help_text="Parts of this workspace that name it.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["workspace", "sha256"], name="one_count_per_workspace")]
+
+    def __str__(self) -> str:
+        return self.sha256[:12]

@@ -1,0 +1,194 @@
+"""From events to rows: the one place that says what an event does to contexts, tasks, messages and artifacts.
+
+The ledger folds events as they are written, replay folds them again from the log; both give the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import rfc8785
+
+from apps.conversations import lifecycle
+from apps.conversations.events import JSON, EventType, Opening
+from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Artifact, Context, Event, Message, Task
+
+
+class Rows(Protocol):
+    """The rows of one context that events are folded into."""
+
+    context: Context
+
+    def task(self, task_id: uuid.UUID | None) -> Task: ...
+
+    def add_task(self, task: Task) -> None: ...
+
+    def add_message(self, message: Message) -> None: ...
+
+    def add_artifact(self, artifact: Artifact) -> None: ...
+
+    def provisional(self, task: Task) -> list[Artifact]:
+        """The task's artifacts that are neither delivered nor discarded, in the order of their first chunk."""
+
+    def chunks(self, artifact: Artifact) -> list[Event]:
+        """The events of the artifact's chunks, in order."""
+
+
+def fold(event: Event, rows: Rows) -> None:
+    """Apply one event, whose index is given, to the rows of its context. Raises IllegalTransition."""
+    opening: Opening | None = event.payload.get("opens")
+    if opening is not None:
+        open_context(rows.context, opening, event)
+    rows.context.last_event = event.index
+    rows.context.updated_at = event.at
+    if apply := FOLDS.get(EventType(event.type)):
+        apply(event, rows)
+
+
+def open_context(context: Context, opening: Opening, event: Event) -> None:
+    context.context_id = opening["contextId"]
+    context.owner_id = opening["owner"]
+    context.workspace_id = opening["workspace"]
+    context.agent_id = opening["agent"]
+    context.title = opening["title"]
+    context.created_at = event.at
+
+
+def _user_message(event: Event, rows: Rows) -> None:
+    if (opened := event.payload.get("task")) is not None:
+        rows.add_task(
+            Task(
+                id=event.task_id,
+                context=rows.context,
+                owner_id=rows.context.owner_id,
+                workspace_id=rows.context.workspace_id,
+                agent_id=opened["agent"],
+                state=TaskState.SUBMITTED,
+                references=opened["references"],
+                parent_id=opened.get("parent"),
+                metadata=opened.get("metadata", {}),
+                created_at=event.at,
+                status_at=event.at,
+            )
+        )
+    _message(event, rows, Message.Role.USER)
+
+
+def _message(event: Event, rows: Rows, role: Message.Role) -> None:
+    message: JSON = event.payload["message"]
+    rows.add_message(
+        Message(
+            context=rows.context,
+            task_id=event.task_id,
+            index=event.index,
+            role=role,
+            message_id=message["messageId"],
+            parts=message["parts"],
+            references=message.get("referenceTaskIds", []),
+            extensions=message.get("extensions", []),
+            metadata=message.get("metadata", {}),
+            created_at=event.at,
+        )
+    )
+
+
+def _agent_message(event: Event, rows: Rows) -> None:
+    _message(event, rows, Message.Role.AGENT)
+
+
+def _agent_start(event: Event, rows: Rows) -> None:
+    """What an earlier attempt of the same turn had begun is begun again."""
+    if event.payload["attempt"] > 1:
+        for artifact in rows.provisional(rows.task(event.task_id)):
+            if artifact.run == event.run:
+                artifact.state = Artifact.State.DISCARDED
+
+
+def _agent_status(event: Event, rows: Rows) -> None:
+    task, payload = rows.task(event.task_id), event.payload
+    lifecycle.check(task.state, payload["state"])
+    task.state = TaskState(payload["state"])
+    task.status_message = payload.get("message")
+    task.slot = payload.get("slot")
+    task.status_at = event.at
+    if "message" in payload and "progress" not in payload:
+        _message(event, rows, Message.Role.AGENT)
+
+
+def _token_start(event: Event, rows: Rows) -> None:
+    rows.add_artifact(_provisional_artifact(event, rows, {"name": event.payload["name"]}))
+
+
+def _artifact_update(event: Event, rows: Rows) -> None:
+    if not event.payload["append"]:
+        rows.add_artifact(_provisional_artifact(event, rows, event.payload["artifact"]))
+
+
+def _provisional_artifact(event: Event, rows: Rows, described: JSON) -> Artifact:
+    return Artifact(
+        task=rows.task(event.task_id),
+        artifact_id=event.artifact_id,
+        run=event.run,
+        state=Artifact.State.PROVISIONAL,
+        name=described.get("name", ""),
+        description=described.get("description", ""),
+        extensions=described.get("extensions", []),
+        metadata=described.get("metadata", {}),
+        first_event=event.index,
+        created_at=event.at,
+    )
+
+
+def _agent_complete(event: Event, rows: Rows) -> None:
+    for artifact in rows.provisional(rows.task(event.task_id)):
+        artifact.state = Artifact.State.DELIVERED
+        artifact.parts = assemble(rows.chunks(artifact))
+        artifact.digest = hashlib.sha256(rfc8785.dumps(artifact.parts)).hexdigest()
+
+
+def _discard(event: Event, rows: Rows) -> None:
+    for artifact in rows.provisional(rows.task(event.task_id)):
+        artifact.state = Artifact.State.DISCARDED
+
+
+def assemble(chunks: list[Event]) -> list[Any]:
+    """The parts of a whole artifact: of its chunks in order, or one text of its tokens."""
+    if chunks and chunks[0].type == EventType.ARTIFACT_UPDATE:
+        return [part for chunk in chunks for part in chunk.payload["artifact"]["parts"]]
+    text = "".join(chunk.payload.get("text", "") for chunk in chunks)
+    return [{"text": text, "mediaType": "text/plain"}]
+
+
+def _renamed(event: Event, rows: Rows) -> None:
+    rows.context.title = event.payload["title"]
+
+
+def _agent_switched(event: Event, rows: Rows) -> None:
+    rows.context.agent_id = event.payload["agent"]
+
+
+def _fork(event: Event, rows: Rows) -> None:
+    rows.context.parent_id = uuid.UUID(event.payload["parent"])
+    rows.context.forked_at = event.payload["at"]
+    rows.context.fork_reason = event.payload["reason"]
+
+
+FOLDS: dict[EventType, Callable[[Event, Rows], None]] = {
+    EventType.USER_MESSAGE: _user_message,
+    EventType.AGENT_START: _agent_start,
+    EventType.AGENT_STATUS: _agent_status,
+    EventType.AGENT_MESSAGE: _agent_message,
+    EventType.AGENT_TOKEN_START: _token_start,
+    EventType.ARTIFACT_UPDATE: _artifact_update,
+    EventType.AGENT_COMPLETE: _agent_complete,
+    EventType.AGENT_FAILED: _discard,
+    EventType.AGENT_CANCELLED: _discard,
+    EventType.AGENT_SWITCHED: _agent_switched,
+    EventType.FORK: _fork,
+    EventType.SESSION_RENAMED: _renamed,
+}
+"""What the other types do to rows: nothing but being the newest event."""

@@ -1,0 +1,190 @@
+"""The record as A2A 1.0 shows it: tasks, messages and artifacts, and events as stream responses."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.urls import reverse
+
+from apps.conversations import blobs
+from apps.conversations.events import JSON, EventType
+from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Artifact, Context, Event, Message, Task
+
+ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
+INLINE_AT_EDGE = 4 * 1024 * 1024  # bytes of a stored part that still travels inside an answer; larger ones are links
+
+
+def timestamp(at: datetime.datetime) -> str:
+    """A time in the form of ProtoJSON, in UTC with milliseconds."""
+    return at.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def part(stored: JSON, context_id: object) -> JSON:
+    """A part for the wire: content that is kept in a file comes inline, or as a link where it is very large."""
+    if "stored" not in stored:
+        return stored
+    if stored["stored"]["size"] <= INLINE_AT_EDGE:
+        return blobs.inline(stored)
+    rest = {name: value for name, value in stored.items() if name != "stored"}
+    return {"url": settings.PUBLIC_BASE_URL + download_path(stored, context_id), **rest}
+
+
+def download_path(stored: JSON, context_id: object) -> str:
+    """Where the content of a stored part is to be had by who may see its context."""
+    return reverse("file", args=[context_id, stored["stored"]["sha256"]])
+
+
+def _parts(parts: Iterable[JSON], context_id: object) -> list[JSON]:
+    return [part(one, context_id) for one in parts]
+
+
+def message(row: Message, context: Context) -> JSON:
+    return _sent_message(stored_message(row, context), context)
+
+
+def stored_message(row: Message, context: Context) -> JSON:
+    """A message whose large parts still say where their content is kept."""
+    shown = {
+        "messageId": row.message_id,
+        "contextId": context.context_id,
+        "role": ROLES[Message.Role(row.role)],
+        "parts": row.parts,
+    }
+    optional = {
+        "taskId": str(row.task_id) if row.task_id else None,
+        "metadata": row.metadata,
+        "extensions": row.extensions,
+        "referenceTaskIds": row.references,
+    }
+    return shown | {name: value for name, value in optional.items() if value}
+
+
+def _sent_message(sent: JSON, context: Context) -> JSON:
+    """A message as an event's payload has it."""
+    return {**sent, "parts": _parts(sent["parts"], context.pk)}
+
+
+def artifact(row: Artifact, context_key: object) -> JSON:
+    stored = stored_artifact(row)
+    return {**stored, "parts": _parts(stored["parts"], context_key)}
+
+
+def stored_artifact(row: Artifact) -> JSON:
+    """An artifact whose large parts still say where their content is kept."""
+    shown: JSON = {"artifactId": row.artifact_id, "parts": row.parts}
+    optional = {
+        "name": row.name,
+        "description": row.description,
+        "metadata": row.metadata,
+        "extensions": row.extensions,
+    }
+    return shown | {name: value for name, value in optional.items() if value}
+
+
+def status(state: str, at: datetime.datetime, said: JSON | None, context: Context) -> JSON:
+    shown: JSON = {"state": TaskState(state).wire, "timestamp": timestamp(at)}
+    return shown | ({"message": _sent_message(said, context)} if said else {})
+
+
+def task(
+    row: Task,
+    *,
+    history: Sequence[Message] | None,
+    artifacts: Sequence[Artifact] | None,
+) -> JSON:
+    """A Task with the given history and artifacts; None leaves the field out. `row.context` is used."""
+    shown: JSON = {
+        "id": str(row.pk),
+        "contextId": row.context.context_id,
+        "status": status(row.state, row.status_at, row.status_message, row.context),
+    }
+    if artifacts is not None:
+        shown["artifacts"] = [artifact(one, row.context_id) for one in artifacts]
+    if history is not None:
+        shown["history"] = [message(one, row.context) for one in history]
+    if row.metadata:
+        shown["metadata"] = row.metadata
+    return shown
+
+
+def stored_task(row: Task) -> JSON:
+    """A Task with its whole history and its artifacts; large parts still say where their content is kept."""
+    return {
+        "id": str(row.pk),
+        "contextId": row.context.context_id,
+        "status": {"state": TaskState(row.state).wire},
+        "artifacts": [stored_artifact(one) for one in Artifact.objects.delivered().filter(task=row)],
+        "history": [stored_message(one, row.context) for one in Message.objects.filter(task=row)],
+    }
+
+
+def load_task(row: Task, *, history_length: int | None = None) -> JSON:
+    """A Task with its delivered artifacts and the newest messages of its history (A2A 1.0 §3.2.4).
+
+    `history_length` of None is the platform's default, 0 leaves the field out. `row.context` should be loaded.
+    """
+    length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
+    history = list(Message.objects.filter(task=row).order_by("-index")[:length])[::-1] if length else None
+    return task(row, history=history, artifacts=list(Artifact.objects.delivered().filter(task=row)))
+
+
+def stream_response(event: Event, context: Context) -> JSON | None:
+    """The StreamResponse of an event: a status or artifact update; None for what does not cross the A2A border."""
+    ids: JSON = {"taskId": str(event.task_id), "contextId": context.context_id}
+    match event.type:
+        case EventType.AGENT_STATUS:
+            payload = event.payload
+            update = ids | {"status": status(payload["state"], event.at, payload.get("message"), context)}
+            return {"statusUpdate": update | ({"metadata": hints} if (hints := _hints(payload)) else {})}
+        case EventType.ARTIFACT_UPDATE:
+            chunk = event.payload["artifact"]
+            parts = _parts(chunk["parts"], context.pk) or [{"text": ""}]
+            flags = {"append": event.payload["append"], "lastChunk": event.payload["lastChunk"]}
+            return {"artifactUpdate": ids | {"artifact": {**chunk, "parts": parts}} | flags}
+        case EventType.AGENT_TOKEN | EventType.AGENT_TOKEN_END:
+            return {"artifactUpdate": ids | _token_update(event)}
+        case _:
+            return None
+
+
+def _hints(payload: JSON) -> JSON:
+    """What a status says beyond A2A: how far the work is, and the form of the answer that is asked for."""
+    return {name: payload[name] for name in ("progress", "slot") if payload.get(name)}
+
+
+def _token_update(event: Event) -> JSON:
+    payload = event.payload
+    return {
+        "artifact": {
+            "artifactId": payload["artifactId"],
+            "name": payload["name"],
+            "parts": [{"text": payload["text"]}],
+        },
+        "append": not payload.get("first", False),
+        "lastChunk": event.type == EventType.AGENT_TOKEN_END,
+    }
+
+
+def log_entry(event: Event) -> JSON:
+    """An event for the platform's own clients (pages, client API): stored content is a link."""
+    return {
+        "index": event.index,
+        "type": event.type,
+        "at": timestamp(event.at),
+        "taskId": str(event.task_id) if event.task_id else None,
+        "runId": str(event.run) if event.run else None,
+        "payload": _linked(event.payload, event.context_id),
+    }
+
+
+def _linked(value: Any, context_id: object) -> Any:
+    if isinstance(value, dict):
+        if "stored" in value and isinstance(value["stored"], dict):
+            rest = {name: inner for name, inner in value.items() if name != "stored"}
+            return {"url": download_path(value, context_id), "size": value["stored"]["size"], **rest}
+        return {name: _linked(inner, context_id) for name, inner in value.items()}
+    return [_linked(inner, context_id) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,125 @@
+"""Answering with a message at once: no task, no run; the question and the answer are recorded together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from dataclasses import dataclass
+
+import agentkit
+import bridge
+from agentkit import Part
+from django.conf import settings
+from django.db import IntegrityError
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.conversations import blobs, intake, leases, ledger, wire
+from apps.conversations.errors import InvalidParams, Refusal
+from apps.conversations.events import JSON, EventType
+from apps.conversations.models import Accepted
+from apps.runtime.cleaning import clean
+from apps.runtime.hosting import handler_at, handler_threads
+
+log = logging.getLogger("parley.runtime")
+
+
+class NoAnswer(Refusal):
+    """The agent could not answer. Try again, or tell its operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    context: uuid.UUID
+    index: int
+    message: JSON
+
+
+async def answer(principal: Principal, agent: Agent, message: JSON) -> Answered:
+    """The agent's answer, recorded together with the message. Raises errors.Refusal; then nothing was stored."""
+    body_hash = intake.hash_of(message)
+    while (earlier := await bridge.run(_claim, principal, agent, message, body_hash)) is not None:
+        if earlier.message:
+            return earlier
+        await asyncio.sleep(0.1)  # the same message is being answered for another request of this sender
+    try:
+        parts = await _parts(agent, message)
+        return await bridge.run(_record, principal, agent, message, parts)
+    except BaseException:
+        await bridge.run(_release, principal, agent, message)
+        raise
+
+
+async def _parts(agent: Agent, message: JSON) -> list[Part]:
+    said = agentkit.Message.from_wire(message, load=blobs.content_of)
+    try:
+        async with asyncio.timeout(settings.ANSWER_SECONDS):
+            return await agentkit.answer(handler_at(agent.handler), said, executor=handler_threads())
+    except TimeoutError:
+        raise NoAnswer(f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds.") from None
+    except Exception as error:
+        log.exception("agent %s failed", agent.slug)
+        raise NoAnswer from error
+
+
+def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
+    """None where the message is this caller's to answer; otherwise the earlier answer, empty while it is being made."""
+    intake.find_target(principal, agent, message)
+    if not principal.is_known:
+        return None
+    accepted = intake.find_accepted(principal, agent, message["messageId"], body_hash)
+    if accepted is None:
+        return _claim_new(principal, agent, message, body_hash)
+    if accepted.answer is not None:
+        context = accepted.answer.context
+        return Answered(context.pk, accepted.answer.index, wire.message(accepted.answer, context))
+    if accepted.task_id is not None:
+        raise InvalidParams("This messageId led to a task. Use a new messageId.", "messageId")
+    overdue = Accepted.objects.filter(pk=accepted.pk, answer=None, claimed_until__lt=Now())
+    if overdue.update(claimed_until=leases.from_now(settings.ANSWER_SECONDS + 5)):
+        return None
+    return Answered(uuid.UUID(int=0), 0, {})
+
+
+def _claim_new(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
+    try:
+        with ledger.transacting():
+            Accepted.objects.create(
+                sender=principal.sender,
+                agent=agent,
+                message_id=message["messageId"],
+                body_hash=body_hash,
+                claimed_until=leases.from_now(settings.ANSWER_SECONDS + 5),
+            )
+    except IntegrityError:
+        return Answered(uuid.UUID(int=0), 0, {})
+    return None
+
+
+def _release(principal: Principal, agent: Agent, message: JSON) -> None:
+    """What was not answered may be sent again."""
+    Accepted.objects.filter(
+        Q(answer=None, task=None), sender=principal.sender, agent=agent, message_id=message["messageId"]
+    ).delete()
+
+
+def _record(principal: Principal, agent: Agent, message: JSON, parts: list[Part]) -> Answered:
+    stored = {**message, "parts": blobs.store_large(message["parts"])}
+    said = blobs.store_large(clean([dict(part) for part in parts]))
+    target = intake.find_target(principal, agent, message)
+    with ledger.writing(target.context.pk if target.context else ledger.new_context()) as log:
+        payload: JSON = {"message": stored}
+        if target.context is None:
+            payload["opens"] = log.opening(intake.opening(principal, agent, message))
+        payload["message"] = intake.addressed(stored, log.context, None)
+        log.add(EventType.USER_MESSAGE, payload)
+        spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
+        event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | {"parts": said}})
+        row = log.message_at(event.index)
+        Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=message["messageId"]).update(
+            answer=row, claimed_until=None
+        )
+    return Answered(log.context.pk, event.index, wire.message(row, log.context))

@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class RuntimeConfig(AppConfig):
+    name = "apps.runtime"
+    label = "runtime"
+    verbose_name = "Running agents"

@@ -1,0 +1,159 @@
+"""Taking a run: by compare-and-swap, with a lease by the database's clock and a fence number that grows."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import rfc8785
+from agentkit import Message as Said
+from agentkit import ReferencedTask
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce, Now
+
+from apps.agents.models import Agent
+from apps.conversations import blobs, leases, ledger, wire
+from apps.conversations.events import JSON, EventType
+from apps.conversations.ledger import Hold, Ledger
+from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Message, Run, Task
+from apps.runtime import notes, outcomes
+
+HISTORY = 100  # earlier messages that a handler is given
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A run that this process holds, with everything its turn is given."""
+
+    hold: Hold
+    agent: Agent
+    task: Task
+    message: Message
+    attempt: int
+    slot: JSON | None
+    memory: JSON
+    history: list[Said] = field(default_factory=list)
+    references: list[ReferencedTask] = field(default_factory=list)
+
+    @property
+    def context_id(self) -> uuid.UUID:
+        return self.task.context_id
+
+    @property
+    def said(self) -> Said:
+        return said(self.message, self.task)
+
+
+def said(row: Message, task: Task) -> Said:
+    """A recorded message as handlers see it; content that is kept in files is loaded when it is read."""
+    return Said.from_wire(wire.stored_message(row, task.context), load=blobs.content_of)
+
+
+def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
+    """Take the run for `worker`; None where it is not to be had.
+
+    A run whose attempts are used up is not executed again: its task fails with a reason.
+    """
+    run = Run.objects.select_related("task__context", "task__agent", "task__owner", "message").filter(pk=run_id).first()
+    if run is None:
+        return None
+    history, references = _history(run), _references(run.task)
+    snapshot = _snapshot(run, history)
+    with ledger.writing(run.task.context_id) as log:
+        if not _take(run, worker, snapshot):
+            notes.leave(run_id, f"{worker} came second.", unless_queued=True)
+            return None
+        run.refresh_from_db(fields=["attempt", "fence"])
+        log.act_for(hold := Hold(run.pk, run.fence))
+        task = log.task(run.task_id)
+        task.context = run.task.context
+        if run.attempt > attempts_of(run.task.agent):
+            _give_up(log, run)
+            return None
+        _start(log, task, run)
+    return Assignment(
+        hold=hold,
+        agent=run.task.agent,
+        task=run.task,
+        message=run.message,
+        attempt=run.attempt,
+        slot=run.slot,
+        memory=run.memory,
+        history=[said(message, run.task) for message in history],
+        references=references,
+    )
+
+
+def attempts_of(agent: Agent) -> int:
+    """How often a turn may be started: once, unless the agent says that a second time does no harm."""
+    return agent.attempts if agent.retry_safe else 1
+
+
+def _take(run: Run, worker: str, snapshot: JSON) -> bool:
+    takeable = Q(state=Run.State.QUEUED) | Q(state=Run.State.RUNNING, lease_until__lt=Now())
+    return bool(
+        Run.objects.filter(takeable, pk=run.pk).update(
+            state=Run.State.RUNNING,
+            attempt=F("attempt") + 1,
+            fence=F("fence") + 1,
+            worker=worker,
+            lease_until=leases.end(),
+            started_at=Coalesce("started_at", Now()),
+            interrupted=False,
+            input=snapshot,
+            input_hash=hashlib.sha256(rfc8785.dumps(snapshot)).hexdigest(),
+        )
+    )
+
+
+def _start(log: Ledger, task: Task, run: Run) -> None:
+    if task.state == TaskState.SUBMITTED:
+        log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task.pk)
+    started = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
+    log.add(EventType.AGENT_START, started, task=task.pk)
+
+
+def _give_up(log: Ledger, run: Run) -> None:
+    """The worker was lost in the middle of the last attempt that the agent allows."""
+    if run.task.agent.retry_safe:
+        reason = f"The work was cut off {run.attempt - 1} times and is not tried again."
+    else:
+        reason = "The work was cut off, and this agent's work is not repeated by itself. Send the message again."
+    outcomes.fail(log, run.task, reason, code="worker_lost")
+    Run.objects.filter(pk=run.pk).update(
+        state=Run.State.FAILED,
+        attempt=F("attempt") - 1,
+        finished_at=Now(),
+        lease_until=None,
+        error={"code": "worker_lost", "message": reason},
+    )
+
+
+def _history(run: Run) -> list[Message]:
+    earlier = Message.objects.filter(context_id=run.task.context_id, index__lt=run.message.index)
+    return list(earlier.order_by("-index")[:HISTORY])[::-1]
+
+
+def _references(task: Task) -> list[ReferencedTask]:
+    """The referenced tasks, as far as they are the same owner's."""
+    if not task.references:
+        return []
+    found = Task.objects.select_related("context").filter(pk__in=task.references, owner_id=task.owner_id)
+    by_key = {str(one.pk): one for one in found}
+    ordered = [by_key[key] for key in task.references if key in by_key]
+    return [ReferencedTask.from_wire(wire.stored_task(one), load=blobs.content_of) for one in ordered]
+
+
+def _snapshot(run: Run, history: list[Message]) -> JSON:
+    """What the turn is given, in a form that can be compared later."""
+    given: dict[str, Any] = {
+        "message": wire.stored_message(run.message, run.task.context),
+        "history": [message.message_id for message in history],
+        "references": run.task.references,
+        "slot": run.slot,
+        "memory": run.memory,
+    }
+    return given

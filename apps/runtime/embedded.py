@@ -1,0 +1,36 @@
+"""The worker and the periodic jobs inside the server's process, for the embedded profile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from celery import current_app
+from celery.beat import EmbeddedService
+
+from apps.runtime.process import close_this_process
+from apps.runtime.sweeping import sweep
+
+
+@contextmanager
+def worker(*, grace: float = 5.0) -> Iterator[None]:
+    """A Celery worker and its beat in threads of this process; what they were at is given back at the end."""
+    controller = current_app.WorkController(
+        app=current_app, hostname="embedded", pool="threads", without_heartbeat=True, without_mingle=True,
+        without_gossip=True, quiet=True,
+    )  # fmt: skip
+    beat = EmbeddedService(current_app, thread=True)
+    threads = [
+        threading.Thread(target=controller.start, name="celery-worker", daemon=True),
+        threading.Thread(target=beat.run, name="celery-beat", daemon=True),
+    ]
+    sweep()
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        beat.stop()
+        controller.stop()
+        close_this_process(grace)

@@ -1,0 +1,132 @@
+"""Executing one run: the handler takes its turn, what it says is recorded, and so is how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import cache
+
+import bridge
+from agentkit import Failed, HandlerError, Outcome, TaskContext
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from apps.agents.models import Agent
+from apps.conversations.events import JSON
+from apps.conversations.ledger import LeaseLost
+from apps.runtime import notes, outcomes
+from apps.runtime.claims import Assignment
+from apps.runtime.cleaning import clean
+from apps.runtime.outcomes import Ending
+from apps.runtime.publishing import publish
+from apps.runtime.recording import Recorder
+
+log = logging.getLogger("parley.runtime")
+
+Executor = Callable[[Agent, TaskContext], Awaitable[Outcome]]
+"""What `EXECUTORS` names for each kind of agent."""
+
+
+class Interrupted(Exception):
+    """A newer message wants this turn to stop; it goes on with that message."""
+
+
+async def execute(assignment: Assignment, interrupted: Callable[[], bool]) -> None:
+    """Take the turn of a run that this process holds, to its recorded end.
+
+    Cancel it to stop the handler: `interrupted` tells whether the task then goes on with a newer message; otherwise
+    nothing more is recorded, for whoever stopped it has recorded that.
+    """
+    recorder = Recorder(assignment)
+    task = context_of(assignment, recorder)
+    outcome: Outcome | None
+    error: JSON | None = None
+    try:
+        try:
+            outcome, error = await _turn(assignment.agent, task)
+        except asyncio.CancelledError:
+            if not interrupted():
+                raise
+            outcome = None
+        await _end(assignment, recorder, outcome, task, error)
+    except LeaseLost:
+        await _note_late(assignment)
+    except asyncio.CancelledError:
+        recorder.abandon()
+        raise
+
+
+def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
+    """What the handler is given."""
+    owner = assignment.task.owner
+    return TaskContext(
+        task_id=str(assignment.task.pk),
+        context_id=assignment.task.context.context_id,
+        message=assignment.said,
+        history=assignment.history,
+        references=assignment.references,
+        slot=assignment.slot["name"] if assignment.slot else None,
+        memory=dict(assignment.memory),
+        attempt=assignment.attempt,
+        caller=owner.short_name if owner else None,
+        emit=recorder.emit,
+    )
+
+
+async def _turn(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | None]:
+    """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
+    try:
+        async with asyncio.timeout(agent.time_limit):
+            return await _executor(agent.kind)(agent, task), None
+    except LeaseLost:
+        raise
+    except TimeoutError:
+        limit = f"{agent.time_limit:g}"
+        return Failed(f"The agent took longer than its limit of {limit} seconds.", "time_limit"), None
+    except HandlerError as error:
+        return _broken(agent, error, "agent_unavailable")
+    except Exception as error:
+        return _broken(agent, error, "agent_error")
+
+
+def _broken(agent: Agent, error: Exception, code: str) -> tuple[Outcome, JSON]:
+    log.error("agent %s failed", agent.slug, exc_info=error)
+    told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    return Failed("The agent stopped because of an error of its own. Its operators can see the details.", code), told
+
+
+async def _end(
+    assignment: Assignment, recorder: Recorder, outcome: Outcome | None, task: TaskContext, error: JSON | None
+) -> None:
+    try:
+        ending = Ending(
+            assignment.hold,
+            outcome,
+            memory=clean(task.memory),
+            tokens=await recorder.close(),
+            streamed=recorder.streamed,
+            error=error,
+        )
+        following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
+    except LeaseLost:
+        raise
+    except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
+        failed, told = _broken(assignment.agent, unsaid, "agent_error")
+        ending = Ending(assignment.hold, failed, error=told)
+        following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
+    if following is not None:
+        await bridge.run(publish, following)
+
+
+async def _note_late(assignment: Assignment) -> None:
+    run_id: uuid.UUID = assignment.hold.run_id
+    await bridge.run(notes.leave, run_id, f"Attempt {assignment.attempt} ended after the run was no longer its own.")
+
+
+@cache
+def _executor(kind: str) -> Executor:
+    found: Executor = import_string(settings.EXECUTORS[kind])
+    return found

@@ -1,0 +1,18 @@
+"""Notes in a run: what came too late to change anything."""
+
+import uuid
+
+from django.utils import timezone
+
+from apps.conversations.models import Run
+
+MOST = 20
+
+
+def leave(run_id: uuid.UUID, text: str, *, unless_queued: bool = False) -> None:
+    """Add a line to the run's notes; the oldest of too many go."""
+    run = Run.objects.filter(pk=run_id).only("notes", "state").first()
+    if run is None or (unless_queued and run.state == Run.State.QUEUED):
+        return
+    run.notes = [*run.notes, {"at": timezone.now().isoformat(timespec="milliseconds"), "note": text}][-MOST:]
+    run.save(update_fields=["notes"])

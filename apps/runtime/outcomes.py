@@ -1,0 +1,179 @@
+"""Recording how a turn ended. Terminal outcomes are recorded only when no message is waiting for its turn."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
+from django.db.models.functions import Now
+
+from apps.conversations import blobs, intake, ledger
+from apps.conversations.events import JSON, EventType
+from apps.conversations.ledger import Hold, Ledger
+from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Message, Run, Task
+from apps.runtime.cleaning import clean
+
+ANSWER = "answer"  # the name of the artifact that tokens become
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The text that was streamed: the artifact that it becomes, all of it, and the piece that is not recorded yet."""
+
+    artifact_id: str
+    text: str
+    rest: str
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a turn ended, ready to be written: an outcome, or None for one that a newer message interrupted."""
+
+    hold: Hold
+    outcome: Outcome | None
+    memory: JSON = field(default_factory=dict)
+    tokens: Tokens | None = None
+    streamed: bool = False  # were artifacts streamed, or tokens?
+    error: JSON | None = None
+
+
+def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
+    """Record the end of the turn that `message` began; gives the run of the next turn, to be published.
+
+    Raises ledger.LeaseLost where the run is no longer held.
+    """
+    artifacts = _artifacts(ending)
+    with ledger.writing(task.context_id, hold=ending.hold) as log:
+        if tokens := ending.tokens:
+            end = {"artifactId": tokens.artifact_id, "name": ANSWER, "text": tokens.rest}
+            log.add(EventType.AGENT_TOKEN_END, end, task=task.pk, artifact_id=tokens.artifact_id)
+        for artifact in artifacts:
+            _whole_artifact(log, task, artifact)
+        _close_run(ending)
+        waiting = _next_message(task, message)
+        if waiting is None and ending.outcome is not None:
+            _conclude(log, task, ending.outcome, artifacts)
+            return None
+        return _go_on(log, task, ending.outcome, waiting)
+
+
+def fail(log: Ledger, task: Task, reason: str, *, code: str) -> None:
+    """Record a failure that no handler had a part in."""
+    _conclude(log, task, Failed(reason, code), [])
+
+
+def _close_run(ending: Ending) -> None:
+    failed = ending.error is not None or isinstance(ending.outcome, Failed)
+    Run.objects.filter(pk=ending.hold.run_id).update(
+        state=Run.State.FAILED if failed else Run.State.DONE,
+        memory=ending.memory,
+        error=ending.error or (_failure(ending.outcome) if isinstance(ending.outcome, Failed) else None),
+        finished_at=Now(),
+        lease_until=None,
+    )
+
+
+def _failure(outcome: Failed) -> JSON:
+    return {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
+
+
+def _next_message(task: Task, message: Message) -> Message | None:
+    """The oldest message of the task that no turn has taken up."""
+    later = Message.objects.filter(task=task, role=Message.Role.USER, index__gt=message.index)
+    return later.order_by("index").first()
+
+
+def _go_on(log: Ledger, task: Task, outcome: Outcome | None, waiting: Message | None) -> uuid.UUID | None:
+    """The turn's words are recorded, the task keeps working, and the waiting message becomes its next turn."""
+    if outcome is not None and outcome.parts:
+        log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
+    if waiting is None:
+        return None
+    return intake.next_run(task.pk, waiting, _slot(outcome)).pk
+
+
+def _slot(outcome: Outcome | None) -> JSON | None:
+    if not isinstance(outcome, InputRequired | AuthRequired):
+        return None
+    return {"name": outcome.slot} | ({"schema": outcome.schema} if outcome.schema else {})
+
+
+def _conclude(log: Ledger, task: Task, outcome: Outcome, artifacts: Sequence[Artifact]) -> None:
+    provisional = [one.artifact_id for one in log.provisional(log.task(task.pk))]
+    parts = outcome.parts
+    match outcome:
+        case Completed():
+            state = TaskState.COMPLETED
+            parts = parts or _words_for(artifacts)
+            log.add(EventType.AGENT_COMPLETE, {"artifacts": provisional}, task=task.pk)
+        case Failed() | Rejected():
+            state = TaskState.FAILED if isinstance(outcome, Failed) else TaskState.REJECTED
+            code = outcome.code if isinstance(outcome, Failed) else "rejected"
+            log.add(EventType.AGENT_FAILED, {"code": code, "discarded": provisional}, task=task.pk)
+        case InputRequired():
+            state = TaskState.INPUT_REQUIRED
+        case AuthRequired():
+            state = TaskState.AUTH_REQUIRED
+    payload: dict[str, Any] = {"state": state, "message": _said(log, task, parts or [{"text": "Done."}])}
+    if slot := _slot(outcome):
+        payload["slot"] = slot
+    log.add(EventType.AGENT_STATUS, payload, task=task.pk)
+    if state.is_terminal:
+        Run.objects.filter(task=task).update(memory={})
+
+
+def _words_for(artifacts: Sequence[Artifact]) -> list[Part]:
+    """A completed task has a message; where the agent gave none, it names what was made."""
+    names = [artifact.name for artifact in artifacts if artifact.name]
+    return [{"text": f"Here is {', '.join(names)}." if names else "Done."}]
+
+
+def _said(log: Ledger, task: Task, parts: Sequence[Part]) -> JSON:
+    return {
+        "messageId": str(uuid.uuid4()),
+        "contextId": log.context.context_id,
+        "taskId": str(task.pk),
+        "role": "ROLE_AGENT",
+        "parts": _storable(parts),
+    }
+
+
+def _artifacts(ending: Ending) -> list[Artifact]:
+    """What the outcome delivers beyond what was streamed; a completed task has at least one artifact.
+
+    Runs before the transaction, because large content is written to files.
+    """
+    outcome = ending.outcome
+    if not isinstance(outcome, Completed):
+        return []
+    given = [one for one in outcome.artifacts if not _is_streamed_text(one, ending)]
+    if not given and not ending.streamed:
+        given = [Artifact(outcome.parts or [{"text": "Done."}], name=ANSWER)]
+    return [
+        dataclasses.replace(
+            one,
+            parts=_storable(one.parts),
+            name=clean(one.name),
+            description=clean(one.description),
+            metadata=clean(one.metadata),
+        )
+        for one in given
+    ]
+
+
+def _storable(parts: Sequence[Part]) -> list[Any]:
+    return blobs.store_large(clean([dict(part) for part in parts]))
+
+
+def _is_streamed_text(artifact: Artifact, ending: Ending) -> bool:
+    return ending.tokens is not None and [part.get("text") for part in artifact.parts] == [ending.tokens.text]
+
+
+def _whole_artifact(log: Ledger, task: Task, artifact: Artifact) -> None:
+    payload = {"artifact": artifact.wire, "append": False, "lastChunk": True}
+    log.add(EventType.ARTIFACT_UPDATE, payload, task=task.pk, artifact_id=artifact.artifact_id)

@@ -1,0 +1,194 @@
+"""The part of a worker process that carries runs: one event loop, a bounded number of runs, one heartbeat for all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import bridge
+from django.conf import settings
+from django.db.models import F
+from django.db.models.functions import Now
+
+from apps.conversations import leases, ledger, wakeups
+from apps.conversations.ledger import Hold
+from apps.conversations.models import Run
+from apps.runtime.claims import Assignment, claim
+from apps.runtime.execution import execute
+from apps.runtime.outcomes import fail
+from apps.runtime.publishing import publish
+
+log = logging.getLogger("parley.runtime")
+
+FULL_WAIT_SECONDS = 1.0  # how long a full process keeps a wake-up before it gives it back to the queue
+
+
+@dataclass(slots=True)
+class Carried:
+    """A run on this process's loop."""
+
+    assignment: Assignment
+    work: asyncio.Task[None]
+    interrupted: bool = False
+
+
+class WorkerProcess:
+    """Claims runs, executes them on one event loop, keeps their leases, and stops them when told."""
+
+    def __init__(self) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self._free = threading.BoundedSemaphore(settings.RUNS_PER_PROCESS)
+        self._carried: dict[str, Carried] = {}
+        self._closing = False
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="runs", daemon=True).start()
+        self._heartbeat = asyncio.run_coroutine_threadsafe(self._keep_leases(), self._loop)
+        self._stop_listening = wakeups.on_stop(self._told_to_stop)
+
+    def offer(self, run_id: uuid.UUID) -> bool:
+        """Claim a run and begin it; False where this process is full, so that another should be asked.
+
+        Called from a job's thread, with the job's database connection.
+        """
+        if self._closing or not self._free.acquire(timeout=FULL_WAIT_SECONDS):
+            return False
+        try:
+            assignment = bridge.with_database(claim, run_id, self.name)
+        except BaseException:
+            self._free.release()
+            raise
+        if assignment is None:
+            self._free.release()
+        else:
+            self._loop.call_soon_threadsafe(self._begin, assignment)
+        return True
+
+    def close(self, grace: float) -> None:
+        """Take no more runs, let those that are carried end within `grace` seconds, and give back the others."""
+        self._closing = True
+        self._stop_listening()
+        asyncio.run_coroutine_threadsafe(self._drain(grace), self._loop).result(grace + 30)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _begin(self, assignment: Assignment) -> None:
+        key = str(assignment.hold.run_id)
+        carried = Carried(assignment, self._loop.create_task(self._carry(assignment, key)))
+        self._carried[key] = carried
+
+    async def _carry(self, assignment: Assignment, key: str) -> None:
+        try:
+            await execute(assignment, lambda: self._carried[key].interrupted)
+        except asyncio.CancelledError:
+            pass  # stopped: whoever stopped it has recorded why
+        except Exception:
+            log.exception("run %s could not be recorded; it is taken up again when its lease ends", key)
+        finally:
+            carried = self._carried.get(key)
+            if carried is not None and carried.assignment.hold == assignment.hold:
+                del self._carried[key]
+            self._free.release()
+
+    def _told_to_stop(self, run_id: str) -> None:
+        """Called from any thread."""
+        if run_id in self._carried:
+            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._check([run_id])))
+
+    async def _keep_leases(self) -> None:
+        """One query now and then extends all leases, one more finds the runs that are no longer this process's."""
+        while True:
+            await asyncio.sleep(settings.RUN_LEASE_SECONDS / 6)
+            if self._carried:
+                try:
+                    await self._check(list(self._carried), extend=True)
+                except Exception:
+                    log.warning("leases could not be extended; trying again", exc_info=True)
+
+    async def _check(self, keys: list[str], *, extend: bool = False) -> None:
+        """Stop those of these runs that were lost or interrupted."""
+        holds = [self._carried[key].assignment.hold for key in keys if key in self._carried]
+        states = await bridge.run(look_after, holds, extend=extend)
+        for hold in holds:
+            carried = self._carried.get(str(hold.run_id))
+            if carried is None or carried.assignment.hold != hold:
+                continue
+            held, interrupted = states.get(hold, (False, False))
+            if not held or interrupted:
+                carried.interrupted = held and interrupted
+                carried.work.cancel()
+
+    async def _drain(self, grace: float) -> None:
+        self._heartbeat.cancel()
+        works = {carried.work for carried in self._carried.values()}
+        if works:
+            await asyncio.wait(works, timeout=grace)
+        left = list(self._carried.values())
+        for carried in left:
+            carried.work.cancel()
+        if left:
+            await asyncio.wait({carried.work for carried in left}, timeout=10)
+            await bridge.run(give_back, [carried.assignment for carried in left])
+
+
+def look_after(holds: Iterable[Hold], *, extend: bool) -> dict[Hold, tuple[bool, bool]]:
+    """For each run that is still held: is it, and was it interrupted? With `extend`, leases begin anew."""
+    wanted = {hold.run_id: hold for hold in holds}
+    running = Run.objects.filter(pk__in=wanted, state=Run.State.RUNNING, lease_until__gt=Now())
+    rows = running.values_list("pk", "fence", "interrupted")
+    found = {Hold(key, fence): (True, interrupted) for key, fence, interrupted in rows}
+    held = [hold.run_id for hold in found if wanted[hold.run_id] == hold]
+    if extend and held:
+        running.filter(pk__in=held).update(lease_until=leases.end())
+    return found
+
+
+def give_back(assignments: Iterable[Assignment]) -> None:
+    """Let others take these runs at once; the turn of an agent that must not repeat itself fails with a reason."""
+    for assignment in assignments:
+        hold = assignment.hold
+        if not assignment.agent.retry_safe:
+            _fail_cut_off(assignment)
+        elif (
+            Run.objects.filter(pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING)
+            .update(state=Run.State.QUEUED, attempt=F("attempt") - 1, lease_until=None)
+        ):  # fmt: skip
+            publish(hold.run_id)
+
+
+def _fail_cut_off(assignment: Assignment) -> None:
+    reason = "The platform was restarted, and this agent's work is not repeated by itself. Send the message again."
+    try:
+        with ledger.writing(assignment.context_id, hold=assignment.hold) as entry:
+            fail(entry, assignment.task, reason, code="worker_lost")
+            Run.objects.filter(pk=assignment.hold.run_id).update(
+                state=Run.State.FAILED, finished_at=Now(), lease_until=None, error={"code": "worker_lost"}
+            )
+    except ledger.LeaseLost:
+        pass
+
+
+_this_process: WorkerProcess | None = None
+_lock = threading.Lock()
+
+
+def this_process() -> WorkerProcess:
+    """The one of this process, made when the first run comes."""
+    global _this_process
+    with _lock:
+        if _this_process is None:
+            _this_process = WorkerProcess()
+        return _this_process
+
+
+def close_this_process(grace: float) -> None:
+    """End what this process carries (see `WorkerProcess.close`); a later run makes a new one."""
+    global _this_process
+    with _lock:
+        closing, _this_process = _this_process, None
+    if closing is not None:
+        closing.close(grace)

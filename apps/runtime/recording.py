@@ -1,0 +1,191 @@
+"""From what a handler says to events: batched, the first at once; tokens are coalesced, artifact chunks never."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import bridge
+from agentkit import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
+
+from apps.conversations import blobs, ledger
+from apps.conversations.events import JSON, EventType
+from apps.conversations.lifecycle import TaskState
+from apps.runtime.claims import Assignment
+from apps.runtime.cleaning import clean
+from apps.runtime.outcomes import ANSWER, Tokens
+
+BATCH = 100  # emissions recorded in one transaction
+WAITING = 400  # emissions that may wait before the handler has to
+TOKEN_SECONDS = 0.04
+TOKEN_BYTES = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An event to be."""
+
+    type: EventType
+    payload: JSON
+    artifact_id: str = ""
+
+
+class Recorder:
+    """Takes in what a handler says (`emit`) and records it in order, on behalf of a run.
+
+    An error of the record ends the recording; it is raised by the next `emit` and by `close`.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.streamed = False  # has anything that becomes an artifact been said?
+        self._assignment = assignment
+        self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
+        self._writer: asyncio.Task[None] | None = None
+        self._token_artifact = ""
+        self._token_text = ""
+        self._pending_text = ""
+        self._tokens_at = 0.0
+
+    async def emit(self, emission: Emission) -> None:
+        """Record an emission soon; waits while too many are waiting. Raises ValueError for what JSON cannot say."""
+        if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
+            return
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+        if self._writer.done():
+            await self._writer
+        await self._queue.put(clean_emission(emission))
+
+    async def close(self) -> Tokens | None:
+        """Record what waits; gives the tokens that were streamed, whose last piece belongs to the turn's end.
+
+        Raises ledger.LeaseLost, and whatever else kept it from being recorded.
+        """
+        if self._writer is not None:
+            ending = asyncio.ensure_future(self._queue.put(None))
+            await asyncio.wait({ending, self._writer}, return_when=asyncio.FIRST_COMPLETED)
+            await self._writer
+            ending.cancel()
+        if not self._token_artifact:
+            return None
+        return Tokens(self._token_artifact, self._token_text, self._pending_text)
+
+    def abandon(self) -> None:
+        """Record no more."""
+        if self._writer is not None:
+            self._writer.cancel()
+
+    async def _write(self) -> None:
+        while True:
+            batch = await self._next_batch()
+            ended = None in batch
+            lines = [line for emission in batch if emission is not None for line in self._lines(emission)]
+            if not ended or not self._token_artifact:
+                lines += self._due_tokens()
+            if lines:
+                await bridge.run(record, self._assignment, lines)
+            if ended:
+                return
+
+    async def _next_batch(self) -> list[Emission | None]:
+        """What is there, at least one; nothing when it is time for waiting tokens."""
+        try:
+            async with asyncio.timeout(self._token_wait()):
+                batch = [await self._queue.get()]
+        except TimeoutError:
+            return []
+        while len(batch) < BATCH and not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+        return batch
+
+    def _token_wait(self) -> float | None:
+        if not self._pending_text:
+            return None
+        return max(0.0, self._tokens_at + TOKEN_SECONDS - asyncio.get_running_loop().time())
+
+    def _lines(self, emission: Emission) -> list[Line]:
+        if isinstance(emission, Token):
+            self._token_text += emission.text
+            self._pending_text += emission.text
+            return self._token_lines() if len(self._pending_text) >= TOKEN_BYTES else []
+        if isinstance(emission, Chunk):
+            self.streamed = True
+        return [*self._token_lines(), line_of(emission)]
+
+    def _due_tokens(self) -> list[Line]:
+        return self._token_lines() if self._token_wait() == 0.0 else []
+
+    def _token_lines(self) -> list[Line]:
+        """The waiting tokens as one event; the first begins the artifact that they will be."""
+        text, self._pending_text = self._pending_text, ""
+        if not text:
+            return []
+        self._tokens_at = asyncio.get_running_loop().time()
+        token = {"artifactId": self._token_artifact, "name": ANSWER, "text": text}
+        if self._token_artifact:
+            return [Line(EventType.AGENT_TOKEN, token, self._token_artifact)]
+        self.streamed = True
+        self._token_artifact = token["artifactId"] = str(uuid.uuid4())
+        start = {"artifactId": self._token_artifact, "name": ANSWER}
+        return [
+            Line(EventType.AGENT_TOKEN_START, start, self._token_artifact),
+            Line(EventType.AGENT_TOKEN, {**token, "first": True}, self._token_artifact),
+        ]
+
+
+def record(assignment: Assignment, lines: Sequence[Line]) -> None:
+    """Write lines on behalf of the run, in one transaction. Raises ledger.LeaseLost."""
+    stored = [_with_large_parts_stored(line) for line in lines]
+    with ledger.writing(assignment.context_id, hold=assignment.hold) as log:
+        for line in stored:
+            log.add(line.type, line.payload, task=assignment.task.pk, artifact_id=line.artifact_id)
+
+
+def _with_large_parts_stored(line: Line) -> Line:
+    if line.type != EventType.ARTIFACT_UPDATE:
+        return line
+    artifact = line.payload["artifact"]
+    parts = blobs.store_large(artifact["parts"])
+    return Line(line.type, {**line.payload, "artifact": {**artifact, "parts": parts}}, line.artifact_id)
+
+
+def line_of(emission: Emission) -> Line:
+    """The event that says what an emission says."""
+    match emission:
+        case Progress():
+            return Line(EventType.AGENT_STATUS, _progress(emission))
+        case Chunk():
+            return _chunk(emission)
+        case Thought():
+            return Line(EventType.AGENT_THOUGHT, {"text": emission.text})
+        case ToolCall():
+            called = {"callId": emission.call_id, "name": emission.name, "arguments": emission.arguments}
+            return Line(EventType.AGENT_TOOL_CALL, called)
+        case ToolResult():
+            result = {"callId": emission.call_id, "name": emission.name, "result": emission.result}
+            return Line(EventType.AGENT_TOOL_RESULT, result | {"isError": emission.is_error})
+        case Token():
+            raise AssertionError("tokens are coalesced before")
+
+
+def _progress(emission: Progress) -> JSON:
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": [{"text": emission.text}]}
+    known = {"done": emission.done, "total": emission.total}
+    far = {name: value for name, value in known.items() if value is not None}
+    return {"state": TaskState.WORKING, "message": message, "progress": far}
+
+
+def _chunk(emission: Chunk) -> Line:
+    artifact: dict[str, Any] = {"artifactId": emission.artifact_id, "parts": list(emission.parts)}
+    about = {"name": emission.name, "description": emission.description, "metadata": emission.metadata}
+    artifact |= {name: value for name, value in about.items() if value}
+    payload = {"artifact": artifact, "append": emission.append, "lastChunk": emission.last}
+    return Line(EventType.ARTIFACT_UPDATE, payload, emission.artifact_id)
+
+
+def clean_emission[E: Emission](emission: E) -> E:
+    """The emission with its values fit for the record. Raises ValueError."""
+    return type(emission)(**{name: clean(value) for name, value in vars(emission).items()})

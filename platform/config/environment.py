@@ -1,0 +1,69 @@
+"""Reading the environment: small helpers that fail loudly, and secrets that a first start makes for itself."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+ROOT = Path(__file__).resolve().parents[2]
+
+env = environ.Env()
+environ.Env.read_env(ROOT / ".env")
+
+
+def data_dir() -> Path:
+    """The folder of everything this installation keeps outside a database server (`DATA_DIR`, default `var/`)."""
+    path = Path(ROOT / env.str("DATA_DIR", default="var")).resolve()
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def kept_secret(name: str, folder: Path, *, may_generate: bool) -> str:
+    """The secret `name` from the environment; otherwise one of `folder`, made there at the first start (mode 600).
+
+    Raises ImproperlyConfigured where it is unset and `may_generate` is false.
+    """
+    if value := str(env.str(name, default="")):
+        return value
+    if not may_generate:
+        raise ImproperlyConfigured(f"{name} is not set. Put a random value of at least 50 characters into {name}.")
+    path = folder / name.lower().replace("_", "-")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(value := secrets.token_urlsafe(50))
+    return value
+
+
+def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
+    """Django's settings for a database URL: SQLite with one writer and WAL, or PostgreSQL with a pool."""
+    config: dict[str, Any] = dict(environ.Env.db_url_config(url))
+    if config["ENGINE"].endswith("sqlite3"):
+        config["OPTIONS"] = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-64000;",
+        }
+        # Threads and processes share the test database, so it is a file, never memory.
+        config["TEST"] = {"NAME": str(Path(config["NAME"]).with_name(f"test-{os.getpid()}.sqlite3"))}
+    elif config["ENGINE"].endswith("postgresql"):
+        # Bridge threads keep a connection each; the rest of the pool serves ordinary pages and admin.
+        config["OPTIONS"] = {"pool": {"min_size": 1, "max_size": bridge_threads + 16, "timeout": 20}}
+        config["TEST"] = {"NAME": f"test_parley_{os.getpid()}"}
+    else:
+        raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:// or postgres://.")
+    return config
+
+
+def channel_layer(url: str) -> dict[str, Any]:
+    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` within one process, or Redis publish/subscribe."""
+    if url.startswith("memory://"):
+        return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+    if url.startswith(("redis://", "rediss://")):
+        return {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [url]}}
+    raise ImproperlyConfigured("CHANNEL_LAYER_URL must be memory:// or begin with redis:// or rediss://.")

@@ -1,0 +1,147 @@
+"""Parley's settings: one code base, two profiles, chosen by the URLs of the environment (`.env.example` lists them)."""
+
+from urllib.parse import urlsplit
+
+from config.environment import ROOT, channel_layer, data_dir, database, env, kept_secret
+
+DEBUG = env.bool("DEBUG", default=False)
+DATA_DIR = data_dir()
+HOST = env.str("HOST", default="127.0.0.1")
+PORT = env.int("PORT", default=8000)
+PUBLIC_BASE_URL = env.str("PUBLIC_BASE_URL", default=f"http://{HOST}:{PORT}").rstrip("/")
+
+DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'parley.sqlite3'}")
+EMBEDDED = DATABASE_URL.startswith("sqlite")
+SECRET_KEY = kept_secret("SECRET_KEY", DATA_DIR, may_generate=DEBUG or EMBEDDED)
+ALLOWED_HOSTS = env.list(
+    "ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", HOST, urlsplit(PUBLIC_BASE_URL).hostname or HOST]
+)
+CSRF_TRUSTED_ORIGINS = [PUBLIC_BASE_URL]
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_BASE_URL.startswith("https://")
+
+INSTALLED_APPS = [
+    "daphne",
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "django_htmx",
+    "apps.accounts",
+    "apps.agents",
+    "apps.conversations",
+    "apps.runtime",
+    "apps.showcase",
+    "apps.a2a",
+    "apps.web",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+# The record
+BRIDGE_THREADS = 6  # threads that carry asynchronous code's database work, each with a lasting connection
+DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+CHANNEL_LAYERS = {"default": channel_layer(env.str("CHANNEL_LAYER_URL", default="memory://"))}
+LEDGER_LISTENERS: list[str] = []  # dotted paths, called with each transaction's new events inside that transaction
+INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
+FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "files"}},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+# Running agents
+RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
+RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
+ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
+HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
+SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
+
+# Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
+CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://")
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_DEFAULT_QUEUE = "parley"
+CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 2, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS = {"polling_interval": 0.01} if CELERY_BROKER_URL.startswith("memory://") else {}
+CELERY_WORKER_POOL = "threads"
+CELERY_WORKER_CONCURRENCY = 8
+CELERY_WORKER_PREFETCH_MULTIPLIER = 4
+CELERY_WORKER_REDIRECT_STDOUTS = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+EXECUTORS = {"hosted": "apps.runtime.hosting.execute"}  # who takes the turns of each kind of agent
+CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
+CELERY_BEAT_MAX_LOOP_INTERVAL = 5
+CELERY_BEAT_SCHEDULE = {
+    "sweep": {"task": "runtime.sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS}},
+}
+
+# Limits of what comes in
+MAX_REQUEST_BYTES = 20 * 1024 * 1024  # a body is refused with 413 before more than this is read
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_REQUEST_BYTES
+MAX_JSON_DEPTH = 64
+MAX_NUMBER_DIGITS = 400
+MAX_PARTS = 100  # of one message
+MAX_ID_LENGTH = 200
+DEFAULT_HISTORY_LENGTH = 100
+
+# People
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "web:sign-in"
+LOGIN_REDIRECT_URL = "web:home"
+LOGOUT_REDIRECT_URL = "web:sign-in"
+ADMINS = env.list("ADMIN_EMAILS", default=[])
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [ROOT / "static"]
+UNFOLD = {"SITE_TITLE": "Parley", "SITE_HEADER": "Parley", "SITE_URL": "/"}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "WARNING"},
+    "loggers": {"parley": {"level": "INFO"}, "django.request": {"level": "ERROR"}},
+}

@@ -1,0 +1,6 @@
+from django.contrib import admin
+from django.urls import path
+
+from apps.conversations.downloads import file
+
+urlpatterns = [path("admin/", admin.site.urls), path("files/<uuid:context_id>/<str:sha256>", file, name="file")]
