@@ -31,7 +31,7 @@ logging.getLogger("fontTools").setLevel(logging.WARNING)
 logging.getLogger("fpdf").setLevel(logging.ERROR)
 
 
-class _Paper(FPDF):
+class _Paper(FPDF):  # type: ignore[misc]  # its types are not read
     def __init__(self, title: str) -> None:
         super().__init__(format="A4")
         self.set_margins(MARGIN, MARGIN, MARGIN)
