@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from agentkit import SkillHandler, load_handler
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
+from agentkit import SkillHandler, load_handler
 from apps.accounts.models import Workspace
 from apps.agents.models import Agent
 

@@ -23,6 +23,7 @@ from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.conversations.titles import title_of
+from bridge import statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,12 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
     """
     body_hash = hash_of(message)
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    for _ in range(2):
+    for _ in range(3):
         try:
-            with ledger.transacting():
-                if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
-                    return earlier
-                return _record(principal, agent, stored, body_hash)
-        except IntegrityError:
-            continue  # the same message or the same new context came in at this very moment: look again
+            return _record(principal, agent, stored, body_hash)
+        except IntegrityError:  # the message came before, or its new context was opened at this very moment
+            if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
+                return earlier
     raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
 
 
@@ -97,24 +96,24 @@ def find_accepted(principal: Principal, agent: Agent, message_id: str, body_hash
 
 def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Receipt:
     target = find_target(principal, agent, message)
-    context = target.context.pk if target.context else ledger.new_context()
     run: Run | None
-    with ledger.writing(context) as log:
+    with ledger.writing(target.context or ledger.new_context()) as log:
+        task_id = target.task or uuid.uuid4()
+        if principal.is_known:
+            statements.insert(
+                Accepted(
+                    sender=principal.sender,
+                    agent=agent,
+                    message_id=message["messageId"],
+                    body_hash=body_hash,
+                    task_id=task_id,
+                )
+            )
         if target.task is None:
-            task_id = uuid.uuid4()
             run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None)
         else:
-            task_id = target.task
             run = _continue_task(log, agent, message, task_id)
         index = log.index_of(EventType.USER_MESSAGE)
-        if principal.is_known:
-            Accepted.objects.create(
-                sender=principal.sender,
-                agent=agent,
-                message_id=message["messageId"],
-                body_hash=body_hash,
-                task_id=task_id,
-            )
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 
 
@@ -233,7 +232,9 @@ def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:
 
 
 def _queue_run(task_id: uuid.UUID, message: Message, *, turn: int, slot: Any = None, memory: JSON | None = None) -> Run:
-    return Run.objects.create(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory or {})
+    run = Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory or {})
+    statements.insert(run)
+    return run
 
 
 def _interrupt(task_id: uuid.UUID) -> None:

@@ -9,11 +9,11 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-import bridge
-from agentkit import Failed, HandlerError, Outcome, TaskContext
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+import bridge
+from agentkit import Failed, HandlerError, Outcome, TaskContext
 from apps.agents.models import Agent
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
@@ -105,6 +105,8 @@ async def _end(
         ending = Ending(
             assignment.hold,
             outcome,
+            turn=assignment.turn,
+            nothing_before=assignment.turn == 1 and assignment.attempt == 1,
             memory=clean(task.memory),
             tokens=await recorder.close(),
             streamed=recorder.streamed,
@@ -115,7 +117,7 @@ async def _end(
         raise
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
-        ending = Ending(assignment.hold, failed, error=told)
+        ending = Ending(assignment.hold, failed, turn=assignment.turn, error=told)
         following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
     if following is not None:
         await bridge.run(publish, following)

@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import bridge
 from django.conf import settings
 from django.db.models import F
 from django.db.models.functions import Now
 
+import bridge
 from apps.conversations import leases, ledger, wakeups
 from apps.conversations.ledger import Hold
 from apps.conversations.models import Run

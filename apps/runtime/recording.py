@@ -10,7 +10,6 @@ from typing import Any
 
 import bridge
 from agentkit import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
-
 from apps.conversations import blobs, ledger
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState

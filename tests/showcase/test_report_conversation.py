@@ -3,6 +3,7 @@
 import base64
 
 import pytest
+
 from agentkit import Completed, InputRequired, Message, load_handler, testing
 from agentkit.parts import data_part, raw_part, text_part, url_part
 

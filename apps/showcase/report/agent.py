@@ -3,7 +3,6 @@
 import asyncio
 
 from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, TaskContext
-
 from apps.showcase.report import sources
 from apps.showcase.report.charts import drawn
 from apps.showcase.report.document import Length, composed

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentkit import File, Message, TaskContext, UnreadableContent
-
 from apps.showcase.report.decoding import NotATable
 from apps.showcase.report.figures import clipped
 from apps.showcase.report.table import Table, read_table

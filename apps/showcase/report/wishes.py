@@ -4,7 +4,6 @@ import re
 from enum import StrEnum
 
 from agentkit import Message
-
 from apps.showcase.report.document import Length
 
 
