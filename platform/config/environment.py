@@ -68,5 +68,8 @@ def channel_layer(url: str, *, prefix: str) -> dict[str, Any]:
     if url.startswith("memory://"):
         return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
     if url.startswith(("redis://", "rediss://")):
-        return {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [url], "prefix": prefix}}
+        return {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": [url], "prefix": prefix},
+        }
     raise ImproperlyConfigured("CHANNEL_LAYER_URL must be memory:// or begin with redis:// or rediss://.")
