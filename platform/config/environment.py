@@ -64,10 +64,16 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
     return config
 
 
-def channel_layer(url: str) -> dict[str, Any]:
-    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` within one process, or Redis publish/subscribe."""
+def channel_layer(url: str, *, prefix: str) -> dict[str, Any]:
+    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` within one process, or Redis publish/subscribe.
+
+    Redis publishes to all of its databases alike, so names begin with `prefix`.
+    """
     if url.startswith("memory://"):
         return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
     if url.startswith(("redis://", "rediss://")):
-        return {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [url]}}
+        return {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": [url], "prefix": prefix},
+        }
     raise ImproperlyConfigured("CHANNEL_LAYER_URL must be memory:// or begin with redis:// or rediss://.")
