@@ -1,0 +1,48 @@
+"""Callers of the A2A endpoint: Ada, Bob, and anybody without a key."""
+
+from collections.abc import Callable
+
+import pytest
+
+from apps.accounts.models import ApiKey, User
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from tests.a2a.calling import Caller
+
+At = Callable[..., Caller]
+
+
+@pytest.fixture
+def ada_key(ada: User) -> str:
+    return ApiKey.issue(ada, "test")[1]
+
+
+@pytest.fixture
+def bob_key(bob: User) -> str:
+    return ApiKey.issue(bob, "test")[1]
+
+
+@pytest.fixture
+def ada_at(ada_key: str) -> At:
+    """Ada as a caller of the agent that is named."""
+    return lambda slug, **options: Caller(slug, ada_key, **options)
+
+
+@pytest.fixture
+def bob_at(bob_key: str) -> At:
+    return lambda slug, **options: Caller(slug, bob_key, **options)
+
+
+@pytest.fixture
+def anybody_at() -> At:
+    return lambda slug, **options: Caller(slug, **options)
+
+
+@pytest.fixture
+def hello(db: None) -> Agent:
+    return register_hosted("hello", "apps.showcase.agents.hello:Hello")
+
+
+@pytest.fixture
+def public_echo(db: None) -> Agent:
+    return register_hosted("open-echo", "apps.showcase.agents.echo:Echo", access=Agent.Access.PUBLIC)
