@@ -49,7 +49,7 @@ def check_media_types(agent: Agent, message: JSON) -> None:
 
 def _parts(fields: Fields) -> list[JSON]:
     given = list(fields.messages("parts"))
-    if not given:
+    if fields.raw("parts") in (None, []):
         fields.refuse("parts", "At least one part is required.")
     if len(given) > settings.MAX_PARTS:
         fields.refuse("parts", f"At most {settings.MAX_PARTS} parts.")

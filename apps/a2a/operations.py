@@ -1,7 +1,7 @@
 """The operations of A2A 1.0 (§3.1), whatever binding they are called through.
 
-An operation answers with a JSON object, or with updates to be streamed. It raises conversations.errors.Refusal, and what
-can be refused is refused before the first update.
+An operation answers with a JSON object, or with updates to be streamed. It raises conversations.errors.Refusal:
+what can be refused is refused before the first update.
 """
 
 from __future__ import annotations

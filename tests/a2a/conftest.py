@@ -46,3 +46,12 @@ def hello(db: None) -> Agent:
 @pytest.fixture
 def public_echo(db: None) -> Agent:
     return register_hosted("open-echo", "apps.showcase.agents.echo:Echo", access=Agent.Access.PUBLIC)
+
+
+@pytest.fixture
+def quiet(db: None) -> Agent:
+    """An agent whose card declares no streaming."""
+    agent = register_hosted("quiet", "apps.showcase.agents.echo:Echo")
+    agent.capabilities = {"streaming": False}
+    agent.save()
+    return agent
