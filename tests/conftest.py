@@ -14,6 +14,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.runtime import embedded
+from tests import stack
 
 STRICT_SKIPS = not settings.EMBEDDED
 
@@ -47,6 +48,13 @@ def worker(transactional_db: None) -> Iterator[None]:
     """A real Celery worker with its beat, in threads of the test's process."""
     with embedded.worker(grace=1):
         yield
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[stack.Stack]:
+    """The whole of Parley as processes of their own, shared by all tests that only talk to it."""
+    with stack.running() as running:
+        yield running
 
 
 @pytest.fixture
