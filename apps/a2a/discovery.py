@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 
-import bridge
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import get_conditional_response
 from django.utils.http import http_date
 
+import bridge
 from apps.a2a.callers import refuse
 from apps.a2a.errors import AgentNotFound, problem
 from apps.accounts.credentials import principal_of

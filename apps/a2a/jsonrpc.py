@@ -8,11 +8,11 @@ import logging
 import re
 from typing import Any
 
-import bridge
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
+import bridge
 from apps.a2a import extensions, versions
 from apps.a2a.callers import admit
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, NotJson, Problem, problem

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import bridge
-
 from apps.a2a import snapshots, streams
 from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.listing import list_tasks
@@ -54,7 +53,7 @@ async def _send_streaming(call: Call) -> Updates:
     sent = await send(call.principal, call.agent, sending.message)
     if sent.task is None:
         return streams.answered(sent.index, sent.answer or {})
-    snapshot = await bridge.run(snapshots.at, sent.task, sent.index, sending.history_length)
+    snapshot = await bridge.run(snapshots.accepted, sent.task, sent.index, sending.history_length)
     return streams.begun(snapshot, streams.at_a_question)
 
 

@@ -54,11 +54,14 @@ def now(principal: Principal, agent: Agent, task_id: str, history_length: int | 
     return _snapshot(row, row.context.last_event, history_length)
 
 
-def at(task: uuid.UUID, index: int, history_length: int | None) -> Snapshot:
-    """A task as it was at event `index`, however far it has come since."""
+def accepted(task: uuid.UUID, index: int, history_length: int | None) -> Snapshot:
+    """A task as it was when it accepted the message of event `index`, however far it has come since."""
     row = Task.objects.select_related("context").get(pk=task)
     if row.context.last_event > index:
         _turn_back(row, index)
+        if TaskState(row.state).is_interrupted:
+            index += 1  # the answer to a question sets the task to work at once
+            _turn_back(row, index)
     return _snapshot(row, index, history_length)
 
 

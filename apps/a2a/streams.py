@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
 import bridge
-
 from apps.a2a.errors import JSON
 from apps.a2a.snapshots import Snapshot
 from apps.conversations import feed, ledger, wire
@@ -39,8 +38,6 @@ async def begun(snapshot: Snapshot, closes: Closing) -> Updates:
     yield [(snapshot.start, {"task": snapshot.task})]
     if snapshot.begun:
         yield await _shown(snapshot.begun, snapshot.context)
-    if closes(snapshot.state):
-        return
     async with aclosing(_followed(snapshot, snapshot.index, closes)) as updates:
         async for batch in updates:
             yield batch

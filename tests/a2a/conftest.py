@@ -8,6 +8,8 @@ from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from tests.a2a.calling import Caller
+from tests.a2a.talking import Talking, client
+from tests.stack import Stack
 
 At = Callable[..., Caller]
 
@@ -55,3 +57,9 @@ def quiet(db: None) -> Agent:
     agent.capabilities = {"streaming": False}
     agent.save()
     return agent
+
+
+@pytest.fixture
+def talk(server: Stack) -> Talking:
+    """The SDK's client as the showcase's demo user, at the agent that is named, on a server with real workers."""
+    return lambda slug, key=server.demo_key, **options: client(server.url, slug, key, **options)
