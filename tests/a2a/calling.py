@@ -2,7 +2,8 @@
 
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,19 +88,25 @@ class Caller:
 
     async def stream(
         self, method: str, params: Any, headers: dict[str, str] | None = None
-    ) -> AsyncIterator[tuple[int, JSON]]:
+    ) -> AsyncGenerator[tuple[int, JSON]]:
         """The index and the StreamResponse of each event."""
+        response = await self.open(method, params, headers)
+        async with aclosing(aiter(response.streaming_content)) as chunks, aclosing(events_of(chunks)) as events:
+            async for event in events:
+                yield event
+
+    async def open(self, method: str, params: Any, headers: dict[str, str] | None = None) -> Any:
+        """The response of a method that streams."""
         body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
         response = await self.client.post(
             f"/a2a/{self.slug}", data=body, content_type="application/json", headers=self.headers(headers)
         )
         assert response.streaming, response.content
         assert response["Content-Type"] == "text/event-stream"
-        async for event in events_of(response.streaming_content):
-            yield event
+        return response
 
 
-async def events_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, JSON]]:
+async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, JSON]]:
     """The events of a stream of bytes; comments are left out."""
     waiting = b""
     async for chunk in chunks:

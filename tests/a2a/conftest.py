@@ -1,12 +1,13 @@
 """Callers of the A2A endpoint: Ada, Bob, and anybody without a key."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from tests.a2a import agents
 from tests.a2a.calling import Caller
 from tests.a2a.talking import Talking, client
 from tests.stack import Stack
@@ -63,3 +64,20 @@ def quiet(db: None) -> Agent:
 def talk(server: Stack) -> Talking:
     """The SDK's client as the showcase's demo user, at the agent that is named, on a server with real workers."""
     return lambda slug, key=server.demo_key, **options: client(server.url, slug, key, **options)
+
+
+@pytest.fixture
+def stepping(db: None) -> Iterator[Agent]:
+    agents.steps.reset()
+    yield register_hosted("stepping", "tests.a2a.agents:Stepping")
+    agents.steps.allow(1000)
+
+
+@pytest.fixture
+def asking(db: None) -> Agent:
+    return register_hosted("asking", "tests.a2a.agents:Asking")
+
+
+@pytest.fixture
+def greeting(db: None) -> Agent:
+    return register_hosted("greeting", "tests.a2a.agents:Greeting")
