@@ -16,7 +16,7 @@ environ.Env.read_env(ROOT / ".env")
 
 def data_dir() -> Path:
     """The folder of everything this installation keeps outside a database server (`DATA_DIR`, default `var/`)."""
-    path = (ROOT / env.str("DATA_DIR", default="var")).resolve()
+    path = Path(ROOT / env.str("DATA_DIR", default="var")).resolve()
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -26,7 +26,7 @@ def kept_secret(name: str, folder: Path, *, may_generate: bool) -> str:
 
     Raises ImproperlyConfigured where it is unset and `may_generate` is false.
     """
-    if value := env.str(name, default=""):
+    if value := str(env.str(name, default="")):
         return value
     if not may_generate:
         raise ImproperlyConfigured(f"{name} is not set. Put a random value of at least 50 characters into {name}.")
@@ -60,10 +60,13 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
     return config
 
 
-def channel_layer(url: str) -> dict[str, Any]:
-    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` within one process, or Redis publish/subscribe."""
+def channel_layer(url: str, *, prefix: str) -> dict[str, Any]:
+    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` within one process, or Redis publish/subscribe.
+
+    Redis publishes to all of its databases alike, so names begin with `prefix`.
+    """
     if url.startswith("memory://"):
         return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
     if url.startswith(("redis://", "rediss://")):
-        return {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [url]}}
+        return {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [url], "prefix": prefix}}
     raise ImproperlyConfigured("CHANNEL_LAYER_URL must be memory:// or begin with redis:// or rediss://.")
