@@ -54,7 +54,7 @@ def message_id(request: HttpRequest) -> str:
         raise InvalidParams("This page is out of date. Load it again.", "message") from None
 
 
-def _uploads(files: MultiValueDict[str, UploadedFile], fields: Iterable[Field]) -> list[UploadedFile]:
+def _uploads(files: MultiValueDict[str, UploadedFile[bytes]], fields: Iterable[Field]) -> list[UploadedFile[bytes]]:
     """Everything that was uploaded. Raises Unanswered for a file that was asked for and is not there."""
     uploads = files.getlist("files")
     for field in fields:
@@ -66,7 +66,7 @@ def _uploads(files: MultiValueDict[str, UploadedFile], fields: Iterable[Field]) 
     return uploads
 
 
-def _file_part(upload: UploadedFile, agent: Agent) -> JSON:
+def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
     name = file_name(upload.name or "")
     if not upload.size:
         raise InvalidParams(f"“{name}” is empty. Choose a file that has something in it.", "files")

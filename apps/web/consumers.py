@@ -1,7 +1,8 @@
 """The live line of a conversation page: what is recorded after the index that the page has, as it is recorded.
 
-The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`; it says `{"seen": <index>}` when it has
-shown them, so that a slow page is waited for instead of being buried. `{"alive": true}` comes when nothing else does.
+The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`; it says `{"seen": <index>}` when it
+has taken them in, so that a slow page is waited for instead of being buried. `{"alive": true}` comes when nothing else
+does.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import json
 import logging
 import uuid
 from contextlib import aclosing
-from typing import Any, cast
+from importlib import import_module
+from typing import Any
 from urllib.parse import parse_qs
 
 import bridge
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
 from django.contrib.auth import get_user
-from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
 
 from apps.accounts.models import User
@@ -51,14 +53,15 @@ class SessionLine(AsyncWebsocketConsumer):
         await self.accept()  # a line that was never open cannot say why it closes
         principal = await self._principal()
         if principal is None:
-            return await self.close(SIGNED_OUT)
+            await self.close(SIGNED_OUT)
+            return
         session = uuid.UUID(str(self.scope["url_route"]["kwargs"]["session"]))
         context = await bridge.run(_context, principal, session)
         if context is None:
-            return await self.close(NOT_FOUND)
+            await self.close(NOT_FOUND)
+            return
         self.context, self.seen = context, _after(self.scope["query_string"])
         self._work = [asyncio.create_task(self._until_it_breaks(work)) for work in (self._follow(), self._watch())]
-        return None
 
     async def disconnect(self, code: int) -> None:
         for work in self._work:
@@ -85,10 +88,10 @@ class SessionLine(AsyncWebsocketConsumer):
         async with aclosing(feed.follow(self.context.pk, self.seen)) as batches:
             async for events in batches:
                 if not await self._is_keeping_up(events):
-                    return await self.close(TOO_SLOW)
+                    await self.close(TOO_SLOW)
+                    return
                 entries = await bridge.run(entries_of, self.context, events)
                 await self._say({"entries": entries, "last": events[-1].index})
-        return None
 
     async def _is_keeping_up(self, events: list[Event]) -> bool:
         """Wait while the page is far behind; False when it shows nothing for too long."""
@@ -109,22 +112,23 @@ class SessionLine(AsyncWebsocketConsumer):
             if asyncio.get_running_loop().time() - checked >= self.RECHECK_SECONDS:
                 checked = asyncio.get_running_loop().time()
                 if await self._principal() is None:
-                    return await self.close(SIGNED_OUT)
+                    await self.close(SIGNED_OUT)
+                    return
             await self._say({"alive": True})
 
     async def _principal(self) -> Principal | None:
-        return await bridge.run(_signed_in, type(self.scope["session"]), self.scope["session"].session_key)
+        return await bridge.run(_signed_in, self.scope["session"].session_key)
 
     async def _say(self, said: dict[str, Any]) -> None:
         await self.send(json.dumps(said, ensure_ascii=False))
 
 
-def _signed_in(store: type[SessionBase], key: str | None) -> Principal | None:
+def _signed_in(key: str | None) -> Principal | None:
     """Whom a browser session belongs to by now; None after a sign-out or a change of password."""
     request = HttpRequest()
-    request.session = store(key)  # type: ignore[assignment]
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
     user = get_user(request)
-    return cast("User", user).principal if user.is_authenticated else None
+    return user.principal if isinstance(user, User) else None
 
 
 def _context(principal: Principal, session: uuid.UUID) -> Context | None:

@@ -126,8 +126,9 @@ def _sent(request: HttpRequest, part: JSON, name: str = "") -> HttpResponse:
     may_open = media_type in (*PICTURES, "application/pdf", "text/html", "text/plain")
     text = media_type.startswith("text/") and "charset" not in media_type
     response = HttpResponse(blobs.content_of(part), content_type=f"{media_type}; charset=utf-8" if text else media_type)
-    response["Content-Disposition"] = content_disposition_header(
-        not ("look" in request.GET and may_open), part.get("filename") or name or "file"
+    is_download = not ("look" in request.GET and may_open)
+    response["Content-Disposition"] = (
+        content_disposition_header(is_download, part.get("filename") or name or "file") or ""
     )
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = POLICY.get(media_type, NOTHING)

@@ -1,7 +1,7 @@
 """Events as a conversation page gets them: with safe HTML, forms, and addresses instead of content.
 
-Chunks of one artifact that follow each other come as one entry, under the index of the last; the finished artifact comes
-with the `agent_complete` that delivers it.
+Chunks of one artifact that follow each other come as one entry, under the index of the last; the finished artifact
+comes with the `agent_complete` that delivers it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _status(context: Context, event: Event) -> JSON:
 
 def _streamed_text(event: Event) -> JSON:
     """The whole text of the tokens, laid out: it takes the place of what streamed."""
-    tokens = Event.objects.filter(task_id=event.task_id, artifact_id=event.artifact_id).order_by("index")
+    tokens = Event.objects.filter(task=event.task_id, artifact_id=event.artifact_id).order_by("index")
     text = "".join(token.payload.get("text", "") for token in tokens)
     return {"text": text, "html": prose.laid_out(text)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from http import HTTPStatus
 from typing import Any, Concatenate, cast
@@ -40,8 +40,8 @@ STATUS: dict[type[Refusal], HTTPStatus] = {
 }
 """How a refusal is answered; every other one is 422."""
 
-type Act[**P] = Callable[Concatenate[HttpRequest, Principal, P], Awaitable[HttpResponse]]
-type View[**P] = Callable[Concatenate[HttpRequest, P], Awaitable[HttpResponse]]
+type Act[**P] = Callable[Concatenate[HttpRequest, Principal, P], Coroutine[Any, Any, HttpResponse]]
+type View[**P] = Callable[Concatenate[HttpRequest, P], Coroutine[Any, Any, HttpResponse]]
 
 
 def act[**P](view: Act[P]) -> View[P]:
