@@ -16,12 +16,12 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs
 
-import bridge
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest
 
+import bridge
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.conversations import feed

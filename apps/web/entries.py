@@ -127,13 +127,22 @@ def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, lis
 
 def _message(context: Context, event: Event, *, marked_up: bool) -> JSON:
     message = event.payload["message"]
+    labels = _labels(event) if any("data" in part for part in message["parts"]) else {}
+    addresses = (
+        reverse("web:message-file", args=[context.pk, event.index, number]) for number in range(len(message["parts"]))
+    )
     shown = [
-        parts.shown(
-            part, reverse("web:message-file", args=[context.pk, event.index, number]), marked_up=marked_up
-        )
-        for number, part in enumerate(message["parts"])
-    ]  # fmt: skip
+        parts.shown(part, address, marked_up=marked_up, labels=labels)
+        for part, address in zip(message["parts"], addresses, strict=True)
+    ]
     return {"messageId": message["messageId"], "text": parts.words_of(message["parts"]), "parts": shown}
+
+
+def _labels(event: Event) -> dict[str, str]:
+    """What the fields of the question are called that a message answers."""
+    before = Event.objects.filter(task=event.task_id, type=EventType.AGENT_STATUS, index__lt=event.index)
+    asked = before.order_by("-index").first() if event.task_id else None
+    return {field.name: field.label for field in questions.fields_of(asked.payload.get("slot") if asked else None)}
 
 
 def _status(context: Context, event: Event) -> JSON:

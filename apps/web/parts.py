@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from agentkit.parts import guessed_media_type
-
 from apps.web import prose
 
 JSON = dict[str, Any]
@@ -19,13 +20,16 @@ def words_of(parts: list[JSON]) -> str:
     return "\n".join(part["text"] for part in parts if "text" in part and not part.get("filename"))
 
 
-def shown(part: JSON, href: str, *, marked_up: bool) -> JSON:
-    """One part for the page. `href` is where its content is to be had; `marked_up` lays Markdown out."""
+def shown(part: JSON, href: str, *, marked_up: bool, labels: Mapping[str, str] = MappingProxyType({})) -> JSON:
+    """One part for the page.
+
+    `href` is where its content is to be had, `marked_up` lays Markdown out, `labels` are those of a form's fields.
+    """
     if "text" in part and not part.get("filename"):
         text = str(part["text"])
         return {"kind": "text", "text": text, "html": prose.laid_out(text) if marked_up else prose.verbatim(text)}
     if "data" in part and not part.get("filename"):
-        return {"kind": "data", "values": _values(part["data"])}
+        return {"kind": "data", "values": _values(part["data"], labels)}
     if "url" in part:
         return {**described_file(part), "href": web_address(part["url"]), "elsewhere": True}
     return {**described_file(part), "href": href}
@@ -71,10 +75,10 @@ def web_address(url: str) -> str:
     return url if url.startswith(("https://", "http://", "/")) else ""
 
 
-def _values(data: Any) -> list[JSON]:
+def _values(data: Any, labels: Mapping[str, str]) -> list[JSON]:
     """A form's values by name; any other data as it is written."""
     if isinstance(data, dict) and all(isinstance(value, str | int | float | bool) for value in data.values()):
-        return [{"name": name, "value": _said(value)} for name, value in data.items()]
+        return [{"name": labels.get(name, name), "value": _said(value)} for name, value in data.items()]
     return [{"name": "", "value": prose.json_text(data)}]
 
 

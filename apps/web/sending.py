@@ -8,11 +8,11 @@ from functools import wraps
 from http import HTTPStatus
 from typing import Any, Concatenate, cast
 
-import bridge
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+import bridge
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent

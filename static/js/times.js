@@ -17,6 +17,7 @@ export function dress(time) {
 
 export function seconds(from, to) {
   const passed = Math.max(0, (new Date(to) - new Date(from)) / 1000);
+  if (passed < 0.1) return "less than 0.1 s";
   if (passed < 10) return `${passed.toFixed(1)} s`;
   if (passed < 60) return `${Math.floor(passed)} s`;
   const minutes = Math.floor(passed / 60);

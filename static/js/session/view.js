@@ -125,17 +125,13 @@ export class View {
   }
 
   after(element, item) {
-    const { page } = this;
     if (item.unsent) {
-      const retry = () => page.retry(item.messageId);
+      const retry = () => this.page.retry(item.messageId);
       const retrying = h("button", { type: "button", onclick: retry }, "Try again");
       element.append(h("div", { class: "after" }, h("span", { class: "error", role: "alert" }, item.unsent), retrying));
     }
     if (item.outcome === "failed" || item.outcome === "rejected") {
-      const word = item.outcome === "failed" ? "This did not work." : "The agent declined.";
-      element.append(
-        h("div", { class: "after" }, sign("failed"), h("span", { class: "muted" }, word), this.again(item.taskId)),
-      );
+      element.append(h("div", { class: "after" }, this.again(item.taskId)));
     }
   }
 
