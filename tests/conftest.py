@@ -4,12 +4,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import bridge
 import pytest
 from celery import current_app
 from django.conf import settings
 from kombu import Queue
 
+import bridge
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted

@@ -2,9 +2,9 @@
 
 import hmac
 
-import bridge
 from django.utils import timezone
 
+import bridge
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS, Principal
 

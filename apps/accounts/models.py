@@ -46,7 +46,7 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
-    objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
+    objects: ClassVar[UserManager] = UserManager()
 
     def __str__(self) -> str:
         return self.email
@@ -87,7 +87,7 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
         )
 
     def visible_to(self, principal: Principal) -> ApiKeyQuerySet:
-        return self.filter(user_id=principal.user_id) if principal.is_known else self.none()
+        return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
 
 
 class ApiKey(models.Model):

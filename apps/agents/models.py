@@ -70,9 +70,7 @@ class Agent(models.Model):
     skills = models.JSONField(default=list, blank=True, help_text="A2A skills: id, name, description, tags.")
     input_modes = models.JSONField(default=text_modes, help_text="Media types the agent takes.")
     output_modes = models.JSONField(default=text_modes, help_text="Media types the agent makes.")
-    capabilities = models.JSONField(
-        default=dict, blank=True, help_text='A2A capabilities, such as {"streaming": true}.'
-    )
+    capabilities = models.JSONField(default=dict, blank=True, help_text='A2A capabilities: {"streaming": true}.')
     access = models.CharField(max_length=20, choices=Access, default=Access.AUTHENTICATED)
     groups = models.ManyToManyField(Group, blank=True, related_name="agents")
     on_busy = models.CharField(max_length=10, choices=OnBusy, default=OnBusy.ENQUEUE)

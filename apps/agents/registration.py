@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from agentkit import SkillHandler, load_handler
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
+from agentkit import SkillHandler, load_handler
 from apps.accounts.models import Workspace
 from apps.agents.models import Agent
 
@@ -18,7 +18,7 @@ def house_workspace() -> Workspace:
 
 
 @transaction.atomic
-def register_hosted(slug: str, handler: str, *, workspace: Workspace | None = None, **policies: Any) -> Agent:
+def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     """Register or update the hosted agent `slug` from its handler's own description.
 
     `policies` are further fields of Agent, such as `access`; those not given keep their value.
@@ -26,7 +26,7 @@ def register_hosted(slug: str, handler: str, *, workspace: Workspace | None = No
     """
     described = described_by(load_handler(handler), slug)
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
-    agent = Agent.objects.filter(slug=slug).first() or Agent(slug=slug, workspace=workspace or house_workspace())
+    agent = Agent.objects.filter(slug=slug).first() or Agent(slug=slug, workspace=house_workspace())
     for name, value in fields.items():
         setattr(agent, name, value)
     agent.full_clean()

@@ -13,9 +13,9 @@ import weakref
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 
-import bridge
 from django.conf import settings
 
+import bridge
 from apps.conversations import wakeups
 from apps.conversations.models import Context, Event
 

@@ -23,6 +23,7 @@ from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.conversations.titles import title_of
+from bridge import statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,12 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
     """
     body_hash = hash_of(message)
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    for _ in range(2):
+    for _ in range(3):
         try:
-            with ledger.transacting():
-                if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
-                    return earlier
-                return _record(principal, agent, stored, body_hash)
-        except IntegrityError:
-            continue  # the same message or the same new context came in at this very moment: look again
+            return _record(principal, agent, stored, body_hash)
+        except IntegrityError:  # the message came before, or its new context was opened at this very moment
+            if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
+                return earlier
     raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
 
 
@@ -97,22 +96,25 @@ def find_accepted(principal: Principal, agent: Agent, message_id: str, body_hash
 
 def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Receipt:
     target = find_target(principal, agent, message)
-    context = target.context.pk if target.context else ledger.new_context()
-    with ledger.writing(context) as log:
-        if target.task is None:
-            task_id, run = _open_task(log, principal, agent, message, is_new=target.context is None)
-        else:
-            task_id, run = target.task, _continue_task(log, agent, message, target.task)
-        index = log.index_of(EventType.USER_MESSAGE)
+    run: Run | None
+    with ledger.writing(target.context or ledger.new_context()) as log:
+        task_id = target.task or uuid.uuid4()
         if principal.is_known:
-            Accepted.objects.create(
-                sender=principal.sender,
-                agent=agent,
-                message_id=message["messageId"],
-                body_hash=body_hash,
-                task_id=task_id,
+            statements.insert(
+                Accepted(
+                    sender=principal.sender,
+                    agent=agent,
+                    message_id=message["messageId"],
+                    body_hash=body_hash,
+                    task_id=task_id,
+                )
             )
-    return Receipt(log.context.pk, task_id, index, run)
+        if target.task is None:
+            run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None)
+        else:
+            run = _continue_task(log, agent, message, task_id)
+        index = log.index_of(EventType.USER_MESSAGE)
+    return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 
 
 def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
@@ -148,7 +150,8 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
     if principal.is_known:
         context = contexts.filter(context_id=context_id).first()
     else:
-        context = contexts.filter(pk=_uuid(context_id), context_id=context_id).first()
+        key = _uuid(context_id)
+        context = contexts.filter(pk=key, context_id=context_id).first() if key else None
     if context is not None and context.agent_id != agent.pk:
         raise InvalidParams("This contextId is in use with another agent. Choose another.", "contextId")
     return context
@@ -173,9 +176,8 @@ def opening(principal: Principal, agent: Agent, message: JSON) -> Opening:
 
 
 def _open_task(
-    log: Ledger, principal: Principal, agent: Agent, message: JSON, *, is_new: bool
-) -> tuple[uuid.UUID, uuid.UUID]:
-    task_id = uuid.uuid4()
+    log: Ledger, principal: Principal, agent: Agent, message: JSON, task_id: uuid.UUID, *, is_new: bool
+) -> Run:
     payload: dict[str, Any] = {
         "task": {"agent": agent.pk, "references": _references(log, principal, agent, message, is_new=is_new)},
     }
@@ -183,7 +185,7 @@ def _open_task(
         payload["opens"] = log.opening(opening(principal, agent, message))
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
-    return task_id, _queue_run(log.message_at(event.index), turn=1).pk
+    return _queue_run(task_id, log.message_at(event.index), turn=1)
 
 
 def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
@@ -204,7 +206,7 @@ def _references(log: Ledger, principal: Principal, agent: Agent, message: JSON, 
     return [str(latest.pk)] if latest and latest.state == TaskState.COMPLETED else []
 
 
-def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID) -> uuid.UUID | None:
+def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID) -> Run | None:
     """A further message to a task: the answer it waits for, or what it takes up after the turn it is at."""
     task = log.task(task_id)
     state, slot = TaskState(task.state), task.slot
@@ -215,20 +217,24 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
     event = log.add(EventType.USER_MESSAGE, {"message": addressed(message, log.context, task_id)}, task=task_id)
     if state.is_interrupted:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
-        return next_run(log.message_at(event.index), slot).pk
+        return next_run(task_id, log.message_at(event.index), slot)
     if agent.on_busy == Agent.OnBusy.INTERRUPT:
         _interrupt(task_id)
     return None
 
 
-def next_run(message: Message, slot: Any) -> Run:
+def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:
     """Queue the run of the task's next turn, which goes on with the memory of the one before."""
-    last = Run.objects.filter(task_id=message.task_id).order_by("-turn").first()
-    return _queue_run(message, turn=last.turn + 1 if last else 1, slot=slot, memory=last.memory if last else {})
+    last = Run.objects.filter(task_id=task_id).order_by("-turn").first()
+    return _queue_run(
+        task_id, message, turn=last.turn + 1 if last else 1, slot=slot, memory=last.memory if last else {}
+    )
 
 
-def _queue_run(message: Message, *, turn: int, slot: Any = None, memory: JSON | None = None) -> Run:
-    return Run.objects.create(task_id=message.task_id, message=message, turn=turn, slot=slot, memory=memory or {})
+def _queue_run(task_id: uuid.UUID, message: Message, *, turn: int, slot: Any = None, memory: JSON | None = None) -> Run:
+    run = Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory or {})
+    statements.insert(run)
+    return run
 
 
 def _interrupt(task_id: uuid.UUID) -> None:

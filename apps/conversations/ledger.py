@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection, models, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -28,6 +28,7 @@ from apps.conversations import blobs, leases, wakeups
 from apps.conversations.events import EventType, Opening
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from apps.conversations.projection import fold
+from bridge import statements
 
 _embedded_writer = threading.RLock()  # SQLite has one writer: queueing here is faster than its busy timeout
 
@@ -54,6 +55,11 @@ class Hold:
     fence: int
 
 
+def held(hold: Hold) -> models.QuerySet[Run]:
+    """The run, as long as it is held: nothing where the hold is void."""
+    return Run.objects.filter(pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING, lease_until__gt=Now())
+
+
 @contextmanager
 def transacting() -> Iterator[None]:
     """A transaction that will write to the record: on SQLite it queues for the one writer before it begins."""
@@ -63,7 +69,9 @@ def transacting() -> Iterator[None]:
 
 @contextmanager
 def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterator[Ledger]:
-    """Open the log of a context for one transaction; a `Context` that is not in the database yet is created.
+    """Open the log of a context for one transaction; one that `new_context` gave is created.
+
+    A context given as a row that was read before is locked and brought up to date as far as its log goes.
 
     With `hold`, everything is written on behalf of a run, whose lease is extended.
     Raises Context.DoesNotExist, LeaseLost, lifecycle.IllegalTransition; then nothing was written.
@@ -72,20 +80,34 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
         if isinstance(context, uuid.UUID):
             log = Ledger(Context.objects.select_for_update().get(pk=context))
         else:
-            log = Ledger(context, is_new=True)
+            if not context._state.adding:
+                _lock(context)
+            log = Ledger(context)
         if hold is not None:
             log.hold(hold)
         yield log
         log.write()
 
 
+def _lock(context: Context) -> None:
+    """What `select_for_update` does, for a row that is at hand: the log's end is read under the lock."""
+    suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
+    table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT last_event FROM {table} WHERE id = %s {suffix}", [key])  # noqa: S608
+        found = cursor.fetchone()
+    if found is None:
+        raise Context.DoesNotExist
+    context.last_event = found[0]
+
+
 class Ledger:
     """An open transaction on one context: events that were added, and the rows as they leave them."""
 
-    def __init__(self, context: Context, *, is_new: bool = False) -> None:
+    def __init__(self, context: Context) -> None:
         self.context = context
         self.events: list[Event] = []
-        self._is_new = is_new
+        self._described = _description(context)
         self._held: Hold | None = None
         self._tasks: dict[uuid.UUID, Task] = {}
         self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime]] = {}
@@ -95,10 +117,7 @@ class Ledger:
 
     def hold(self, hold: Hold) -> None:
         """Write on behalf of a run. Raises LeaseLost."""
-        held = Run.objects.filter(
-            pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING, lease_until__gt=Now()
-        ).update(lease_until=leases.end())
-        if not held:
+        if not held(hold).update(lease_until=leases.end()):
             raise LeaseLost
         self.act_for(hold)
 
@@ -150,16 +169,19 @@ class Ledger:
         for task in self._tasks.values():
             self._save_task(task)
         self._save_artifacts()
-        if self._is_new:
-            self.context.save(force_insert=True)
-        else:
-            self.context.save(force_update=True)
-        Event.objects.bulk_create(self.events)
+        self._save_context()
+        statements.insert_all(self.events)
         blobs.count_uses(self.context.workspace_id, (part for event in self.events for part in parts_of(event)))
         for listener in _listeners():
             listener(self.context, self.events)
         announcement = self.context.pk, self.context.last_event
         transaction.on_commit(lambda: wakeups.announce(*announcement))
+
+    def knows(self, task: Task, artifacts: list[Artifact] | None = None) -> None:
+        """Take a task that was read before, and its artifacts if known; compare-and-swap guards its state."""
+        self._tasks[task.pk], self._loaded[task.pk] = task, (task.state, task.status_at)
+        if artifacts is not None:
+            self._artifacts[task.pk] = artifacts
 
     # The rows that events are folded into (`projection.Rows`)
 
@@ -169,16 +191,15 @@ class Ledger:
             raise Task.DoesNotExist
         if task_id not in self._tasks:
             task = Task.objects.select_related("agent").get(pk=task_id, context_id=self.context.pk)
-            self._know(task)
+            self.knows(task)
         return self._tasks[task_id]
 
     def add_task(self, task: Task) -> None:
-        task.save(force_insert=True)
-        self._know(task)
-        self._artifacts[task.pk] = []
+        statements.insert(task)
+        self.knows(task, artifacts=[])
 
     def add_message(self, message: Message) -> None:
-        message.save(force_insert=True)
+        statements.insert(message)
         self._messages[message.index] = message
 
     def add_artifact(self, artifact: Artifact) -> None:
@@ -200,17 +221,26 @@ class Ledger:
         stored = Event.objects.filter(task_id=artifact.task_id, artifact_id=artifact.artifact_id).order_by("index")
         return [*stored, *new]
 
-    def _know(self, task: Task) -> None:
-        self._tasks[task.pk], self._loaded[task.pk] = task, (task.state, task.status_at)
+    def _save_context(self) -> None:
+        values = {"last_event": self.context.last_event, "updated_at": self.context.updated_at}
+        if self.context._state.adding:
+            statements.insert(self.context)
+        else:
+            if _description(self.context) != self._described:
+                values |= {"title": self.context.title, "agent": self.context.agent_id}
+            statements.update(Context, {"id": self.context.pk}, values)
 
     def _save_task(self, task: Task) -> None:
         """Compare and swap: the state that the transaction began with is the state in the row."""
         if (task.state, task.status_at) == self._loaded[task.pk]:
             return
-        changed = Task.objects.filter(pk=task.pk, state=self._loaded[task.pk][0]).update(
-            state=task.state, status_message=task.status_message, slot=task.slot, status_at=task.status_at
-        )
-        if not changed:
+        values = {
+            "state": task.state,
+            "status_message": task.status_message,
+            "slot": task.slot,
+            "status_at": task.status_at,
+        }
+        if not statements.update(Task, {"id": task.pk, "state": self._loaded[task.pk][0]}, values):
             raise StaleTransition(f"task {task.pk}")
 
     def _save_artifacts(self) -> None:
@@ -218,11 +248,15 @@ class Ledger:
             if artifact.state != Artifact.State.PROVISIONAL:
                 artifact.save(update_fields=["state", "parts", "digest"])
         if self._new_artifacts:
-            Artifact.objects.bulk_create(self._new_artifacts)
+            statements.insert_all(self._new_artifacts)
 
 
 def is_chunk_of(event: Event, artifact: Artifact) -> bool:
     return event.task_id == artifact.task_id and event.artifact_id == artifact.artifact_id
+
+
+def _description(context: Context) -> tuple[str, int]:
+    return context.title, context.agent_id
 
 
 def parts_of(event: Event) -> list[Any]:

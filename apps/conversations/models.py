@@ -243,6 +243,11 @@ class Run(models.Model):
     def __str__(self) -> str:
         return f"{self.task_id}, turn {self.turn}"
 
+    @property
+    def is_first(self) -> bool:
+        """Nothing was done for the task before this attempt."""
+        return self.turn == 1 and self.attempt <= 1
+
 
 class Accepted(models.Model):
     """Idempotency: what a known sender's message led to. A table of its own, so that forks may copy messages."""

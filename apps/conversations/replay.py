@@ -62,7 +62,7 @@ def rebuild(context_id: uuid.UUID) -> Rebuilt:
         rebuilt.take(event)
     if rebuilt is None:
         raise Context.DoesNotExist(f"There is no context {context_id}.")
-    if not Context.objects.filter(pk=rebuilt.context.parent_id).exists():
+    if (parent := rebuilt.context.parent_id) and not Context.objects.filter(pk=parent).exists():
         rebuilt.context.parent_id = None  # a parent that was deleted: its forks live on without it
     return rebuilt
 

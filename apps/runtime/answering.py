@@ -7,14 +7,14 @@ import logging
 import uuid
 from dataclasses import dataclass
 
-import agentkit
-import bridge
-from agentkit import Part
 from django.conf import settings
 from django.db import IntegrityError
 from django.db.models import Q
 from django.db.models.functions import Now
 
+import agentkit
+import bridge
+from agentkit import Part
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, intake, leases, ledger, wire

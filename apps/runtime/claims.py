@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import rfc8785
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
 from agentkit import Message as Said
 from agentkit import ReferencedTask
-from django.db.models import F, Q
-from django.db.models.functions import Coalesce, Now
-
 from apps.agents.models import Agent
 from apps.conversations import blobs, leases, ledger, wire
 from apps.conversations.events import JSON, EventType
@@ -32,6 +32,7 @@ class Assignment:
     agent: Agent
     task: Task
     message: Message
+    turn: int
     attempt: int
     slot: JSON | None
     memory: JSON
@@ -62,14 +63,13 @@ def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
         return None
     history, references = _history(run), _references(run.task)
     snapshot = _snapshot(run, history)
-    with ledger.writing(run.task.context_id) as log:
+    with ledger.writing(run.task.context) as log:
         if not _take(run, worker, snapshot):
             notes.leave(run_id, f"{worker} came second.", unless_queued=True)
             return None
-        run.refresh_from_db(fields=["attempt", "fence"])
         log.act_for(hold := Hold(run.pk, run.fence))
-        task = log.task(run.task_id)
-        task.context = run.task.context
+        task = run.task
+        log.knows(task, artifacts=[] if run.is_first else None)
         if run.attempt > attempts_of(run.task.agent):
             _give_up(log, run)
             return None
@@ -79,6 +79,7 @@ def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
         agent=run.task.agent,
         task=run.task,
         message=run.message,
+        turn=run.turn,
         attempt=run.attempt,
         slot=run.slot,
         memory=run.memory,
@@ -93,20 +94,21 @@ def attempts_of(agent: Agent) -> int:
 
 
 def _take(run: Run, worker: str, snapshot: JSON) -> bool:
+    """Compare and swap on the fence that was read; from then on this worker's numbers are the run's."""
     takeable = Q(state=Run.State.QUEUED) | Q(state=Run.State.RUNNING, lease_until__lt=Now())
-    return bool(
-        Run.objects.filter(takeable, pk=run.pk).update(
-            state=Run.State.RUNNING,
-            attempt=F("attempt") + 1,
-            fence=F("fence") + 1,
-            worker=worker,
-            lease_until=leases.end(),
-            started_at=Coalesce("started_at", Now()),
-            interrupted=False,
-            input=snapshot,
-            input_hash=hashlib.sha256(rfc8785.dumps(snapshot)).hexdigest(),
-        )
+    taken = Run.objects.filter(takeable, pk=run.pk, fence=run.fence).update(
+        state=Run.State.RUNNING,
+        attempt=run.attempt + 1,
+        fence=run.fence + 1,
+        worker=worker,
+        lease_until=leases.end(),
+        started_at=run.started_at or Now(),
+        interrupted=False,
+        input=snapshot,
+        input_hash=hashlib.sha256(rfc8785.dumps(snapshot)).hexdigest(),
     )
+    run.attempt, run.fence = run.attempt + 1, run.fence + 1
+    return bool(taken)
 
 
 def _start(log: Ledger, task: Task, run: Run) -> None:
@@ -133,6 +135,8 @@ def _give_up(log: Ledger, run: Run) -> None:
 
 
 def _history(run: Run) -> list[Message]:
+    if run.message.index == 1:
+        return []
     earlier = Message.objects.filter(context_id=run.task.context_id, index__lt=run.message.index)
     return list(earlier.order_by("-index")[:HISTORY])[::-1]
 

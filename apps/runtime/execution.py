@@ -9,16 +9,17 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-import bridge
-from agentkit import Failed, HandlerError, Outcome, TaskContext
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+import bridge
+from agentkit import Failed, HandlerError, Outcome, TaskContext
 from apps.agents.models import Agent
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.runtime import notes, outcomes
 from apps.runtime.claims import Assignment
+from apps.runtime.cleaning import clean
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder
@@ -101,37 +102,25 @@ async def _end(
     assignment: Assignment, recorder: Recorder, outcome: Outcome | None, task: TaskContext, error: JSON | None
 ) -> None:
     try:
-        rest = await recorder.close()
-        ending = _ending(assignment, recorder, outcome, task, error, rest)
+        ending = Ending(
+            assignment.hold,
+            outcome,
+            turn=assignment.turn,
+            nothing_before=assignment.turn == 1 and assignment.attempt == 1,
+            memory=clean(task.memory),
+            tokens=await recorder.close(),
+            streamed=recorder.streamed,
+            error=error,
+        )
         following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
     except LeaseLost:
         raise
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
-        ending = Ending(assignment.hold, failed, error=told)
+        ending = Ending(assignment.hold, failed, turn=assignment.turn, error=told)
         following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
     if following is not None:
         await bridge.run(publish, following)
-
-
-def _ending(
-    assignment: Assignment,
-    recorder: Recorder,
-    outcome: Outcome | None,
-    task: TaskContext,
-    error: JSON | None,
-    rest: str,
-) -> Ending:
-    return Ending(
-        assignment.hold,
-        outcome,
-        memory=task.memory,
-        token_artifact=recorder.token_artifact,
-        token_text=recorder.token_text,
-        token_rest=rest,
-        streamed=recorder.streamed,
-        error=error,
-    )
 
 
 async def _note_late(assignment: Assignment) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
-from agentkit import Outcome, SkillHandler, TaskContext, drive, load_handler
 from django.conf import settings
 from django.db import connections
 
+from agentkit import Outcome, SkillHandler, TaskContext, drive, load_handler
 from apps.agents.models import Agent
 
 

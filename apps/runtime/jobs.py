@@ -16,19 +16,19 @@ from apps.runtime.sweeping import sweep
 DRAIN_SECONDS = 8.0
 
 
-@shared_task(name=EXECUTE, bind=True)
-def execute_run(self: Any, run_id: str) -> None:
+@shared_task(name=EXECUTE)  # type: ignore[untyped-decorator]
+def execute_run(run_id: str) -> None:
     """Take up a run in this process, or leave its wake-up to another."""
     if not this_process().offer(uuid.UUID(run_id)):
         raise Reject("this process is full", requeue=True)
 
 
-@shared_task(name="runtime.sweep")
+@shared_task(name="runtime.sweep")  # type: ignore[untyped-decorator]
 def sweep_runs() -> None:
     sweep()
 
 
-@worker_shutdown.connect
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
 def give_leases_back(**_: Any) -> None:
     """SIGTERM: what is running may end, the rest is given back."""
     close_this_process(DRAIN_SECONDS)

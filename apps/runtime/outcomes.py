@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
 from django.db.models.functions import Now
 
+from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
 from apps.conversations import blobs, intake, ledger
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
@@ -17,7 +18,23 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
 from apps.runtime.cleaning import clean
 
+STATES: dict[type[Outcome], TaskState] = {
+    Completed: TaskState.COMPLETED,
+    InputRequired: TaskState.INPUT_REQUIRED,
+    AuthRequired: TaskState.AUTH_REQUIRED,
+    Failed: TaskState.FAILED,
+    Rejected: TaskState.REJECTED,
+}
 ANSWER = "answer"  # the name of the artifact that tokens become
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The text that was streamed: the artifact that it becomes, all of it, and the piece that is not recorded yet."""
+
+    artifact_id: str
+    text: str
+    rest: str
 
 
 @dataclass(slots=True)
@@ -26,11 +43,11 @@ class Ending:
 
     hold: Hold
     outcome: Outcome | None
+    turn: int = 1
     memory: JSON = field(default_factory=dict)
-    token_artifact: str = ""
-    token_text: str = ""
-    token_rest: str = ""
+    tokens: Tokens | None = None
     streamed: bool = False  # were artifacts streamed, or tokens?
+    nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
     error: JSON | None = None
 
 
@@ -40,16 +57,14 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     Raises ledger.LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
-    with ledger.writing(task.context_id, hold=ending.hold) as log:
-        if ending.token_artifact:
-            end = {"artifactId": ending.token_artifact, "name": ANSWER, "text": ending.token_rest}
-            log.add(EventType.AGENT_TOKEN_END, end, task=task.pk, artifact_id=ending.token_artifact)
-        for artifact in artifacts:
-            _whole_artifact(log, task, artifact)
-        _close_run(ending)
+    with ledger.writing(task.context) as log:
+        log.knows(task, artifacts=[] if ending.nothing_before and not ending.streamed else None)
         waiting = _next_message(task, message)
-        if waiting is None and ending.outcome is not None:
-            _conclude(log, task, ending.outcome, artifacts)
+        state = _state_after(ending.outcome, waiting)
+        _close_run(log, ending, keep_memory=not state.is_terminal)
+        _deliver(log, task, ending.tokens, artifacts)
+        if ending.outcome is not None and waiting is None:
+            _conclude(log, task, ending.outcome, artifacts, erase=ending.turn > 1)
             return None
         return _go_on(log, task, ending.outcome, waiting)
 
@@ -59,15 +74,34 @@ def fail(log: Ledger, task: Task, reason: str, *, code: str) -> None:
     _conclude(log, task, Failed(reason, code), [])
 
 
-def _close_run(ending: Ending) -> None:
+def _state_after(outcome: Outcome | None, waiting: Message | None) -> TaskState:
+    """The task's state once the turn is over: while a message waits for its turn, nothing is terminal."""
+    if waiting is not None or outcome is None:
+        return TaskState.WORKING
+    return STATES[type(outcome)]
+
+
+def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
     failed = ending.error is not None or isinstance(ending.outcome, Failed)
-    Run.objects.filter(pk=ending.hold.run_id).update(
+    closed = ledger.held(ending.hold).update(
         state=Run.State.FAILED if failed else Run.State.DONE,
-        memory=ending.memory,
+        memory=ending.memory if keep_memory else {},
         error=ending.error or (_failure(ending.outcome) if isinstance(ending.outcome, Failed) else None),
         finished_at=Now(),
         lease_until=None,
     )
+    if not closed:
+        raise ledger.LeaseLost
+    log.act_for(ending.hold)
+
+
+def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
+    if tokens is not None:
+        end = {"artifactId": tokens.artifact_id, "name": ANSWER, "text": tokens.rest}
+        log.add(EventType.AGENT_TOKEN_END, end, task=task.pk, artifact_id=tokens.artifact_id)
+    for artifact in artifacts:
+        payload = {"artifact": artifact.wire, "append": False, "lastChunk": True}
+        log.add(EventType.ARTIFACT_UPDATE, payload, task=task.pk, artifact_id=artifact.artifact_id)
 
 
 def _failure(outcome: Failed) -> JSON:
@@ -85,8 +119,8 @@ def _go_on(log: Ledger, task: Task, outcome: Outcome | None, waiting: Message | 
     if outcome is not None and outcome.parts:
         log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
     if waiting is None:
-        return None
-    return intake.next_run(waiting, _slot(outcome)).pk
+        raise AssertionError("a turn is interrupted by a message, which waits")
+    return intake.next_run(task.pk, waiting, _slot(outcome)).pk
 
 
 def _slot(outcome: Outcome | None) -> JSON | None:
@@ -95,27 +129,21 @@ def _slot(outcome: Outcome | None) -> JSON | None:
     return {"name": outcome.slot} | ({"schema": outcome.schema} if outcome.schema else {})
 
 
-def _conclude(log: Ledger, task: Task, outcome: Outcome, artifacts: Sequence[Artifact]) -> None:
-    provisional = [one.artifact_id for one in log.provisional(log.task(task.pk))]
-    parts = outcome.parts
-    match outcome:
-        case Completed():
-            state = TaskState.COMPLETED
-            parts = parts or _words_for(artifacts)
-            log.add(EventType.AGENT_COMPLETE, {"artifacts": provisional}, task=task.pk)
-        case Failed() | Rejected():
-            state = TaskState.FAILED if isinstance(outcome, Failed) else TaskState.REJECTED
-            code = outcome.code if isinstance(outcome, Failed) else "rejected"
-            log.add(EventType.AGENT_FAILED, {"code": code, "discarded": provisional}, task=task.pk)
-        case InputRequired():
-            state = TaskState.INPUT_REQUIRED
-        case AuthRequired():
-            state = TaskState.AUTH_REQUIRED
+def _conclude(log: Ledger, task: Task, outcome: Outcome, artifacts: Sequence[Artifact], *, erase: bool = True) -> None:
+    """The end of the task, or its question. With `erase`, earlier turns may have left memory behind."""
+    state, parts = STATES[type(outcome)], outcome.parts
+    begun = [one.artifact_id for one in log.provisional(log.task(task.pk))] if state.is_terminal else []
+    if isinstance(outcome, Completed):
+        parts = parts or _words_for(artifacts)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": begun}, task=task.pk)
+    elif isinstance(outcome, Failed | Rejected):
+        code = outcome.code if isinstance(outcome, Failed) else "rejected"
+        log.add(EventType.AGENT_FAILED, {"code": code, "discarded": begun}, task=task.pk)
     payload: dict[str, Any] = {"state": state, "message": _said(log, task, parts or [{"text": "Done."}])}
     if slot := _slot(outcome):
         payload["slot"] = slot
     log.add(EventType.AGENT_STATUS, payload, task=task.pk)
-    if state.is_terminal:
+    if state.is_terminal and erase:
         Run.objects.filter(task=task).update(memory={})
 
 
@@ -131,7 +159,7 @@ def _said(log: Ledger, task: Task, parts: Sequence[Part]) -> JSON:
         "contextId": log.context.context_id,
         "taskId": str(task.pk),
         "role": "ROLE_AGENT",
-        "parts": blobs.store_large(clean(list(parts))),
+        "parts": _storable(parts),
     }
 
 
@@ -147,16 +175,20 @@ def _artifacts(ending: Ending) -> list[Artifact]:
     if not given and not ending.streamed:
         given = [Artifact(outcome.parts or [{"text": "Done."}], name=ANSWER)]
     return [
-        Artifact(blobs.store_large(clean(list(one.parts))), clean(one.name), clean(one.description), one.artifact_id,
-                 clean(one.metadata))
+        dataclasses.replace(
+            one,
+            parts=_storable(one.parts),
+            name=clean(one.name),
+            description=clean(one.description),
+            metadata=clean(one.metadata),
+        )
         for one in given
-    ]  # fmt: skip
+    ]
+
+
+def _storable(parts: Sequence[Part]) -> list[Any]:
+    return blobs.store_large(clean([dict(part) for part in parts]))
 
 
 def _is_streamed_text(artifact: Artifact, ending: Ending) -> bool:
-    return bool(ending.token_artifact) and [part.get("text") for part in artifact.parts] == [ending.token_text]
-
-
-def _whole_artifact(log: Ledger, task: Task, artifact: Artifact) -> None:
-    payload = {"artifact": artifact.wire, "append": False, "lastChunk": True}
-    log.add(EventType.ARTIFACT_UPDATE, payload, task=task.pk, artifact_id=artifact.artifact_id)
+    return ending.tokens is not None and [part.get("text") for part in artifact.parts] == [ending.tokens.text]

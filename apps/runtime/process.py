@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import bridge
 from django.conf import settings
 from django.db.models import F
 from django.db.models.functions import Now
 
+import bridge
 from apps.conversations import leases, ledger, wakeups
 from apps.conversations.ledger import Hold
 from apps.conversations.models import Run
@@ -139,9 +139,8 @@ def look_after(holds: Iterable[Hold], *, extend: bool) -> dict[Hold, tuple[bool,
     """For each run that is still held: is it, and was it interrupted? With `extend`, leases begin anew."""
     wanted = {hold.run_id: hold for hold in holds}
     running = Run.objects.filter(pk__in=wanted, state=Run.State.RUNNING, lease_until__gt=Now())
-    found = {
-        Hold(key, fence): (True, interrupted) for key, fence, interrupted in running.values_list("pk", "fence", "interrupted")
-    }  # fmt: skip
+    rows = running.values_list("pk", "fence", "interrupted")
+    found = {Hold(key, fence): (True, interrupted) for key, fence, interrupted in rows}
     held = [hold.run_id for hold in found if wanted[hold.run_id] == hold]
     if extend and held:
         running.filter(pk__in=held).update(lease_until=leases.end())

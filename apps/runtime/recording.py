@@ -10,13 +10,12 @@ from typing import Any
 
 import bridge
 from agentkit import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
-
 from apps.conversations import blobs, ledger
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean
-from apps.runtime.outcomes import ANSWER
+from apps.runtime.outcomes import ANSWER, Tokens
 
 BATCH = 100  # emissions recorded in one transaction
 WAITING = 400  # emissions that may wait before the handler has to
@@ -40,12 +39,12 @@ class Recorder:
     """
 
     def __init__(self, assignment: Assignment) -> None:
-        self.streamed = False
-        self.token_artifact = ""
-        self.token_text = ""
+        self.streamed = False  # has anything that becomes an artifact been said?
         self._assignment = assignment
         self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
         self._writer: asyncio.Task[None] | None = None
+        self._token_artifact = ""
+        self._token_text = ""
         self._pending_text = ""
         self._tokens_at = 0.0
 
@@ -59,8 +58,8 @@ class Recorder:
             await self._writer
         await self._queue.put(clean_emission(emission))
 
-    async def close(self) -> str:
-        """Record what waits; gives the text of the last tokens, which belongs to the turn's end.
+    async def close(self) -> Tokens | None:
+        """Record what waits; gives the tokens that were streamed, whose last piece belongs to the turn's end.
 
         Raises ledger.LeaseLost, and whatever else kept it from being recorded.
         """
@@ -69,7 +68,9 @@ class Recorder:
             await asyncio.wait({ending, self._writer}, return_when=asyncio.FIRST_COMPLETED)
             await self._writer
             ending.cancel()
-        return self._pending_text
+        if not self._token_artifact:
+            return None
+        return Tokens(self._token_artifact, self._token_text, self._pending_text)
 
     def abandon(self) -> None:
         """Record no more."""
@@ -81,7 +82,7 @@ class Recorder:
             batch = await self._next_batch()
             ended = None in batch
             lines = [line for emission in batch if emission is not None for line in self._lines(emission)]
-            if not ended:
+            if not ended or not self._token_artifact:
                 lines += self._due_tokens()
             if lines:
                 await bridge.run(record, self._assignment, lines)
@@ -106,7 +107,7 @@ class Recorder:
 
     def _lines(self, emission: Emission) -> list[Line]:
         if isinstance(emission, Token):
-            self.token_text += emission.text
+            self._token_text += emission.text
             self._pending_text += emission.text
             return self._token_lines() if len(self._pending_text) >= TOKEN_BYTES else []
         if isinstance(emission, Chunk):
@@ -122,15 +123,15 @@ class Recorder:
         if not text:
             return []
         self._tokens_at = asyncio.get_running_loop().time()
-        token = {"artifactId": self.token_artifact, "name": ANSWER, "text": text}
-        if self.token_artifact:
-            return [Line(EventType.AGENT_TOKEN, token, self.token_artifact)]
+        token = {"artifactId": self._token_artifact, "name": ANSWER, "text": text}
+        if self._token_artifact:
+            return [Line(EventType.AGENT_TOKEN, token, self._token_artifact)]
         self.streamed = True
-        self.token_artifact = token["artifactId"] = str(uuid.uuid4())
-        start = {"artifactId": self.token_artifact, "name": ANSWER}
+        self._token_artifact = token["artifactId"] = str(uuid.uuid4())
+        start = {"artifactId": self._token_artifact, "name": ANSWER}
         return [
-            Line(EventType.AGENT_TOKEN_START, start, self.token_artifact),
-            Line(EventType.AGENT_TOKEN, {**token, "first": True}, self.token_artifact),
+            Line(EventType.AGENT_TOKEN_START, start, self._token_artifact),
+            Line(EventType.AGENT_TOKEN, {**token, "first": True}, self._token_artifact),
         ]
 
 

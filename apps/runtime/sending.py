@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import bridge
 from agentkit import HandlerError, ResponseType
 from agentkit import Message as Said
-
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, feed, intake

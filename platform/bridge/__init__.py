@@ -62,7 +62,7 @@ async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
 
 def later[**P](function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
     """Call `function` on a bridge thread soon; nobody waits for it, and its errors are logged."""
-    _executor().submit(with_database, function, *args, **kwargs).add_done_callback(_log_failure)
+    _executor().submit(lambda: with_database(function, *args, **kwargs)).add_done_callback(_log_failure)
 
 
 def _log_failure(future: "Future[object]") -> None:

@@ -4,6 +4,7 @@ import sys
 import types
 
 import pytest
+
 from agentkit import (
     HandlerError,
     Message,

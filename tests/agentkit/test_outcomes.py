@@ -1,6 +1,7 @@
 """What a handler returns becomes an outcome, and what it delivers becomes artifacts."""
 
 import pytest
+
 from agentkit import Artifact, Completed, Failed, InputRequired, Rejected, as_outcome, text_part
 
 

@@ -4,6 +4,7 @@ import base64
 import json
 
 import pytest
+
 from agentkit import Message, UnreadableContent, data_part, raw_part, text_part, url_part
 from agentkit.parts import kind_of, part_of
 

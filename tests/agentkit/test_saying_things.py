@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from agentkit import (
     Artifact,
     Chunk,

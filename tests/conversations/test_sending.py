@@ -1,8 +1,8 @@
 """A message that is sent to an agent becomes a task, is worked on, and is all in the record."""
 
-import bridge
 import pytest
 
+import bridge
 from apps.conversations import replay, wire
 from apps.conversations.models import Task
 from apps.runtime.sending import send, settled

@@ -5,9 +5,9 @@ import base64
 import hashlib
 
 import pytest
+
 from agentkit import InputRequired, Message, ResponseType, answer, as_handler, data_part, drive, load_handler, testing
 from agentkit.parts import raw_part, text_part
-
 from apps.showcase.agents.countdown import SECONDS_BETWEEN, Countdown
 from apps.showcase.agents.echo import Echo
 from apps.showcase.agents.hello import Hello

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from agentkit import HandlerError
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from agentkit import HandlerError
 from apps.agents.models import Agent
 from apps.agents.registration import explain, register_hosted
 

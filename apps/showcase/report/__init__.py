@@ -1,0 +1,1 @@
+"""The Report agent: from a CSV file to a report that people read."""
