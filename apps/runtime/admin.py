@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import cells
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -17,6 +16,7 @@ from apps.conversations.errors import Refusal, TaskNotCancelable
 from apps.conversations.lifecycle import TERMINAL
 from apps.conversations.models import Task
 from apps.runtime.repeating import run_again
+from console import cells
 
 CANCEL = {
     "title": "Cancel this task?",
@@ -40,7 +40,7 @@ class OperatedTaskAdmin(TaskAdmin):
     def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
         return request.user.has_perm("conversations.change_task")
 
-    def get_actions_detail(self, request: HttpRequest, object_id: object) -> list[Any]:
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """A task that has ended offers no cancel."""
         offered: list[Any] = super().get_actions_detail(request, object_id)
         if not Task.objects.filter(pk=object_id, state__in=TERMINAL).exists():

@@ -1,4 +1,4 @@
-"""Cells of operators' tables: ids, times, states, and numbers that lead somewhere. Everything here returns safe HTML."""
+"""Cells of operators' tables: ids, times, states, and numbers that lead somewhere, as safe HTML."""
 
 import datetime
 import json
@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
-NOTHING = mark_safe('<span class="nothing">–</span>')  # noqa: S308
+NOTHING = mark_safe('<span class="nothing">–</span>')
 ENDS = (8, 4)  # characters of a long id that are shown at its beginning and its end
 
 
@@ -31,7 +31,10 @@ class Tone(StrEnum):
 SIGNS = {
     Tone.QUEUED: '<circle cx="8" cy="8" r="4.5"/>',
     Tone.WORKING: '<circle cx="8" cy="8" r="4" class="dot"/>',
-    Tone.WAITING: '<path d="M4.5 9V4.8M7 8V3M9.5 8V3.6M12 8.6V5.4M4.5 9 2.8 7.4M4.5 9c0 3 1.6 4.6 3.7 4.6S12 12 12 8.6"/>',
+    Tone.WAITING: (
+        '<path d="M4.5 9V4.8M7 8V3M9.5 8V3.6M12 8.6V5.4M4.5 9 2.8 7.4"/>'
+        '<path d="M4.5 9c0 3 1.6 4.6 3.7 4.6S12 12 12 8.6"/>'
+    ),
     Tone.DONE: '<path d="M3 8.6 6.4 12 13 4.6"/>',
     Tone.FAILED: '<path d="m4 4 8 8m0-8-8 8"/>',
     Tone.STOPPED: '<circle cx="8" cy="8" r="5"/><path d="M5.5 8h5"/>',
@@ -97,18 +100,18 @@ def link(text: object, url: str) -> SafeString:
     return format_html('<a class="console-link" href="{}">{}</a>', url, text)
 
 
-def page_url(model: type[Model], pk: object) -> str:
+def page_url(model: type[Model], pk: Any) -> str:
     """The admin page of a row, which need not be loaded."""
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[quote(pk)])
 
 
-def list_url(model: type[Model], **filters: object) -> str:
+def list_url(model: type[Model], **filters: Any) -> str:
     """The admin list of a model, narrowed by lookups."""
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
     return f"{url}?{urlencode(filters)}" if filters else url
 
 
-def number(count: int, model: type[Model], **filters: object) -> SafeString:
+def number(count: int, model: type[Model], **filters: Any) -> SafeString:
     """A number that leads to the rows it counts."""
     return link(f"{count:,}", list_url(model, **filters))
 

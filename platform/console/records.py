@@ -13,7 +13,7 @@ from unfold.admin import ModelAdmin
 from console import cells
 
 
-class BoundedPaginator(Paginator):
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     """Counts no further than MOST rows: on a log of millions a filter finds what page 100 does not."""
 
     MOST = 10_000
@@ -34,11 +34,11 @@ class ReadOnlyAdmin(ModelAdmin):
 
     list_per_page = 100
     list_max_show_all = 0
-    list_display_links = None
+    list_display_links: Any = None
     show_full_result_count = False
     show_facets = False
     paginator = BoundedPaginator
-    actions = None
+    actions: Any = None
     id_lookups: ClassVar[tuple[str, ...]] = ("pk",)
     narrowings: ClassVar[dict[str, tuple[str, type[Model]]]] = {}
     list_before_template = "admin/console/narrowed.html"
@@ -57,7 +57,7 @@ class ReadOnlyAdmin(ModelAdmin):
         try:
             key = uuid.UUID(search_term.strip())
         except ValueError:
-            return super().get_search_results(request, queryset, search_term)  # type: ignore[no-any-return]
+            return super().get_search_results(request, queryset, search_term)
         named = Q()
         for lookup in self.id_lookups:
             named |= Q(**{lookup: key})
@@ -69,7 +69,7 @@ class ReadOnlyAdmin(ModelAdmin):
             for lookup, (label, model) in self.narrowings.items()
             if lookup in request.GET
         ]
-        return super().changelist_view(request, {"narrowed": narrowed, **(extra_context or {})})  # type: ignore[no-any-return]
+        return super().changelist_view(request, {"narrowed": narrowed, **(extra_context or {})})
 
 
 def named(model: type[Model], key: str) -> SafeString:

@@ -2,10 +2,10 @@
 
 import datetime
 
-import bridge
 import pytest
 from django.utils import timezone
 
+import bridge
 from apps.accounts.credentials import BadCredentials, principal_of
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS

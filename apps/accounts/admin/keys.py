@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import cells
-from console.cells import Tone
 from django.contrib import admin, messages
 from django.contrib.admin import display
 from django.db.models import Model, QuerySet
@@ -15,9 +13,11 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 
+from apps.accounts.admin.forms import ApiKeyForm
 from apps.accounts.admin.people import is_superuser
-from apps.accounts.forms import ApiKeyForm
 from apps.accounts.models import ApiKey, User
+from console import cells
+from console.cells import Tone
 
 
 @admin.register(ApiKey)

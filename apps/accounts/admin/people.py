@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import cells
-from console.cells import Tone
 from django.contrib import admin
 from django.contrib.admin import display
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
@@ -17,8 +15,10 @@ from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm
 
-from apps.accounts.forms import NewUserForm, UserForm
+from apps.accounts.admin.forms import NewUserForm, UserForm
 from apps.accounts.models import ApiKey, User, Workspace
+from console import cells
+from console.cells import Tone
 
 RIGHTS = ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")
 
@@ -94,13 +94,13 @@ admin.site.unregister(Group)
 
 
 @admin.register(Group)
-class GroupAdmin(DjangoGroupAdmin, ModelAdmin):  # type: ignore[type-arg]
+class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
     """Groups of people: whom an agent's access may name, and what operators may do."""
 
     list_display = ("name", "people")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
-        return super().get_queryset(request).annotate(people_count=Count("user"))  # type: ignore[no-any-return]
+        return super().get_queryset(request).annotate(people_count=Count("user"))
 
     @display(description="people", ordering="people_count")
     def people(self, group: Any) -> SafeString:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import cells
 from django.contrib import admin
 from django.contrib.admin import display
 from django.db.models import Model
@@ -13,6 +12,7 @@ from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 
 from apps.accounts.models import ApiKey, User, Workspace
+from console import cells
 
 
 @admin.register(Workspace)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import cells
-from console.cells import Tone
 from django.contrib.admin import display
 from django.utils.safestring import SafeString
 
@@ -14,6 +12,8 @@ from apps.agents.models import Agent
 from apps.conversations.admin.gist import gist, gist_of_parts
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
+from console import cells
+from console.cells import Tone
 
 TASK_TONES = {
     TaskState.SUBMITTED: Tone.QUEUED,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import cells
 from django.contrib import admin
 from django.contrib.admin import display
 from django.db.models import Count, OuterRef, Subquery
@@ -17,6 +16,7 @@ from apps.agents.models import Agent
 from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Context, Message, Task
+from console import cells
 
 
 @admin.register(Context)

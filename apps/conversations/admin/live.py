@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.records import ReadOnlyAdmin
 from django.forms import Media, Script
 from django.http import HttpRequest, HttpResponse
 
 from apps.conversations.admin.panels import Subject, panel
 from apps.conversations.models import Context, Run, Task
+from console.records import ReadOnlyAdmin
 
 
 class LiveAdmin(ReadOnlyAdmin):
@@ -20,7 +20,7 @@ class LiveAdmin(ReadOnlyAdmin):
 
     @property
     def media(self) -> Media:
-        return super().media + Media(js=[Script("console/live.js", type="module")])
+        return super().media + Media(js=[Script("console/live.js", type="module")])  # type: ignore[list-item]
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).select_related(*self.select_related)
@@ -29,7 +29,7 @@ class LiveAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
     ) -> HttpResponse:
         context |= {"panel": panel(obj, request.user), "live_path": live_path(obj)}  # type: ignore[arg-type]
-        return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[no-any-return]
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
 
 
 def live_path(subject: Subject) -> str:

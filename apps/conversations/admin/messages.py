@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import cells
-from console.records import ReadOnlyAdmin
 from django.contrib import admin
 from django.contrib.admin import display
 from django.http import HttpRequest
@@ -13,6 +11,8 @@ from django.utils.safestring import SafeString
 
 from apps.conversations.admin import columns
 from apps.conversations.models import Artifact, Context, Event, Message, Task
+from console import cells
+from console.records import ReadOnlyAdmin
 
 
 @admin.register(Message)

@@ -1,19 +1,20 @@
-"""What moves on the page of a context, a task or a run: rendered for the page, and again whenever something happened."""
+"""What moves on the page of a context, a task or a run: rendered with the page, and again when something happens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console import cells
 from django.db.models import Model, QuerySet
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.conversations.admin import columns
+from apps.conversations.admin.gist import gist_of_parts
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
+from console import cells
 
 NEWEST = 50  # rows of each table; a link leads to all of them
 
@@ -28,7 +29,7 @@ class Table:
     title: str
     rows: QuerySet[Any]
     columns: Sequence[Column]
-    narrowing: dict[str, object]
+    narrowing: Mapping[str, object]
 
     @property
     def model(self) -> type[Model]:
@@ -77,7 +78,7 @@ def _of_task(task: Task) -> tuple[list[tuple[str, Any]], list[Table]]:
     facts = [
         ("state", columns.task_state(task)),
         ("since", columns.since(task)),
-        ("says", cells.shortened(columns.gist_of_parts((task.status_message or {}).get("parts", [])), 200) or "–"),
+        ("says", cells.shortened(gist_of_parts((task.status_message or {}).get("parts", [])), 200) or "–"),
         ("agent", columns.agent(task)),
         ("owner", columns.owner(task)),
         ("context", columns.context(task)),
@@ -107,7 +108,7 @@ def _of_run(run: Run) -> tuple[list[tuple[str, Any]], list[Table]]:
     return facts, [_events(events, {"task__id__exact": run.task_id, "run__exact": run.pk})]
 
 
-def _events(events: QuerySet[Event], narrowing: dict[str, object]) -> Table:
+def _events(events: QuerySet[Event], narrowing: Mapping[str, object]) -> Table:
     return Table("Newest events", events.order_by("-index"), EVENTS, narrowing)
 
 

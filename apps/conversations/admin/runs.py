@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from console import cells
 from django.contrib import admin
 from django.contrib.admin import display
 from django.utils.safestring import SafeString
@@ -10,6 +9,7 @@ from django.utils.safestring import SafeString
 from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Message, Run, Task
+from console import cells
 
 
 @admin.register(Run)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from console import cells
-from console.records import ReadOnlyAdmin
 from django.contrib import admin
 from django.contrib.admin import display
 from django.template.defaultfilters import filesizeformat
@@ -13,6 +11,8 @@ from apps.accounts.models import Workspace
 from apps.agents.models import Agent
 from apps.conversations.admin import columns
 from apps.conversations.models import Accepted, Blob, Message
+from console import cells
+from console.records import ReadOnlyAdmin
 
 
 @admin.register(Accepted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from console import cells
 from django.contrib.admin import display
 from django.utils.safestring import SafeString
 
@@ -11,6 +10,7 @@ from apps.agents.models import Agent
 from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Context, Task
+from console import cells
 
 
 class TaskAdmin(LiveAdmin):
