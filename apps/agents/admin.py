@@ -29,16 +29,16 @@ class AgentAdmin(ModelAdmin):
     actions = ("read_handler_again", "switch_on", "switch_off")
     filter_horizontal = ("groups",)
     readonly_fields = ("address", "work", "created", "updated")
-    fieldsets = (
-        (None, {"fields": (("slug", "is_enabled"), ("kind", "handler"), "workspace")}),
+    add_fieldsets = (
+        (None, {"fields": ("slug", "is_enabled", "kind", "handler", "workspace")}),
         (
             "On its card",
-            {"fields": (("name", "version"), "description", ("input_modes", "output_modes"), "skills", "capabilities")},
+            {"fields": ("name", "version", "description", "input_modes", "output_modes", "skills", "capabilities")},
         ),
         ("Who may use it", {"fields": ("access", "groups")}),
-        ("How it runs", {"fields": ("on_busy", ("time_limit", "attempts"), ("retry_safe", "keep_thoughts"))}),
-        ("Record", {"fields": (("address", "work"), ("created", "updated"))}),
+        ("How it runs", {"fields": ("on_busy", "time_limit", "attempts", "retry_safe", "keep_thoughts")}),
     )
+    fieldsets = (*add_fieldsets, ("Record", {"fields": ("address", "work", "created", "updated")}))
 
     def has_register_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_agent")

@@ -37,7 +37,7 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
                 field.required = False
                 field.help_text = f"{field.help_text} {FROM_HANDLER}".strip()
                 if is_new:
-                    self.initial[name] = None
+                    self.initial[name] = [] if isinstance(field, (WordsField, forms.JSONField)) else ""
         if workspace := self.fields.get("workspace"):
             workspace.required = False
             workspace.help_text = "Empty: the installation's own."

@@ -1,8 +1,10 @@
 """Admin of rows that machines write: to be looked at, searched and followed, never edited."""
 
 import uuid
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+from django.contrib.admin import display
 from django.core.paginator import Paginator
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -70,6 +72,17 @@ class ReadOnlyAdmin(ModelAdmin):
             if lookup in request.GET
         ]
         return super().changelist_view(request, {"narrowed": narrowed, **(extra_context or {})})
+
+
+def structured(field: str) -> Callable[[Model], SafeString]:
+    """A JSON column of a page, laid out for reading."""
+
+    @display(description=field.replace("_", " "))
+    def column(row: Model) -> SafeString:
+        return cells.structure(getattr(row, field))
+
+    column.__name__ = field
+    return column
 
 
 def named(model: type[Model], key: str) -> SafeString:

@@ -4,6 +4,7 @@ import { tellTimes } from "./console.js";
 
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 15000;
+const SILENCE = 120000; // the server says something every 45 s: a line that is silent for longer is dead
 const REFUSED = { 4401: "You are signed out. Reload the page to sign in.", 4404: "This page can no longer be followed." };
 
 class Panel {
@@ -17,12 +18,20 @@ class Panel {
   connect() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(`${scheme}//${location.host}${this.path}`);
+    const listen = () => {
+      clearTimeout(this.silence);
+      this.silence = setTimeout(() => socket.close(), SILENCE);
+    };
+    listen();
     socket.addEventListener("message", ({ data }) => {
+      listen();
       this.wait = FIRST_WAIT;
       this.say("live", "Live");
       this.renew(data);
+      socket.send("shown");
     });
     socket.addEventListener("close", ({ code }) => {
+      clearTimeout(this.silence);
       if (REFUSED[code]) return this.say("lost", REFUSED[code]);
       this.say("lost", "The line is lost. Reconnecting…");
       setTimeout(() => this.connect(), this.wait * (0.8 + 0.4 * Math.random()));

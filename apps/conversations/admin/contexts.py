@@ -25,6 +25,7 @@ class ContextAdmin(LiveAdmin):
     list_filter = ("agent",)
     search_fields = ("=context_id", "title", "owner__email")
     search_help_text = "Id, title or owner's e-mail"
+    id_lookups = ("pk", "context_id")
     date_hierarchy = "created_at"
     ordering = ("-updated_at",)
     select_related = ("agent", "owner", "workspace", "parent")
@@ -35,13 +36,18 @@ class ContextAdmin(LiveAdmin):
         "parent__id__exact": ("forks of", Context),
     }
     fields = (
-        ("key", "a2a_id"),
-        ("title", columns.created),
-        ("tasks", "messages"),
-        ("parent", "forked_at", "fork_reason"),
-        ("workspace", "forks"),
+        "key",
+        "a2a_id",
+        "title",
+        columns.created,
+        "tasks",
+        "messages",
+        "parent",
+        "forked_at",
+        "fork_reason",
+        "workspace",
+        "forks",
     )
-    readonly_fields = ("key", "a2a_id", columns.created, "tasks", "messages", "forks")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(task_count=counted(Task))

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from apps.conversations.admin import columns
 from apps.conversations.models import Context, Event, Run, Task
 from console import cells
-from console.records import ReadOnlyAdmin
+from console.records import ReadOnlyAdmin, structured
 
 
 @admin.register(Event)
@@ -37,8 +37,16 @@ class EventAdmin(ReadOnlyAdmin):
         "task__id__exact": ("task", Task),
         "run__exact": ("run", Run),
     }
-    fields = (("index", "type", columns.at), (columns.context, columns.task, columns.run), "artifact", "payload")
-    readonly_fields = (columns.at, columns.context, columns.task, columns.run, "artifact")
+    fields = (
+        "index",
+        "type",
+        columns.at,
+        columns.context,
+        columns.task,
+        columns.run,
+        "artifact",
+        structured("payload"),
+    )
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """Within a context the index, by which its log is kept."""

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from apps.conversations.admin import columns
 from apps.conversations.models import Artifact, Context, Event, Message, Task
 from console import cells
-from console.records import ReadOnlyAdmin
+from console.records import ReadOnlyAdmin, structured
 
 
 @admin.register(Message)
@@ -34,14 +34,14 @@ class MessageAdmin(ReadOnlyAdmin):
     ordering = ("-pk",)
     narrowings = {"context__id__exact": ("context", Context), "task__id__exact": ("task", Task)}
     fields = (
-        ("index", "role", columns.created),
-        (columns.message_id, columns.context, columns.task),
-        "parts",
-        "references",
-        "extensions",
-        "metadata",
+        "index",
+        "role",
+        columns.created,
+        columns.message_id,
+        columns.context,
+        columns.task,
+        *map(structured, ("parts", "references", "extensions", "metadata")),
     )
-    readonly_fields = (columns.created, columns.message_id, columns.context, columns.task)
 
 
 @admin.register(Artifact)
@@ -62,22 +62,16 @@ class ArtifactAdmin(ReadOnlyAdmin):
     ordering = ("-pk",)
     narrowings = {"task__id__exact": ("task", Task)}
     fields = (
-        (columns.artifact_state, "name", columns.created),
-        ("key", columns.task, columns.run, "event"),
-        "digest_",
-        "description",
-        "parts",
-        "extensions",
-        "metadata",
-    )
-    readonly_fields = (
         columns.artifact_state,
+        "name",
         columns.created,
         "key",
         columns.task,
         columns.run,
         "event",
         "digest_",
+        "description",
+        *map(structured, ("parts", "extensions", "metadata")),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:

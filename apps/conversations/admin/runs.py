@@ -10,6 +10,7 @@ from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Message, Run, Task
 from console import cells
+from console.records import structured
 
 
 @admin.register(Run)
@@ -35,18 +36,17 @@ class RunAdmin(LiveAdmin):
     select_related = ("task", "message")
     narrowings = {"task__id__exact": ("task", Task)}
     fields = (
-        ("key", "fence", "interrupted"),
-        ("queued_at", "published_at", "started_at", "finished_at"),
-        ("answers", "input_hash_"),
-        "error",
-        "notes",
-        "usage",
-        "input",
-        "memory",
-        "slot",
-        "remote",
+        "key",
+        "fence",
+        "interrupted",
+        "queued_at",
+        "published_at",
+        "started_at",
+        "finished_at",
+        "answers",
+        "input_hash_",
+        *map(structured, ("error", "notes", "usage", "input", "memory", "slot", "remote")),
     )
-    readonly_fields = ("key", "answers", "input_hash_")
 
     @display(description="id")
     def key(self, run: Run) -> SafeString:

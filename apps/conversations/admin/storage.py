@@ -27,12 +27,15 @@ class AcceptedAdmin(ReadOnlyAdmin):
     ordering = ("-pk",)
     narrowings = {"agent__id__exact": ("agent", Agent)}
     fields = (
-        (columns.message_id, "sender", "agent_"),
-        (columns.task, "answer_"),
-        (columns.created, "claimed_until"),
+        columns.message_id,
+        "sender",
+        "agent_",
+        columns.task,
+        "answer_",
+        columns.created,
+        "claimed_until",
         "hash_",
     )
-    readonly_fields = (columns.message_id, "agent_", columns.task, "answer_", columns.created, "hash_")
 
     @display(description="agent", ordering="agent__name")
     def agent_(self, accepted: Accepted) -> SafeString:
@@ -55,8 +58,7 @@ class BlobAdmin(ReadOnlyAdmin):
     search_help_text = "SHA-256"
     ordering = ("-pk",)
     narrowings = {"workspace__id__exact": ("workspace", Workspace)}
-    fields = (("digest", "bytes", "uses"), ("workspace_", columns.created))
-    readonly_fields = ("digest", "bytes", "workspace_", columns.created)
+    fields = ("digest", "bytes", "uses", "workspace_", columns.created)
 
     @display(description="SHA-256", ordering="sha256")
     def digest(self, blob: Blob) -> SafeString:

@@ -11,6 +11,7 @@ from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Context, Task
 from console import cells
+from console.records import structured
 
 
 class TaskAdmin(LiveAdmin):
@@ -38,14 +39,16 @@ class TaskAdmin(LiveAdmin):
         "parent__id__exact": ("children of", Task),
     }
     fields = (
-        ("key", columns.created),
-        ("refines", "parent_task"),
-        ("workspace", "children"),
-        "slot",
-        "status_message",
-        "metadata",
+        "key",
+        columns.created,
+        "refines",
+        "parent_task",
+        "workspace",
+        "children",
+        structured("slot"),
+        structured("status_message"),
+        structured("metadata"),
     )
-    readonly_fields = ("key", columns.created, "refines", "parent_task", "children")
 
     @display(description="id")
     def key(self, task: Task) -> SafeString:
