@@ -23,7 +23,6 @@ from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.conversations.titles import title_of
-from bridge import statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -
     with ledger.writing(target.context or ledger.new_context()) as log:
         task_id = target.task or uuid.uuid4()
         if principal.is_known:
-            statements.insert(
+            log.also_insert(
                 Accepted(
                     sender=principal.sender,
                     agent=agent,
@@ -113,6 +112,8 @@ def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -
             run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None)
         else:
             run = _continue_task(log, agent, message, task_id)
+        if run is not None:
+            log.also_insert(run)
         index = log.index_of(EventType.USER_MESSAGE)
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 
@@ -185,7 +186,7 @@ def _open_task(
         payload["opens"] = log.opening(opening(principal, agent, message))
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
-    return _queue_run(task_id, log.message_at(event.index), turn=1)
+    return Run(task_id=task_id, message=log.message_at(event.index), turn=1)
 
 
 def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
@@ -224,17 +225,10 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
 
 
 def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:
-    """Queue the run of the task's next turn, which goes on with the memory of the one before."""
+    """The run of the task's next turn, queued; it goes on with the memory of the one before."""
     last = Run.objects.filter(task_id=task_id).order_by("-turn").first()
-    return _queue_run(
-        task_id, message, turn=last.turn + 1 if last else 1, slot=slot, memory=last.memory if last else {}
-    )
-
-
-def _queue_run(task_id: uuid.UUID, message: Message, *, turn: int, slot: Any = None, memory: JSON | None = None) -> Run:
-    run = Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory or {})
-    statements.insert(run)
-    return run
+    turn, memory = (last.turn + 1, last.memory) if last else (1, {})
+    return Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory)
 
 
 def _interrupt(task_id: uuid.UUID) -> None:

@@ -124,7 +124,9 @@ def _go_on(log: Ledger, task: Task, outcome: Outcome | None, waiting: Message | 
         log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
-    return intake.next_run(task.pk, waiting, _slot(outcome)).pk
+    run = intake.next_run(task.pk, waiting, _slot(outcome))
+    log.also_insert(run)
+    return run.pk
 
 
 def _slot(outcome: Outcome | None) -> JSON | None:
