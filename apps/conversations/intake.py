@@ -17,7 +17,14 @@ from django.utils import timezone
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, ledger, wakeups
-from apps.conversations.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable, TaskNotFound
+from apps.conversations.errors import (
+    InvalidParams,
+    TaskBusy,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+    UnsupportedOperation,
+)
 from apps.conversations.events import JSON, EventType, Opening
 from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
@@ -54,9 +61,12 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
     for _ in range(3):
         try:
             return _record(principal, agent, stored, body_hash)
-        except IntegrityError:  # the message came before, or its new context was opened at this very moment
+        except (IntegrityError, UnsupportedOperation) as refusal:
+            # The message came before, or its new context was opened at this very moment.
             if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
                 return earlier
+            if isinstance(refusal, UnsupportedOperation):
+                raise
     raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
 
 
