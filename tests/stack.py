@@ -6,6 +6,7 @@ database, a queue and channel names of their own on the servers that the environ
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -18,6 +19,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -28,12 +30,29 @@ from kombu import Connection
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 60.0
 SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
+PREPARE = """
+import django
+django.setup()
+from django.core.management import call_command
+from config.static_files import collect_if_changed
+call_command("migrate", verbosity=0)
+call_command("load_showcase")
+collect_if_changed()
+"""
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@cache
+def static_files() -> Path:
+    """Where the stacks of a test run share their collected static files: gathering them takes seconds."""
+    folder = Path(tempfile.mkdtemp(prefix="parley-static-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 class Stack:
@@ -49,7 +68,9 @@ class Stack:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
+        self.is_embedded = settings.EMBEDDED
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        (self.data_dir / "static").symlink_to(static_files())
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
         self.environment = {
             **inherited,
@@ -92,10 +113,8 @@ class Stack:
         self.wait_for("/readyz")
 
     def prepare(self) -> None:
-        """What `serve` does by itself: the tables, the showcase, the static files."""
-        self.manage("migrate", "--verbosity=0")
-        self.manage("load_showcase")
-        self.manage("collectstatic", "--no-input", "--verbosity=0")
+        """What `serve` does by itself: the tables, the showcase, the static files. In one process, which is faster."""
+        self._run("-c", PREPARE)
 
     def launch(self, *names: str) -> None:
         """Start those processes and wait for nothing."""
@@ -158,11 +177,14 @@ class Stack:
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run `manage.py` against this installation; with `check`, an exit status other than 0 fails the test."""
+        return self._run("manage.py", *arguments, check=check)
+
+    def _run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
+            [sys.executable, *arguments],
             cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
-        assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+        assert not check or done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done
 
     def resident_bytes(self) -> int:

@@ -64,9 +64,12 @@ class UserMessage(TypedDict):
 
 
 class AgentStart(TypedDict):
+    """`again`: the turn was begun before, and given back by a worker that had to end, which is no attempt."""
+
     attempt: int
     turn: int
     messageId: str
+    again: NotRequired[bool]
 
 
 class Slot(TypedDict):

@@ -102,7 +102,7 @@ def _agent_message(event: Event, rows: Rows) -> None:
 
 def _agent_start(event: Event, rows: Rows) -> None:
     """What an earlier attempt of the same turn had begun is begun again."""
-    if event.payload["attempt"] > 1:
+    if event.payload["attempt"] > 1 or event.payload.get("again"):
         for artifact in rows.provisional(rows.task(event.task_id)):
             if artifact.run == event.run:
                 artifact.state = Artifact.State.DISCARDED

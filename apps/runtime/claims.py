@@ -123,7 +123,9 @@ def _take(run: Run, worker: str, snapshot: JSON, now: datetime.datetime) -> bool
 def _start(log: Ledger, task: Task, run: Run) -> None:
     if task.state == TaskState.SUBMITTED:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task.pk)
-    started = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
+    started: JSON = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
+    if run.fence > run.attempt:
+        started["again"] = True
     log.add(EventType.AGENT_START, started, task=task.pk)
 
 

@@ -107,7 +107,7 @@ async def _end(
             assignment.hold,
             outcome,
             turn=assignment.turn,
-            nothing_before=assignment.turn == 1 and assignment.attempt == 1,
+            nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
             memory=clean(task.memory),
             tokens=await recorder.close(),
             streamed=recorder.streamed,
