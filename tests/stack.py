@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -88,31 +87,38 @@ class Stack:
     def start(self, *names: str) -> None:
         """Start those processes (all that are not running, without names) and wait until requests are answered."""
         if not settings.EMBEDDED and not self.processes:
-            self.manage("migrate", "--verbosity=0")
-            self.manage("load_showcase")
-            self.manage("collectstatic", "--no-input", "--verbosity=0")
-        for name, command in self.commands().items():
-            if name in names or (not names and not self.is_running(name)):
-                with (self.data_dir / f"{name}.log").open("ab") as output:
-                    self.processes[name] = subprocess.Popen(
-                        [sys.executable, *command], cwd=ROOT, env=self.environment, stdout=output, stderr=output
-                    )
-        self.wait_until_ready()
+            self.prepare()
+        self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
+        self.wait_for("/readyz")
 
-    def wait_until_ready(self) -> None:
+    def prepare(self) -> None:
+        """What `serve` does by itself: the tables, the showcase, the static files."""
+        self.manage("migrate", "--verbosity=0")
+        self.manage("load_showcase")
+        self.manage("collectstatic", "--no-input", "--verbosity=0")
+
+    def launch(self, *names: str) -> None:
+        """Start those processes and wait for nothing."""
+        for name in names:
+            with (self.data_dir / f"{name}.log").open("ab") as output:
+                self.processes[name] = subprocess.Popen(
+                    [sys.executable, *self.commands()[name]],
+                    cwd=ROOT, env=self.environment, stdout=output, stderr=output,
+                )  # fmt: skip
+
+    def wait_for(self, path: str) -> None:
+        """Wait until the server answers there with a 200; a process that ends meanwhile fails the test."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
+        while not self._answers(path):
             dead = [name for name, process in self.processes.items() if process.poll() is not None]
             if dead or time.monotonic() > deadline:
                 raise AssertionError(f"{dead or self.url} does not answer.\n{self.log()}")
             time.sleep(0.05)
 
-    def _answers(self) -> bool:
+    def _answers(self, path: str) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/admin/login/", timeout=5):
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=5):
                 return True
-        except urllib.error.HTTPError:
-            return True
         except OSError:
             return False
 
@@ -159,6 +165,12 @@ class Stack:
         assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done
 
+    def resident_bytes(self) -> int:
+        """Memory of the process that answers requests."""
+        process = self.processes["serve" if settings.EMBEDDED else "daphne"]
+        pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
     def log(self, name: str = "*") -> str:
         """What the processes printed."""
         return "\n".join(f"== {path.stem}\n{path.read_text()}" for path in sorted(self.data_dir.glob(f"{name}.log")))
@@ -186,11 +198,18 @@ class Stack:
 
 
 @contextlib.contextmanager
-def running(**environment: str) -> Iterator[Stack]:
-    """A stack that runs, and is gone afterwards; `environment` overrides its settings."""
+def prepared(**environment: str) -> Iterator[Stack]:
+    """A stack none of whose processes runs yet, gone afterwards; `environment` overrides its settings."""
     stack = Stack(**environment)
     try:
-        stack.start()
         yield stack
     finally:
         stack.close()
+
+
+@contextlib.contextmanager
+def running(**environment: str) -> Iterator[Stack]:
+    """A stack that runs, gone afterwards; `environment` overrides its settings."""
+    with prepared(**environment) as stack:
+        stack.start()
+        yield stack

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.db.models import F
 from django.db.models.functions import Now
+from structlog.contextvars import bind_contextvars
 
 import bridge
 from apps.conversations import leases, ledger, wakeups
@@ -82,6 +83,7 @@ class WorkerProcess:
         self._carried[key] = carried
 
     async def _carry(self, assignment: Assignment, key: str) -> None:
+        bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
         try:
             await execute(assignment, lambda: self._carried[key].interrupted)
         except asyncio.CancelledError:

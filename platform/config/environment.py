@@ -16,7 +16,7 @@ environ.Env.read_env(ROOT / ".env")
 
 def data_dir() -> Path:
     """The folder of everything this installation keeps outside a database server (`DATA_DIR`, default `var/`)."""
-    path: Path = (ROOT / env.str("DATA_DIR", default="var")).resolve()
+    path = Path(ROOT / env.str("DATA_DIR", default="var")).resolve()
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -26,8 +26,7 @@ def kept_secret(name: str, folder: Path, *, may_generate: bool) -> str:
 
     Raises ImproperlyConfigured where it is unset and `may_generate` is false.
     """
-    value: str = env.str(name, default="")
-    if value:
+    if value := str(env.str(name, default="")):
         return value
     if not may_generate:
         raise ImproperlyConfigured(f"{name} is not set. Put a random value of at least 50 characters into {name}.")

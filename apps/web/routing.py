@@ -1,0 +1,5 @@
+"""The addresses of WebSockets."""
+
+from django.urls import URLPattern
+
+websocket_urlpatterns: list[URLPattern] = []
