@@ -1,5 +1,7 @@
-"""The addresses of WebSockets."""
+"""WebSocket URLs."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-websocket_urlpatterns: list[URLPattern] = []
+from apps.web.consumers import SessionLine
+
+websocket_urlpatterns = [path("ws/sessions/<uuid:session>", SessionLine.as_asgi())]
