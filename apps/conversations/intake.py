@@ -30,6 +30,9 @@ from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.conversations.titles import title_of
+from bridge.statements import Selection
+
+TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,8 @@ def find_task(principal: Principal, agent: Agent, task_id: str) -> Task:
         key = uuid.UUID(task_id)
     except ValueError:
         raise TaskNotFound from None
-    task = Task.objects.visible_to(principal).select_related("context").filter(pk=key, agent=agent).first()
-    if task is None:
+    task = TASK.one(key)
+    if task is None or task.agent_id != agent.pk or task.owner_id != principal.user_id:
         raise TaskNotFound
     return task
 

@@ -197,12 +197,12 @@ def _lookups(where: WhereNode) -> list[Any]:
 def database_time() -> datetime.datetime:
     """The database's clock, which all processes share."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {TIME[connection.vendor]}")
+        cursor.execute(f"SELECT {TIME[connection.vendor]}", [])
         return time_from(cursor.fetchone()[0])
 
 
-TIME = {"sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')", "postgresql": "clock_timestamp()"}
-"""SQL for the database's clock; give what it yields to `time_from`."""
+TIME = {"sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')", "postgresql": "clock_timestamp()"}
+"""SQL for the database's clock, to be executed with parameters (or []); give what it yields to `time_from`."""
 
 
 def time_from(value: Any) -> datetime.datetime:
