@@ -1,12 +1,14 @@
 """The ASGI application: what waits or streams goes one way, pages go another, WebSockets a third."""
 
 import os
+import secrets
 from typing import Any
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
+from structlog.contextvars import bind_contextvars
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 pages = get_asgi_application()
@@ -25,6 +27,7 @@ def goes_direct(path: str) -> bool:
 
 
 async def http(scope: Scope, receive: Receive, send: Send) -> None:
+    bind_contextvars(request=secrets.token_hex(4))  # each request is a task, with a context of its own
     handler: Any = direct if goes_direct(scope["path"]) else pages
     await handler(scope, receive, send)
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from typing import Any, cast
 
-import bridge
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.core.exceptions import DisallowedHost, RequestAborted
@@ -18,6 +17,7 @@ from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import resolve, set_script_prefix
 
+import bridge
 from config import refusals
 from config.refusals import Refusal
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from http import HTTPStatus
 
-import bridge
 from celery import current_app
 from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
+
+import bridge
 
 PATIENCE_SECONDS = 4.0
 _migrated = False

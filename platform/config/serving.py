@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-import bridge
 from daphne.endpoints import build_endpoint_description_strings
 from daphne.server import Server
 
+import bridge
 from apps.runtime import embedded
 
 

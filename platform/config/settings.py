@@ -2,7 +2,9 @@
 
 from urllib.parse import urlsplit
 
+from config import policy
 from config.environment import ROOT, channel_layer, data_dir, database, env, kept_secret
+from config.logs import logging_config
 
 DEBUG = env.bool("DEBUG", default=False)
 DATA_DIR = data_dir()
@@ -19,6 +21,12 @@ ALLOWED_HOSTS = env.list(
 )
 CSRF_TRUSTED_ORIGINS = [PUBLIC_BASE_URL]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_BASE_URL.startswith("https://")
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_CSP = policy.PAGES
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "SAMEORIGIN"  # our own pages show previews of files in frames
 
 INSTALLED_APPS = [
     "daphne",
@@ -42,6 +50,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "config.policy.PolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -139,11 +148,4 @@ STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [ROOT / "static"]
 UNFOLD = {"SITE_TITLE": "Parley", "SITE_HEADER": "Parley", "SITE_URL": "/"}
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": "WARNING"},
-    "loggers": {"parley": {"level": "INFO"}, "django.request": {"level": "ERROR"}},
-}
+LOGGING = logging_config(as_json=not EMBEDDED)

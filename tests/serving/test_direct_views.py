@@ -9,20 +9,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import bridge
 import pytest
 from asgiref.testing import ApplicationCommunicator
-from config.direct import DirectHandler
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.test import override_settings
 from django.urls import path
 
+import bridge
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.conversations import feed
 from apps.conversations.models import Context
 from apps.runtime.sending import accept_and_publish, settled
+from config.direct import DirectHandler
 
 begun = asyncio.Event()
 ended: list[str] = []
