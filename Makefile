@@ -38,7 +38,7 @@ lint: setup
 	$(VENV)/bin/lint-imports
 
 types: setup
-	$(PY) -m mypy platform/config platform/agentkit platform/bridge apps
+	$(PY) -m mypy platform/config platform/agentkit platform/bridge platform/console apps
 
 bench: setup
 	$(PY) -m benchmarks

@@ -28,7 +28,7 @@ class UserManager(BaseUserManager["User"]):
         user = self.model(email=email.strip().lower(), **fields)
         user.set_password(password)
         user.save()
-        Workspace.objects.create(name=user.short_name, personal_of=user)
+        Workspace.open_for(user)
         return user
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
@@ -72,6 +72,11 @@ class Workspace(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @classmethod
+    def open_for(cls, user: User) -> Workspace:
+        """The personal workspace of a new user."""
+        return cls.objects.create(name=user.short_name, personal_of=user)
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 from config import policy
 from config.environment import ROOT, channel_layer, data_dir, database, env, kept_secret
 from config.logs import logging_config
+from config.theme import THEME
 
 DEBUG = env.bool("DEBUG", default=False)
 DATA_DIR = data_dir()
@@ -146,6 +147,6 @@ USE_TZ = True
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [ROOT / "static"]
-UNFOLD = {"SITE_TITLE": "Parley", "SITE_HEADER": "Parley", "SITE_URL": "/"}
+UNFOLD = THEME
 
 LOGGING = logging_config(as_json=not EMBEDDED)

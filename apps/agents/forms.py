@@ -1,0 +1,87 @@
+"""The form in which operators register an agent and set its policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from agentkit import HandlerError, load_handler
+from apps.accounts.models import Workspace
+from apps.agents.models import Agent
+from apps.agents.registration import described_by, house_workspace
+from console.fields import WordsField
+
+FROM_HANDLER = "Empty: what the handler says."
+STATED = ("name", "description", "version", "skills", "input_modes", "output_modes")
+POLICIES = ("time_limit", "attempts", "retry_safe")
+SKILL_TEXTS = ("id", "name", "description")
+
+
+class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A hosted agent's handler is loaded before it is registered; what is left empty is taken from it."""
+
+    input_modes = WordsField(required=False, help_text="Media types the agent takes, one to a line.")
+    output_modes = WordsField(required=False, help_text="Media types the agent makes, one to a line.")
+
+    class Meta:
+        model = Agent
+        fields = "__all__"  # noqa: DJ007 the admin's fieldsets choose
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        is_new = self.instance.pk is None
+        for name in STATED:
+            if field := self.fields.get(name):
+                field.required = False
+                field.help_text = f"{field.help_text} {FROM_HANDLER}".strip()
+                if is_new:
+                    self.initial[name] = [] if isinstance(field, (WordsField, forms.JSONField)) else ""
+        if workspace := self.fields.get("workspace"):
+            workspace.required = False
+            workspace.help_text = "Empty: the installation's own."
+
+    def clean_workspace(self) -> Workspace:
+        return self.cleaned_data["workspace"] or house_workspace()
+
+    def clean_skills(self) -> list[dict[str, Any]]:
+        """A card's skills (A2A 1.0 §4.4.5). Raises ValidationError for what is none."""
+        skills = self.cleaned_data["skills"] or []
+        if not isinstance(skills, list) or not all(map(is_skill, skills)):
+            raise ValidationError('Write a list of skills, each with "id", "name", "description" and a list of "tags".')
+        return skills
+
+    def clean_capabilities(self) -> dict[str, Any]:
+        capabilities = self.cleaned_data["capabilities"] or {}
+        if not isinstance(capabilities, dict):
+            raise ValidationError('Write an object, such as {"streaming": true}.')
+        return capabilities
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if cleaned.get("kind") == Agent.Kind.HOSTED and "handler" in cleaned:
+            self._fill_from_handler(cleaned)
+        for field in STATED[:3]:
+            if not cleaned.get(field) and not self.errors:
+                self.add_error(field, "This cannot be empty.")
+        return cleaned
+
+    def _fill_from_handler(self, cleaned: dict[str, Any]) -> None:
+        try:
+            handler = load_handler(cleaned["handler"])
+        except HandlerError as error:
+            self.add_error("handler", str(error))
+            return
+        stated = described_by(handler, cleaned.get("slug") or self.instance.slug or "agent")
+        for field in STATED:
+            cleaned[field] = cleaned.get(field) or stated[field]
+        if self.instance.pk is None:
+            cleaned |= {policy: stated[policy] for policy in POLICIES if policy not in self.changed_data}
+
+
+def is_skill(value: Any) -> bool:
+    if not isinstance(value, dict) or not all(isinstance(value.get(key), str) and value[key] for key in SKILL_TEXTS):
+        return False
+    tags = value.get("tags")
+    return isinstance(tags, list) and bool(tags) and all(isinstance(tag, str) for tag in tags)

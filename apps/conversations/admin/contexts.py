@@ -1,0 +1,79 @@
+"""Contexts and what was said in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin import display
+from django.db.models import Count, OuterRef, Subquery
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from apps.accounts.models import User, Workspace
+from apps.agents.models import Agent
+from apps.conversations.admin import columns
+from apps.conversations.admin.live import LiveAdmin
+from apps.conversations.models import Context, Message, Task
+from console import cells
+
+
+@admin.register(Context)
+class ContextAdmin(LiveAdmin):
+    list_display = (columns.title, columns.agent, columns.owner, "tasks", columns.events_of_context, columns.updated)
+    list_filter = ("agent",)
+    search_fields = ("=context_id", "title", "owner__email")
+    search_help_text = "Id, title or owner's e-mail"
+    id_lookups = ("pk", "context_id")
+    date_hierarchy = "created_at"
+    ordering = ("-updated_at",)
+    select_related = ("agent", "owner", "workspace", "parent")
+    narrowings = {
+        "owner__id__exact": ("owner", User),
+        "workspace__id__exact": ("workspace", Workspace),
+        "agent__id__exact": ("agent", Agent),
+        "parent__id__exact": ("forks of", Context),
+    }
+    fields = (
+        "key",
+        "a2a_id",
+        "title",
+        columns.created,
+        "tasks",
+        "messages",
+        "parent",
+        "forked_at",
+        "fork_reason",
+        "workspace",
+        "forks",
+    )
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(task_count=counted(Task))
+
+    @display(description="tasks", ordering="task_count")
+    def tasks(self, context: Any) -> SafeString:
+        return cells.number(context.task_count, Task, context__id__exact=context.pk)
+
+    @display(description="messages")
+    def messages(self, context: Context) -> SafeString:
+        return cells.number(context.messages.count(), Message, context__id__exact=context.pk)
+
+    @display(description="forks")
+    def forks(self, context: Context) -> SafeString:
+        return cells.number(context.forks.count(), Context, parent__id__exact=context.pk)
+
+    @display(description="id")
+    def key(self, context: Context) -> SafeString:
+        return cells.ident(context.pk)
+
+    @display(description="A2A contextId")
+    def a2a_id(self, context: Context) -> SafeString:
+        return cells.ident(context.context_id)
+
+
+def counted(model: type[Task]) -> Coalesce:
+    """How many rows of a model a context has, by their index on it."""
+    rows = model.objects.filter(context=OuterRef("pk")).order_by().values("context")
+    return Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)

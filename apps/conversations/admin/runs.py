@@ -1,0 +1,61 @@
+"""Runs: who executes a turn, for how long still, and how it went."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.contrib.admin import display
+from django.utils.safestring import SafeString
+
+from apps.conversations.admin import columns
+from apps.conversations.admin.live import LiveAdmin
+from apps.conversations.models import Message, Run, Task
+from console import cells
+from console.records import structured
+
+
+@admin.register(Run)
+class RunAdmin(LiveAdmin):
+    list_display = (
+        columns.id_,
+        columns.run_state,
+        columns.task,
+        columns.turn,
+        columns.attempt,
+        columns.worker,
+        columns.lease,
+        columns.queued,
+        columns.took,
+        columns.problem,
+    )
+    list_filter = ("state",)
+    search_fields = ("worker",)
+    search_help_text = "Id of a run or task, or a worker"
+    id_lookups = ("pk", "task_id")
+    date_hierarchy = "queued_at"
+    ordering = ("-queued_at",)
+    select_related = ("task", "message")
+    narrowings = {"task__id__exact": ("task", Task)}
+    fields = (
+        "key",
+        "fence",
+        "interrupted",
+        "queued_at",
+        "published_at",
+        "started_at",
+        "finished_at",
+        "answers",
+        "input_hash_",
+        *map(structured, ("error", "notes", "usage", "input", "memory", "slot", "remote")),
+    )
+
+    @display(description="id")
+    def key(self, run: Run) -> SafeString:
+        return cells.ident(run.pk)
+
+    @display(description="message")
+    def answers(self, run: Run) -> SafeString:
+        return cells.ident(run.message.message_id, cells.page_url(Message, run.message_id))
+
+    @display(description="input hash")
+    def input_hash_(self, run: Run) -> SafeString:
+        return cells.ident(run.input_hash)

@@ -1,0 +1,73 @@
+"""Idempotency keys, and content that is kept in files."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.contrib.admin import display
+from django.template.defaultfilters import filesizeformat
+from django.utils.safestring import SafeString
+
+from apps.accounts.models import Workspace
+from apps.agents.models import Agent
+from apps.conversations.admin import columns
+from apps.conversations.models import Accepted, Blob, Message
+from console import cells
+from console.records import ReadOnlyAdmin
+
+
+@admin.register(Accepted)
+class AcceptedAdmin(ReadOnlyAdmin):
+    list_display = (columns.message_id, "sender", "agent_", columns.task, "answer_", columns.created)
+    list_filter = ("agent",)
+    list_select_related = ("agent",)
+    list_display_links = (columns.created,)
+    search_fields = ("=message_id", "=sender")
+    search_help_text = "Id of a message or task, or a sender"
+    id_lookups = ("message_id", "task_id")
+    ordering = ("-pk",)
+    narrowings = {"agent__id__exact": ("agent", Agent)}
+    fields = (
+        columns.message_id,
+        "sender",
+        "agent_",
+        columns.task,
+        "answer_",
+        columns.created,
+        "claimed_until",
+        "hash_",
+    )
+
+    @display(description="agent", ordering="agent__name")
+    def agent_(self, accepted: Accepted) -> SafeString:
+        return cells.link(accepted.agent.name, cells.page_url(Agent, accepted.agent_id))
+
+    @display(description="answer")
+    def answer_(self, accepted: Accepted) -> SafeString:
+        return cells.row_id(Message, accepted.answer_id)
+
+    @display(description="hash of the body")
+    def hash_(self, accepted: Accepted) -> SafeString:
+        return cells.ident(accepted.body_hash)
+
+
+@admin.register(Blob)
+class BlobAdmin(ReadOnlyAdmin):
+    list_display = ("digest", "bytes", "uses", "workspace_", columns.created)
+    list_select_related = ("workspace",)
+    search_fields = ("=sha256",)
+    search_help_text = "SHA-256"
+    ordering = ("-pk",)
+    narrowings = {"workspace__id__exact": ("workspace", Workspace)}
+    fields = ("digest", "bytes", "uses", "workspace_", columns.created)
+
+    @display(description="SHA-256", ordering="sha256")
+    def digest(self, blob: Blob) -> SafeString:
+        return cells.ident(blob.sha256, cells.page_url(Blob, blob.pk))
+
+    @display(description="size", ordering="size")
+    def bytes(self, blob: Blob) -> str:
+        return filesizeformat(blob.size)
+
+    @display(description="workspace", ordering="workspace__name")
+    def workspace_(self, blob: Blob) -> SafeString:
+        return cells.link(blob.workspace, cells.page_url(Workspace, blob.workspace_id))

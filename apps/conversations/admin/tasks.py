@@ -1,0 +1,68 @@
+"""Tasks as operators see them. What they can do with one is in `apps.runtime.admin`."""
+
+from __future__ import annotations
+
+from django.contrib.admin import display
+from django.utils.safestring import SafeString
+
+from apps.accounts.models import User, Workspace
+from apps.agents.models import Agent
+from apps.conversations.admin import columns
+from apps.conversations.admin.live import LiveAdmin
+from apps.conversations.models import Context, Task
+from console import cells
+from console.records import structured
+
+
+class TaskAdmin(LiveAdmin):
+    list_display = (
+        columns.id_,
+        columns.task_state,
+        columns.agent,
+        columns.owner,
+        columns.context,
+        columns.since,
+        columns.created,
+    )
+    list_filter = ("state", "agent")
+    search_fields = ("owner__email", "context__title")
+    search_help_text = "Id of a task or context, owner's e-mail, title"
+    id_lookups = ("pk", "context_id", "parent_id")
+    date_hierarchy = "created_at"
+    ordering = ("-created_at",)
+    select_related = ("agent", "owner", "workspace", "context")
+    narrowings = {
+        "context__id__exact": ("context", Context),
+        "owner__id__exact": ("owner", User),
+        "agent__id__exact": ("agent", Agent),
+        "workspace__id__exact": ("workspace", Workspace),
+        "parent__id__exact": ("children of", Task),
+    }
+    fields = (
+        "key",
+        columns.created,
+        "refines",
+        "parent_task",
+        "workspace",
+        "children",
+        structured("slot"),
+        structured("status_message"),
+        structured("metadata"),
+    )
+
+    @display(description="id")
+    def key(self, task: Task) -> SafeString:
+        return cells.ident(task.pk)
+
+    @display(description="refines")
+    def refines(self, task: Task) -> SafeString:
+        found = [cells.row_id(Task, key) for key in task.references]
+        return SafeString(" ".join(found)) if found else cells.NOTHING
+
+    @display(description="parent")
+    def parent_task(self, task: Task) -> SafeString:
+        return cells.row_id(Task, task.parent_id)
+
+    @display(description="children")
+    def children(self, task: Task) -> SafeString:
+        return cells.number(task.children.count(), Task, parent__id__exact=task.pk)

@@ -1,0 +1,90 @@
+"""Admin of rows that machines write: to be looked at, searched and followed, never edited."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from django.contrib.admin import display
+from django.core.paginator import Paginator
+from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.functional import cached_property
+from django.utils.safestring import SafeString
+from unfold.admin import ModelAdmin
+
+from console import cells
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts no further than MOST rows: on a log of millions a filter finds what page 100 does not."""
+
+    MOST = 10_000
+
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        return rows.order_by()[: self.MOST].count() if isinstance(rows, QuerySet) else len(rows)
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Nobody adds, changes or deletes, whatever their permissions; who may view finds rows by id or text.
+
+    Attributes:
+        id_lookups: lookups of UUID columns that a search for an id tries.
+        narrowings: URL lookups by which other pages link here, with the model whose row they name.
+    """
+
+    list_per_page = 100
+    list_max_show_all = 0
+    list_display_links: Any = None
+    show_full_result_count = False
+    show_facets = False
+    paginator = BoundedPaginator
+    actions: Any = None
+    id_lookups: ClassVar[tuple[str, ...]] = ("pk",)
+    narrowings: ClassVar[dict[str, tuple[str, type[Model]]]] = {}
+    list_before_template = "admin/console/narrowed.html"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        """Rows that an id names, by their indexes; otherwise those whose text is like the term."""
+        try:
+            key = uuid.UUID(search_term.strip())
+        except ValueError:
+            return super().get_search_results(request, queryset, search_term)
+        named = Q()
+        for lookup in self.id_lookups:
+            named |= Q(**{lookup: key})
+        return queryset.filter(named), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        narrowed = [
+            (label, named(model, request.GET[lookup]))
+            for lookup, (label, model) in self.narrowings.items()
+            if lookup in request.GET
+        ]
+        return super().changelist_view(request, {"narrowed": narrowed, **(extra_context or {})})
+
+
+def structured(field: str) -> Callable[[Model], SafeString]:
+    """A JSON column of a page, laid out for reading."""
+
+    @display(description=field.replace("_", " "))
+    def column(row: Model) -> SafeString:
+        return cells.structure(getattr(row, field))
+
+    column.__name__ = field
+    return column
+
+
+def named(model: type[Model], key: str) -> SafeString:
+    """A row that a URL names, as a link to its page."""
+    return cells.row_id(model, key)

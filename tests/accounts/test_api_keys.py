@@ -1,0 +1,143 @@
+"""API keys: shown once, kept as a digest, good until they expire or are revoked, and cheap to check."""
+
+import datetime
+
+import pytest
+from django.utils import timezone
+
+import bridge
+from apps.accounts.credentials import BadCredentials, principal_of
+from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import ANONYMOUS
+
+pytestmark = pytest.mark.django_db(transaction=True)  # a key's use is noted on a thread of its own
+
+
+def bearer(text: str) -> str:
+    return f"Bearer {text}"
+
+
+def noted_uses() -> None:
+    """Wait until every use that was left to the bridge is written."""
+    bridge.close()
+
+
+def test_a_key_speaks_for_its_user_in_their_workspace(ada):
+    _, text = ApiKey.issue(ada, "laptop")
+    principal = principal_of(bearer(text))
+    assert (principal.user_id, principal.workspace_id) == (ada.pk, ada.personal_workspace.pk)
+    assert principal.name == "Ada"
+
+
+def test_the_text_of_a_key_is_kept_nowhere(ada):
+    key, text = ApiKey.issue(ada, "laptop")
+    secret = text.split("_", 2)[2]
+    stored = ApiKey.objects.filter(pk=key.pk).values().get()
+    assert not any(secret in str(value) for value in stored.values())
+    assert str(key) == f"parley_{key.prefix}_…"
+
+
+def test_a_secret_with_underscores_and_hyphens_is_read_whole(ada, monkeypatch):
+    monkeypatch.setattr("apps.accounts.models.secrets.token_urlsafe", lambda size: "_a_b-c__")
+    _, text = ApiKey.issue(ada, "laptop")
+    assert principal_of(bearer(text)).user_id == ada.pk
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_scheme_may_be_written_in_any_case(ada, scheme):
+    _, text = ApiKey.issue(ada, "laptop")
+    assert principal_of(f"{scheme} {text}").user_id == ada.pk
+
+
+def test_a_caller_without_a_header_is_anonymous():
+    assert principal_of("") == ANONYMOUS
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Bearer", "Bearer ", "Bearer x", "Bearer parley_", "Bearer parley__x", "Basic YTpi", "parley", "Bearer é_ü_x"],
+)
+def test_a_header_that_holds_no_key_is_refused_not_anonymous(header):
+    with pytest.raises(BadCredentials):
+        principal_of(header)
+
+
+def test_a_known_prefix_with_another_secret_is_refused(ada):
+    key, _ = ApiKey.issue(ada, "laptop")
+    with pytest.raises(BadCredentials, match="unknown, expired or revoked"):
+        principal_of(bearer(f"parley_{key.prefix}_guessed"))
+
+
+def test_a_key_is_good_until_it_expires(ada):
+    key, text = ApiKey.issue(ada, "laptop", lifetime=datetime.timedelta(hours=1))
+    assert principal_of(bearer(text)).user_id == ada.pk
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=timezone.now() - datetime.timedelta(seconds=1))
+    with pytest.raises(BadCredentials):
+        principal_of(bearer(text))
+
+
+def test_a_revoked_key_is_refused_and_others_go_on(ada):
+    lost, lost_text = ApiKey.issue(ada, "lost laptop")
+    _, text = ApiKey.issue(ada, "laptop")
+    lost.revoke()
+    with pytest.raises(BadCredentials):
+        principal_of(bearer(lost_text))
+    assert principal_of(bearer(text)).user_id == ada.pk
+
+
+def test_the_key_of_a_person_who_is_not_active_is_refused(ada):
+    _, text = ApiKey.issue(ada, "laptop")
+    User.objects.filter(pk=ada.pk).update(is_active=False)
+    with pytest.raises(BadCredentials):
+        principal_of(bearer(text))
+
+
+def test_a_key_with_scopes_may_do_what_they_name_and_one_without_everything(ada):
+    _, narrow = ApiKey.issue(ada, "narrow", scopes=["tasks:read"])
+    _, wide = ApiKey.issue(ada, "wide")
+    assert principal_of(bearer(narrow)).may("tasks:read")
+    assert not principal_of(bearer(narrow)).may("tasks:write")
+    assert principal_of(bearer(wide)).may("tasks:write")
+
+
+def test_checking_a_key_costs_one_query_and_an_anonymous_caller_none(ada, django_assert_num_queries):
+    _, text = ApiKey.issue(ada, "laptop")
+    with django_assert_num_queries(1):
+        principal_of(bearer(text))
+    with django_assert_num_queries(0):
+        principal_of("")
+    with django_assert_num_queries(0), pytest.raises(BadCredentials):
+        principal_of("Bearer nonsense")
+
+
+def test_the_last_use_is_noted_once_a_minute_and_not_for_refused_callers(ada):
+    key, text = ApiKey.issue(ada, "laptop")
+    with pytest.raises(BadCredentials):
+        principal_of(bearer(f"parley_{key.prefix}_guessed"))
+    noted_uses()
+    key.refresh_from_db()
+    assert key.last_used_at is None
+
+    principal_of(bearer(text))
+    noted_uses()
+    key.refresh_from_db()
+    first = key.last_used_at
+    assert timezone.now() - first < datetime.timedelta(minutes=1)
+
+    principal_of(bearer(text))
+    noted_uses()
+    key.refresh_from_db()
+    assert key.last_used_at == first
+
+    ApiKey.objects.filter(pk=key.pk).update(last_used_at=first - 2 * ApiKey.TOUCH_AFTER)
+    principal_of(bearer(text))
+    noted_uses()
+    key.refresh_from_db()
+    assert key.last_used_at >= first
+
+
+def test_everybody_sees_their_own_keys_alone(ada, bob):
+    own, _ = ApiKey.issue(ada, "laptop")
+    ApiKey.issue(bob, "laptop")
+    assert list(ApiKey.objects.visible_to(ada.principal)) == [own]
+    assert not ApiKey.objects.visible_to(ANONYMOUS).exists()

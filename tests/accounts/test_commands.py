@@ -1,0 +1,77 @@
+"""The commands that make users and keys print the secret alone, and say in a sentence what is wrong."""
+
+import datetime
+
+import pytest
+from django.contrib.auth import authenticate
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from apps.accounts.credentials import principal_of
+from apps.accounts.models import ApiKey, User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def printed(capsys):
+    def run(*words: str) -> str:
+        call_command(*words)
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_create_user_prints_the_password_alone(printed):
+    password = printed("create_user", "grace@example.org").removesuffix("\n")
+    assert password == password.strip()
+    user = authenticate(username="grace@example.org", password=password)
+    assert user is not None
+    assert not user.is_staff
+
+
+def test_create_user_makes_operators_too(printed):
+    printed("create_user", "root@example.org", "--operator")
+    operator = User.objects.get(email="root@example.org")
+    assert operator.is_staff
+    assert operator.is_superuser
+
+
+def test_create_user_refuses_who_exists_already_and_leaves_them_alone(ada, printed):
+    with pytest.raises(CommandError, match=r"ADA@example\.org exists already\."):
+        printed("create_user", "ADA@example.org", "--operator")
+    ada.refresh_from_db()
+    assert not ada.is_staff
+    assert ada.check_password("correct horse")
+
+
+def test_create_user_refuses_what_is_no_address(printed):
+    with pytest.raises(CommandError, match="'grace' is not an e-mail address"):
+        printed("create_user", "grace")
+
+
+def test_create_api_key_prints_the_key_alone(ada, printed):
+    text = printed("create_api_key", "Ada@example.org").removesuffix("\n")
+    assert principal_of(f"Bearer {text}").user_id == ada.pk
+    assert ApiKey.objects.get().name == "command line"
+    assert ApiKey.objects.get().expires_at is None
+
+
+def test_create_api_key_takes_a_name_scopes_and_a_lifetime(ada, printed):
+    printed("create_api_key", "ada@example.org", "--name", "ci", "--scopes", "a, b,,", "--expires", "7")
+    key = ApiKey.objects.get()
+    assert (key.name, key.scopes) == ("ci", ["a", "b"])
+    left = key.expires_at - timezone.now()
+    assert datetime.timedelta(days=6, hours=23) < left <= datetime.timedelta(days=7)
+
+
+def test_create_api_key_says_how_to_make_a_user_who_is_missing(printed):
+    with pytest.raises(CommandError, match=r"There is no user eve@example\.org\. Make one with .*create_user"):
+        printed("create_api_key", "eve@example.org")
+
+
+@pytest.mark.parametrize("days", ["0", "-1"])
+def test_create_api_key_refuses_a_lifetime_of_no_days(ada, printed, days):
+    with pytest.raises(CommandError, match="at least 1"):
+        printed("create_api_key", "ada@example.org", f"--expires={days}")
+    assert not ApiKey.objects.exists()

@@ -1,0 +1,49 @@
+"""Django REST framework's views know their caller by an API key and answer a bad one with a challenge."""
+
+import pytest
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.renderers import JSONRenderer
+from rest_framework.response import Response
+from rest_framework.test import APIRequestFactory
+from rest_framework.views import APIView
+
+from apps.accounts.authentication import ApiKeyAuthentication
+from apps.accounts.models import ApiKey
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class WhoAmI(APIView):
+    authentication_classes = [ApiKeyAuthentication]
+    permission_classes = [IsAuthenticated]
+    renderer_classes = [JSONRenderer]
+
+    def get(self, request):
+        return Response({"email": request.user.email, "key": request.auth.name})
+
+
+def ask(authorization: str = "") -> Response:
+    headers = {"HTTP_AUTHORIZATION": authorization} if authorization else {}
+    return WhoAmI.as_view()(APIRequestFactory().get("/who", **headers))
+
+
+def test_a_key_names_its_user_in_one_query(ada, django_assert_num_queries):
+    _, text = ApiKey.issue(ada, "laptop")
+    with django_assert_num_queries(1):
+        answer = ask(f"Bearer {text}")
+    assert answer.data == {"email": "ada@example.org", "key": "laptop"}
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer parley_0123456789ab_guessed", "Basic YTpi"])
+def test_a_caller_without_a_usable_key_gets_401_and_a_challenge(header):
+    answer = ask(header)
+    assert answer.status_code == 401
+    assert answer["WWW-Authenticate"] == 'Bearer realm="parley"'
+
+
+def test_a_revoked_key_gets_401_with_a_sentence_that_says_what_to_do(ada):
+    key, text = ApiKey.issue(ada, "laptop")
+    key.revoke()
+    answer = ask(f"Bearer {text}")
+    assert answer.status_code == 401
+    assert "Make a new one" in answer.data["detail"]

@@ -1,0 +1,76 @@
+"""An agent's card is one that the official SDK's types accept, with every required field filled."""
+
+import pytest
+from a2a.types import AgentCard
+from google.protobuf.json_format import ParseDict
+
+from apps.agents import cards
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+
+pytestmark = pytest.mark.django_db
+
+BARE = Agent(slug="bare", name="Bare", description="Nothing but a name.", handler="x:Y")
+
+
+def parsed(agent: Agent) -> AgentCard:
+    """The card as the SDK reads it; an unknown field is an error."""
+    return ParseDict(cards.card(agent), AgentCard(), ignore_unknown_fields=False)
+
+
+@pytest.fixture(params=["hello", "echo", "countdown", "bare"])
+def agent(request):
+    if request.param == "bare":
+        return BARE
+    return register_hosted(request.param, f"apps.showcase.agents.{request.param}:{request.param.capitalize()}")
+
+
+def test_the_fields_that_the_protocol_requires_are_never_empty(agent):
+    card = parsed(agent)
+    assert card.name
+    assert card.description
+    assert card.version
+    assert card.default_input_modes
+    assert card.default_output_modes
+    assert card.HasField("capabilities")
+    assert card.supported_interfaces
+    for skill in card.skills:
+        assert skill.id
+        assert skill.name
+        assert skill.description
+        assert skill.tags
+    assert card.skills
+
+
+def test_a_card_says_where_the_agent_is_reached_with_an_absolute_url(agent, settings):
+    settings.PUBLIC_BASE_URL = "https://agents.example.org"
+    interface = parsed(agent).supported_interfaces[0]
+    assert interface.url == f"https://agents.example.org/a2a/{agent.slug}"
+    assert (interface.protocol_binding, interface.protocol_version) == ("JSONRPC", "1.0")
+    assert interface.tenant == agent.slug
+
+
+def test_a_card_asks_for_a_key_unless_everybody_may_come_in(echo):
+    card = parsed(echo)
+    assert card.security_schemes["apiKey"].http_auth_security_scheme.scheme == "Bearer"
+    assert "apiKey" in card.security_requirements[0].schemes
+    echo.access = Agent.Access.PUBLIC
+    assert not parsed(echo).security_schemes
+    assert not parsed(echo).security_requirements
+
+
+def test_a_card_promises_only_what_is_there(echo):
+    capabilities = parsed(echo).capabilities
+    assert capabilities.streaming
+    assert not capabilities.push_notifications
+    assert not capabilities.extended_agent_card
+    echo.capabilities = {"streaming": False}
+    assert not parsed(echo).capabilities.streaming
+
+
+def test_a_cards_validator_changes_with_the_card_and_with_nothing_else(echo):
+    before = cards.etag(cards.card(echo))
+    assert before == cards.etag(cards.card(Agent.objects.get(pk=echo.pk)))
+    assert before.startswith('"')
+    echo.description = "Says it differently."
+    assert cards.etag(cards.card(echo)) != before

@@ -1,0 +1,75 @@
+"""Registering hosted agents: the handler says what it is, the platform how it is used."""
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, transaction
+
+from apps.agents.models import RESERVED_SLUGS, Agent
+from apps.agents.registration import house_workspace, register_hosted
+
+pytestmark = pytest.mark.django_db
+
+ECHO = "apps.showcase.agents.echo:Echo"
+HELLO = "apps.showcase.agents.hello:Hello"
+
+
+def test_an_agent_is_what_its_handler_says(capsys):
+    call_command("register_agent", "hello", "--handler", HELLO, "--access", "public")
+    agent = Agent.objects.get()
+    assert (agent.slug, agent.name, agent.kind) == ("hello", "Hello", "hosted")
+    assert (agent.access, agent.retry_safe) == ("public", True)
+    assert agent.skills[0]["id"] == "greeting"
+    assert agent.workspace == house_workspace()
+    assert capsys.readouterr().out == "Hello is registered at /a2a/hello (everybody, without signing in).\n"
+
+
+def test_registering_again_updates_what_the_handler_says_and_keeps_the_policies():
+    first = register_hosted("greeter", ECHO, access="groups", on_busy="reject")
+    again = register_hosted("greeter", HELLO)
+    assert again.pk == first.pk
+    assert again.name == "Hello"
+    assert (again.access, again.on_busy) == ("groups", "reject")
+
+
+def test_the_agents_of_the_installation_share_one_workspace(ada):
+    assert register_hosted("one", ECHO).workspace == register_hosted("two", HELLO).workspace == house_workspace()
+    assert register_hosted("hers", ECHO, workspace=ada.personal_workspace).workspace == ada.personal_workspace
+
+
+@pytest.mark.parametrize(
+    ("handler", "sentence"),
+    [
+        ("echo", r"'echo' names no handler: write it as package\.module:Name\."),
+        ("apps.showcase.nowhere:Echo", r"The module 'apps\.showcase\.nowhere' .* cannot be imported"),
+        ("apps.showcase.agents.echo:Nobody", r"has no 'Nobody': check the name after the colon\."),
+        ("apps.agents.models:Agent", "neither"),
+    ],
+)
+def test_a_path_that_leads_to_no_handler_is_refused_in_a_sentence(handler, sentence):
+    with pytest.raises(CommandError, match=sentence):
+        call_command("register_agent", "echo", "--handler", handler)
+    assert not Agent.objects.exists()
+
+
+@pytest.mark.parametrize("slug", sorted(RESERVED_SLUGS))
+def test_names_that_the_protocols_urls_use_are_refused(slug):
+    with pytest.raises(CommandError, match=r"slug: .*Choose another"):
+        call_command("register_agent", slug, "--handler", ECHO)
+
+
+@pytest.mark.parametrize("slug", ["Echo", "echo_1", "echo/x", "é", "echo\n", "e" * 64])
+def test_a_slug_is_a_short_word_that_fits_into_a_url(slug):
+    with pytest.raises(CommandError, match=r"^slug: "):
+        call_command("register_agent", slug, "--handler", ECHO)
+
+
+@pytest.mark.parametrize("policies", [{"attempts": 0}, {"time_limit": 0}, {"access": "friends"}, {"on_busy": "shout"}])
+def test_policies_that_cannot_be_are_refused(policies):
+    with pytest.raises(ValidationError):
+        register_hosted("echo", ECHO, **policies)
+
+
+def test_the_database_itself_wants_a_handler_for_a_hosted_agent(echo):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Agent.objects.filter(pk=echo.pk).update(handler="")
