@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ from tests.web import telling
 
 
 @pytest.fixture(autouse=True)
-def _plain_static_files(settings: Any) -> None:
-    """Pages name their static files as they are in the source: nothing has been collected here."""
+def _quick_to_start(settings: Any) -> None:
+    """Static files are named as they are in the source, for none have been collected; passwords are hashed fast."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    Path(settings.STATIC_ROOT).mkdir(exist_ok=True)
     backend = "django.contrib.staticfiles.storage.StaticFilesStorage"
     settings.STORAGES = {**configured.STORAGES, "staticfiles": {"BACKEND": backend}}
 

@@ -12,11 +12,14 @@ from apps.conversations import intake, ledger
 from apps.conversations.events import EventType
 from apps.conversations.intake import Receipt
 from apps.conversations.ledger import Ledger
+from apps.conversations.models import Run
 
 JSON = dict[str, Any]
 
 FORMAT = {"type": "string", "title": "Format", "enum": ["PDF", "HTML"]}
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 def text(content: str, media_type: str = "text/plain", **more: Any) -> JSON:
@@ -40,9 +43,11 @@ def begun(user: User, agent: Agent, words: str = "Begin", **more: Any) -> Receip
     return intake.accept(user.principal, agent, said(words, **more))
 
 
-def finished(user: User, agent: Agent, artifacts: dict[str, JSON] | None = None, words: str = "Done.") -> Receipt:
-    """A new session with a task that completed, each artifact of one part."""
-    receipt = begun(user, agent)
+def finished(
+    user: User, agent: Agent, artifacts: dict[str, JSON] | None = None, words: str = "Done.", **more: Any
+) -> Receipt:
+    """A session with a task that completed, each artifact of one part."""
+    receipt = begun(user, agent, **more)
     with ledger.writing(receipt.context) as log:
         work(log, receipt)
         for name, part in (artifacts or {}).items():
@@ -77,6 +82,8 @@ def work(log: Ledger, receipt: Receipt) -> None:
 
 
 def status(log: Ledger, receipt: Receipt, state: str, words: str, **more: Any) -> None:
+    """The end of a turn."""
+    Run.objects.filter(task=receipt.task).update(state=Run.State.DONE)
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": [{"text": words}]}
     log.add(EventType.AGENT_STATUS, {"state": state, "message": message, **more}, task=receipt.task)
 
