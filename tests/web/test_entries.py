@@ -154,7 +154,7 @@ def test_a_long_conversation_begins_with_its_newest_turns(ada_browser, ada, echo
         said = {**telling.said(f"turn {number}"), "contextId": str(receipt.context)}
         telling.intake.accept(ada.principal, echo, said)
     begun = first_paint(receipt)
-    assert [entry["message"]["text"] for entry in of_type(begun["entries"], "user_message")][0] == "turn 3"
+    assert of_type(begun["entries"], "user_message")[0]["message"]["text"] == "turn 3"
     assert [one["name"] for one in begun["artifacts"]] == ["old.txt"]
     older = ada_browser.get(f"/sessions/{receipt.context}/earlier?before={begun['first']}").json()
     assert older["first"] == 1
