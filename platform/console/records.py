@@ -85,6 +85,17 @@ def structured(field: str) -> Callable[[Model], SafeString]:
     return column
 
 
+def timed(field: str, title: str = "") -> Callable[[Model], SafeString]:
+    """A column of times, relative to now."""
+
+    @display(description=title or field.removesuffix("_at").replace("_", " "), ordering=field)
+    def column(row: Model) -> SafeString:
+        return cells.moment(getattr(row, field))
+
+    column.__name__ = field
+    return column
+
+
 def named(model: type[Model], key: str) -> SafeString:
     """A row that a URL names, as a link to its page."""
     return cells.row_id(model, key)
