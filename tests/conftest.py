@@ -1,5 +1,6 @@
 """The small fixed cast of all tests: Ada and Bob, a few agents, and the threads that their work needs."""
 
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,9 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.runtime import embedded
+from tests import stack
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STRICT_SKIPS = not settings.EMBEDDED
 
 
@@ -26,6 +29,19 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped on the services profile"
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip, with a reason, what this machine or this profile lacks."""
+    lacking = {}
+    if settings.EMBEDDED:
+        lacking["services"] = "needs PostgreSQL, a broker and Redis: make test-services"
+    if not CHROMIUM:
+        lacking["browser"] = "needs Chromium: apt-get install chromium"
+    for item in items:
+        for marker, reason in lacking.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,6 +63,13 @@ def worker(transactional_db: None) -> Iterator[None]:
     """A real Celery worker with its beat, in threads of the test's process."""
     with embedded.worker(grace=1):
         yield
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[stack.Stack]:
+    """The whole of Parley as processes of their own, shared by all tests that only talk to it."""
+    with stack.running() as running:
+        yield running
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def card(agent: Agent) -> dict[str, Any]:
             }
         ],
         "provider": {"organization": "Parley", "url": settings.PUBLIC_BASE_URL},
-        "capabilities": {"streaming": agent.streams, "pushNotifications": False, "extendedAgentCard": False},
+        "capabilities": capabilities(agent),
         "defaultInputModes": agent.input_modes,
         "defaultOutputModes": agent.output_modes,
         "skills": agent.skills or [general_skill(agent)],
@@ -47,6 +47,17 @@ def card(agent: Agent) -> dict[str, Any]:
         }
         shown["securityRequirements"] = [{"schemes": {"apiKey": {"list": []}}}]
     return shown
+
+
+def capabilities(agent: Agent) -> dict[str, Any]:
+    """What the endpoint does for this agent."""
+    able = {"streaming": agent.streams, "pushNotifications": False, "extendedAgentCard": False}
+    return able | ({"extensions": declared} if (declared := extensions(agent)) else {})
+
+
+def extensions(agent: Agent) -> list[dict[str, Any]]:
+    """The A2A extensions that the agent declares: `{"uri", "description"?, "required"?}`."""
+    return list(agent.capabilities.get("extensions", []))
 
 
 def general_skill(agent: Agent) -> dict[str, Any]:

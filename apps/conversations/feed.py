@@ -18,8 +18,14 @@ from django.conf import settings
 import bridge
 from apps.conversations import wakeups
 from apps.conversations.models import Context, Event
+from bridge.statements import Selection
 
 BATCH = 500  # events read at once
+EVENTS = Selection(
+    lambda context, after: Event.objects.filter(context_id=context, index__gt=after).order_by("index")[:BATCH],
+    uuid.UUID(int=0),
+    0,
+)
 
 
 async def follow(context_id: uuid.UUID, after: int = 0) -> AsyncGenerator[list[Event]]:
@@ -72,9 +78,9 @@ class Reader:
         return await asyncio.shield(self._reading)
 
 
-def read(context_id: uuid.UUID, after: int, limit: int = BATCH) -> list[Event]:
-    """The context's events after index `after`, oldest first."""
-    return list(Event.objects.filter(context_id=context_id, index__gt=after).order_by("index")[:limit])
+def read(context_id: uuid.UUID, after: int) -> list[Event]:
+    """Up to BATCH of the context's events after index `after`, oldest first."""
+    return EVENTS.all(context_id, after)
 
 
 class Hub:

@@ -19,8 +19,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from django.conf import settings
-from django.db import connection, models, transaction
-from django.db.models.functions import Now
+from django.db import connection, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -29,8 +28,16 @@ from apps.conversations.events import EventType, Opening
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from apps.conversations.projection import fold
 from bridge import statements
+from bridge.statements import TIME, Selection, time_from
 
 _embedded_writer = threading.RLock()  # SQLite has one writer: queueing here is faster than its busy timeout
+
+
+PROVISIONAL = Selection(
+    lambda task, state: Artifact.objects.filter(task=task, state=state).order_by("first_event"),
+    uuid.UUID(int=0),
+    Artifact.State.PROVISIONAL,
+)
 
 
 class Listener(Protocol):
@@ -55,11 +62,6 @@ class Hold:
     fence: int
 
 
-def held(hold: Hold) -> models.QuerySet[Run]:
-    """The run, as long as it is held: nothing where the hold is void."""
-    return Run.objects.filter(pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING, lease_until__gt=Now())
-
-
 @contextmanager
 def transacting() -> Iterator[None]:
     """A transaction that will write to the record: on SQLite it queues for the one writer before it begins."""
@@ -77,35 +79,33 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
     Raises Context.DoesNotExist, LeaseLost, lifecycle.IllegalTransition; then nothing was written.
     """
     with transacting():
-        if isinstance(context, uuid.UUID):
-            log = Ledger(Context.objects.select_for_update().get(pk=context))
-        else:
-            if not context._state.adding:
-                _lock(context)
-            log = Ledger(context)
+        row = Context.objects.get(pk=context) if isinstance(context, uuid.UUID) else context
+        log = Ledger(row, timezone.now() if row._state.adding else _lock(row))
         if hold is not None:
             log.hold(hold)
         yield log
         log.write()
 
 
-def _lock(context: Context) -> None:
-    """What `select_for_update` does, for a row that is at hand: the log's end is read under the lock."""
+def _lock(context: Context) -> datetime.datetime:
+    """Lock the row, read the log's end under the lock, and give the database's time."""
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT last_event FROM {table} WHERE id = %s {suffix}", [key])  # noqa: S608
+        cursor.execute(f"SELECT last_event, {TIME[connection.vendor]} FROM {table} WHERE id = %s {suffix}", [key])  # noqa: S608
         found = cursor.fetchone()
     if found is None:
         raise Context.DoesNotExist
     context.last_event = found[0]
+    return time_from(found[1])
 
 
 class Ledger:
     """An open transaction on one context: events that were added, and the rows as they leave them."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, now: datetime.datetime) -> None:
         self.context = context
+        self.now = now  # by the database's clock, as leases are
         self.events: list[Event] = []
         self._described = _description(context)
         self._held: Hold | None = None
@@ -117,7 +117,12 @@ class Ledger:
 
     def hold(self, hold: Hold) -> None:
         """Write on behalf of a run. Raises LeaseLost."""
-        if not held(hold).update(lease_until=leases.end()):
+        self.update_held(hold, {"lease_until": leases.end(self.now)})
+
+    def update_held(self, hold: Hold, values: dict[str, Any]) -> None:
+        """Change the run, and write on behalf of it from here on. Raises LeaseLost where the hold is void."""
+        where = {"id": hold.run_id, "fence": hold.fence, "state": Run.State.RUNNING, "lease_until__gt": self.now}
+        if not statements.update(Run, where, values):
             raise LeaseLost
         self.act_for(hold)
 
@@ -209,7 +214,7 @@ class Ledger:
 
     def provisional(self, task: Task) -> list[Artifact]:
         if task.pk not in self._artifacts:
-            stored = Artifact.objects.filter(task=task, state=Artifact.State.PROVISIONAL).select_for_update()
+            stored = PROVISIONAL.all(task.pk, Artifact.State.PROVISIONAL)
             new = [artifact for artifact in self._new_artifacts if artifact.task_id == task.pk]
             self._artifacts[task.pk] = [*stored, *new]
         return [known for known in self._artifacts[task.pk] if known.state == Artifact.State.PROVISIONAL]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,8 +14,16 @@ from apps.conversations import blobs
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event, Message, Task
+from bridge.statements import Selection
 
 ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
+HISTORY = Selection(
+    lambda task: Message.objects.filter(task=task).order_by("-index")[: settings.DEFAULT_HISTORY_LENGTH],
+    uuid.UUID(int=0),
+)
+DELIVERED = Selection(
+    lambda state, task: Artifact.objects.filter(state=state, task=task), Artifact.State.DELIVERED, uuid.UUID(int=0)
+)
 INLINE_AT_EDGE = 4 * 1024 * 1024  # bytes of a stored part that still travels inside an answer; larger ones are links
 
 
@@ -128,8 +137,11 @@ def load_task(row: Task, *, history_length: int | None = None) -> JSON:
     `history_length` of None is the platform's default, 0 leaves the field out. `row.context` should be loaded.
     """
     length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
-    history = list(Message.objects.filter(task=row).order_by("-index")[:length])[::-1] if length else None
-    return task(row, history=history, artifacts=list(Artifact.objects.delivered().filter(task=row)))
+    if length == settings.DEFAULT_HISTORY_LENGTH:
+        history = HISTORY.all(row.pk)[::-1]
+    else:
+        history = list(Message.objects.filter(task=row).order_by("-index")[:length])[::-1]
+    return task(row, history=history if length else None, artifacts=DELIVERED.all(Artifact.State.DELIVERED, row.pk))
 
 
 def stream_response(event: Event, context: Context) -> JSON | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import logging
 import uuid
 from dataclasses import dataclass
@@ -10,19 +11,19 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.db import IntegrityError
 from django.db.models import Q
-from django.db.models.functions import Now
 
 import agentkit
 import bridge
 from agentkit import Part
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, intake, leases, ledger, wire
+from apps.conversations import blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
 from apps.conversations.models import Accepted
 from apps.runtime.cleaning import clean
 from apps.runtime.hosting import handler_at, handler_threads
+from bridge import statements
 
 log = logging.getLogger("parley.runtime")
 
@@ -78,8 +79,9 @@ def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) ->
         return Answered(context.pk, accepted.answer.index, wire.message(accepted.answer, context))
     if accepted.task_id is not None:
         raise InvalidParams("This messageId led to a task. Use a new messageId.", "messageId")
-    overdue = Accepted.objects.filter(pk=accepted.pk, answer=None, claimed_until__lt=Now())
-    if overdue.update(claimed_until=leases.from_now(settings.ANSWER_SECONDS + 5)):
+    now = statements.database_time()
+    overdue = Accepted.objects.filter(pk=accepted.pk, answer=None, claimed_until__lt=now)
+    if overdue.update(claimed_until=_deadline(now)):
         return None
     return Answered(uuid.UUID(int=0), 0, {})
 
@@ -92,11 +94,16 @@ def _claim_new(principal: Principal, agent: Agent, message: JSON, body_hash: str
                 agent=agent,
                 message_id=message["messageId"],
                 body_hash=body_hash,
-                claimed_until=leases.from_now(settings.ANSWER_SECONDS + 5),
+                claimed_until=_deadline(statements.database_time()),
             )
     except IntegrityError:
         return Answered(uuid.UUID(int=0), 0, {})
     return None
+
+
+def _deadline(now: datetime.datetime) -> datetime.datetime:
+    """Until when others leave an answer to whoever claimed it at `now`."""
+    return now + datetime.timedelta(seconds=settings.ANSWER_SECONDS + 5)
 
 
 def _release(principal: Principal, agent: Agent, message: JSON) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
 import rfc8785
-from django.db.models import F, Q
-from django.db.models.functions import Now
 
 from agentkit import Message as Said
 from agentkit import ReferencedTask
@@ -20,8 +19,14 @@ from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
 from apps.runtime import notes, outcomes
+from bridge import statements
+from bridge.statements import Selection
 
 HISTORY = 100  # earlier messages that a handler is given
+RUN = Selection(
+    lambda key: Run.objects.select_related("task__context", "task__agent", "task__owner", "message").filter(pk=key),
+    uuid.UUID(int=0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +63,13 @@ def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
 
     A run whose attempts are used up is not executed again: its task fails with a reason.
     """
-    run = Run.objects.select_related("task__context", "task__agent", "task__owner", "message").filter(pk=run_id).first()
+    run = RUN.one(run_id)
     if run is None:
         return None
     history, references = _history(run), _references(run.task)
     snapshot = _snapshot(run, history)
     with ledger.writing(run.task.context) as log:
-        if not _take(run, worker, snapshot):
+        if not _take(run, worker, snapshot, log.now):
             notes.leave(run_id, f"{worker} came second.", unless_queued=True)
             return None
         log.act_for(hold := Hold(run.pk, run.fence))
@@ -93,22 +98,26 @@ def attempts_of(agent: Agent) -> int:
     return agent.attempts if agent.retry_safe else 1
 
 
-def _take(run: Run, worker: str, snapshot: JSON) -> bool:
-    """Compare and swap on the fence that was read; from then on this worker's numbers are the run's."""
-    takeable = Q(state=Run.State.QUEUED) | Q(state=Run.State.RUNNING, lease_until__lt=Now())
-    taken = Run.objects.filter(takeable, pk=run.pk, fence=run.fence).update(
-        state=Run.State.RUNNING,
-        attempt=run.attempt + 1,
-        fence=run.fence + 1,
-        worker=worker,
-        lease_until=leases.end(),
-        started_at=run.started_at or Now(),
-        interrupted=False,
-        input=snapshot,
-        input_hash=hashlib.sha256(rfc8785.dumps(snapshot)).hexdigest(),
-    )
+def _take(run: Run, worker: str, snapshot: JSON, now: datetime.datetime) -> bool:
+    """Compare and swap on the fence that was read: a run that is queued, or whose lease ran out, is this worker's."""
+    where = {"id": run.pk, "fence": run.fence, "state": run.state}
+    if run.state == Run.State.RUNNING:
+        where["lease_until__lt"] = now
+    elif run.state != Run.State.QUEUED:
+        return False
     run.attempt, run.fence = run.attempt + 1, run.fence + 1
-    return bool(taken)
+    values = {
+        "state": Run.State.RUNNING,
+        "attempt": run.attempt,
+        "fence": run.fence,
+        "worker": worker,
+        "lease_until": leases.end(now),
+        "started_at": run.started_at or now,
+        "interrupted": False,
+        "input": snapshot,
+        "input_hash": hashlib.sha256(rfc8785.dumps(snapshot)).hexdigest(),
+    }
+    return bool(statements.update(Run, where, values))
 
 
 def _start(log: Ledger, task: Task, run: Run) -> None:
@@ -127,8 +136,8 @@ def _give_up(log: Ledger, run: Run) -> None:
     outcomes.fail(log, run.task, reason, code="worker_lost")
     Run.objects.filter(pk=run.pk).update(
         state=Run.State.FAILED,
-        attempt=F("attempt") - 1,
-        finished_at=Now(),
+        attempt=run.attempt - 1,
+        finished_at=log.now,
         lease_until=None,
         error={"code": "worker_lost", "message": reason},
     )

@@ -20,7 +20,7 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
         app=current_app, hostname="embedded", pool="threads", without_heartbeat=True, without_mingle=True,
         without_gossip=True, quiet=True,
     )  # fmt: skip
-    beat = EmbeddedService(current_app, thread=True)
+    beat = EmbeddedService(current_app, thread=True, scheduler_cls=current_app.conf.beat_scheduler)
     threads = [
         threading.Thread(target=controller.start, name="celery-worker", daemon=True),
         threading.Thread(target=beat.run, name="celery-beat", daemon=True),

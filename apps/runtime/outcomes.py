@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models.functions import Now
-
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
 from apps.conversations import blobs, intake, ledger
 from apps.conversations.events import JSON, EventType
@@ -17,6 +15,7 @@ from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
 from apps.runtime.cleaning import clean
+from bridge.statements import Selection
 
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
@@ -26,6 +25,14 @@ STATES: dict[type[Outcome], TaskState] = {
     Rejected: TaskState.REJECTED,
 }
 ANSWER = "answer"  # the name of the artifact that tokens become
+
+
+LATER = Selection(
+    lambda task, role, index: Message.objects.filter(task=task, role=role, index__gt=index).order_by("index")[:1],
+    uuid.UUID(int=0),
+    Message.Role.USER,
+    0,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +90,14 @@ def _state_after(outcome: Outcome | None, waiting: Message | None) -> TaskState:
 
 def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
     failed = ending.error is not None or isinstance(ending.outcome, Failed)
-    closed = ledger.held(ending.hold).update(
-        state=Run.State.FAILED if failed else Run.State.DONE,
-        memory=ending.memory if keep_memory else {},
-        error=ending.error or (_failure(ending.outcome) if isinstance(ending.outcome, Failed) else None),
-        finished_at=Now(),
-        lease_until=None,
-    )
-    if not closed:
-        raise ledger.LeaseLost
-    log.act_for(ending.hold)
+    values = {
+        "state": Run.State.FAILED if failed else Run.State.DONE,
+        "memory": ending.memory if keep_memory else {},
+        "error": ending.error or (_failure(ending.outcome) if isinstance(ending.outcome, Failed) else None),
+        "finished_at": log.now,
+        "lease_until": None,
+    }
+    log.update_held(ending.hold, values)
 
 
 def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
@@ -110,8 +115,7 @@ def _failure(outcome: Failed) -> JSON:
 
 def _next_message(task: Task, message: Message) -> Message | None:
     """The oldest message of the task that no turn has taken up."""
-    later = Message.objects.filter(task=task, role=Message.Role.USER, index__gt=message.index)
-    return later.order_by("index").first()
+    return LATER.one(task.pk, Message.Role.USER, message.index)
 
 
 def _go_on(log: Ledger, task: Task, outcome: Outcome | None, waiting: Message | None) -> uuid.UUID | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.db.models import F
-from django.db.models.functions import Now
+from structlog.contextvars import bind_contextvars
 
 import bridge
 from apps.conversations import leases, ledger, wakeups
@@ -23,6 +23,7 @@ from apps.runtime.claims import Assignment, claim
 from apps.runtime.execution import execute
 from apps.runtime.outcomes import fail
 from apps.runtime.publishing import publish
+from bridge import statements
 
 log = logging.getLogger("parley.runtime")
 
@@ -82,6 +83,7 @@ class WorkerProcess:
         self._carried[key] = carried
 
     async def _carry(self, assignment: Assignment, key: str) -> None:
+        bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
         try:
             await execute(assignment, lambda: self._carried[key].interrupted)
         except asyncio.CancelledError:
@@ -138,12 +140,13 @@ class WorkerProcess:
 def look_after(holds: Iterable[Hold], *, extend: bool) -> dict[Hold, tuple[bool, bool]]:
     """For each run that is still held: is it, and was it interrupted? With `extend`, leases begin anew."""
     wanted = {hold.run_id: hold for hold in holds}
-    running = Run.objects.filter(pk__in=wanted, state=Run.State.RUNNING, lease_until__gt=Now())
+    now = statements.database_time()
+    running = Run.objects.filter(pk__in=wanted, state=Run.State.RUNNING, lease_until__gt=now)
     rows = running.values_list("pk", "fence", "interrupted")
     found = {Hold(key, fence): (True, interrupted) for key, fence, interrupted in rows}
     held = [hold.run_id for hold in found if wanted[hold.run_id] == hold]
     if extend and held:
-        running.filter(pk__in=held).update(lease_until=leases.end())
+        running.filter(pk__in=held).update(lease_until=leases.end(now))
     return found
 
 
@@ -166,7 +169,7 @@ def _fail_cut_off(assignment: Assignment) -> None:
         with ledger.writing(assignment.context_id, hold=assignment.hold) as entry:
             fail(entry, assignment.task, reason, code="worker_lost")
             Run.objects.filter(pk=assignment.hold.run_id).update(
-                state=Run.State.FAILED, finished_at=Now(), lease_until=None, error={"code": "worker_lost"}
+                state=Run.State.FAILED, finished_at=entry.now, lease_until=None, error={"code": "worker_lost"}
             )
     except ledger.LeaseLost:
         pass

@@ -1,16 +1,19 @@
-"""Inserts and updates of the hot path, their SQL built once.
+"""Statements of the hot path, their SQL built once.
 
-Most of what a small write costs in Django is building its SQL anew. These write the same rows by way of the same model
-fields, and build the SQL once for each shape. Everything else uses the ORM as it is.
+Most of what a small statement costs in Django is building its SQL anew. These read and write the same rows by way of
+the same model fields, and build the SQL once for each shape. Everything else uses the ORM as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import datetime
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
 from django.db import connection, models
+from django.db.models.query import get_related_populators
+from django.db.models.sql.where import WhereNode
 
 
 def insert(row: models.Model) -> None:
@@ -49,8 +52,14 @@ def _insertion(model: type[models.Model], _vendor: str) -> tuple[list[models.Fie
     return fields, sql, one, f"RETURNING {quote(str(key.column))}" if made_by_database and key else ""
 
 
+COMPARISONS = {"gt": ">", "lt": "<"}
+
+
 def update(model: type[models.Model], where: dict[str, Any], values: dict[str, Any]) -> int:
-    """Set plain values in the rows whose fields equal `where` (None is no value there); gives how many there were."""
+    """Set plain values in the rows for which all of `where` holds; gives how many there were.
+
+    A name in `where` may end in `__gt` or `__lt`; otherwise it stands for equality. None is no value there.
+    """
     sql, fields = _updating(model, tuple(where), tuple(values), connection.vendor)
     given = [*values.values(), *where.values()]
     with connection.cursor() as cursor:
@@ -63,7 +72,92 @@ def _updating(
     model: type[models.Model], where: tuple[str, ...], values: tuple[str, ...], _vendor: str
 ) -> tuple[str, list[models.Field[Any, Any]]]:
     quote = connection.ops.quote_name
-    fields: list[Any] = [model._meta.get_field(name) for name in (*values, *where)]
-    settings = ", ".join(f"{quote(field.column)} = %s" for field in fields[: len(values)])
-    conditions = " AND ".join(f"{quote(field.column)} = %s" for field in fields[len(values) :])
+    compared = [name.partition("__") for name in where]
+    fields: list[Any] = [model._meta.get_field(name) for name in (*values, *(name for name, _, _ in compared))]
+    columns = [quote(field.column) for field in fields]
+    settings = ", ".join(f"{column} = %s" for column in columns[: len(values)])
+    signs = [COMPARISONS.get(sign, "=") for _, _, sign in compared]
+    conditions = " AND ".join(f"{c} {sign} %s" for c, sign in zip(columns[len(values) :], signs, strict=True))
     return f"UPDATE {quote(model._meta.db_table)} SET {settings} WHERE {conditions}", fields  # noqa: S608
+
+
+class Selection[M: models.Model]:
+    """A queryset that is compiled at its first use and run with other values for its conditions.
+
+        TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
+        TASK.one(task_id)
+
+    `build` is called once for each kind of database, with the stand-ins; each of them must become the right-hand side
+    of one plain condition (equality or comparison), and they must differ from each other. A slice stays as it is.
+    """
+
+    def __init__(self, build: Callable[..., models.QuerySet[M]], *stand_ins: Any) -> None:
+        self._build = build
+        self._stand_ins = stand_ins
+        self._compiled: dict[str, _Compiled] = {}
+
+    def all(self, *values: Any) -> list[M]:
+        """The rows for these values."""
+        compiled = self._compiled.get(connection.vendor)
+        if compiled is None:
+            queryset = self._build(*self._stand_ins)
+            compiled = self._compiled[connection.vendor] = _Compiled(queryset, self._stand_ins)
+        return compiled.run(values)
+
+    def one(self, *values: Any) -> M | None:
+        """The first row for these values, or None."""
+        return next(iter(self.all(*values)), None)
+
+
+class _Compiled:
+    """One queryset's SQL for one kind of database, and how its rows become model instances."""
+
+    def __init__(self, queryset: models.QuerySet[Any], stand_ins: Sequence[Any]) -> None:
+        self._compiler = compiler = queryset.query.get_compiler(connection=connection)
+        self._sql, params = compiler.as_sql()
+        lookups = _lookups(queryset.query.where)
+        self._bound = [(lookup.lhs.output_field, stand_ins.index(lookup.rhs)) for lookup in lookups]
+        self._fixed = list(params[len(lookups) :])
+        self._converters = compiler.get_converters([column[0] for column in compiler.select])
+        info: Any = compiler.klass_info
+        self._model = info["model"]
+        self._own = slice(info["select_fields"][0], info["select_fields"][-1] + 1)
+        self._names = [column[0].target.attname for column in compiler.select[self._own]]
+        self._related = get_related_populators(info, compiler.select, connection.alias, queryset._fetch_mode)  # type: ignore[attr-defined]
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        params = [field.get_db_prep_value(values[place], connection) for field, place in self._bound]
+        with connection.cursor() as cursor:
+            cursor.execute(self._sql, params + self._fixed)
+            rows = cursor.fetchall()
+        if self._converters:
+            rows = self._compiler.apply_converters(rows, self._converters)
+        return [self._instance(row) for row in rows]
+
+    def _instance(self, row: Any) -> models.Model:
+        instance: models.Model = self._model.from_db(connection.alias, self._names, row[self._own])
+        for populator in self._related:
+            populator.populate(row, instance)
+        return instance
+
+
+def _lookups(where: WhereNode) -> list[Any]:
+    return [leaf for child in where.children for leaf in (_lookups(child) if isinstance(child, WhereNode) else [child])]
+
+
+def database_time() -> datetime.datetime:
+    """The database's clock, which all processes share."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {TIME[connection.vendor]}")
+        return time_from(cursor.fetchone()[0])
+
+
+TIME = {"sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')", "postgresql": "clock_timestamp()"}
+"""SQL for the database's clock; give what it yields to `time_from`."""
+
+
+def time_from(value: Any) -> datetime.datetime:
+    """The aware time of what the SQL of `TIME` yielded."""
+    if isinstance(value, datetime.datetime):
+        return value
+    return datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)

@@ -53,17 +53,27 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
         config["TEST"] = {"NAME": str(Path(config["NAME"]).with_name(f"test-{os.getpid()}.sqlite3"))}
     elif config["ENGINE"].endswith("postgresql"):
         # Bridge threads keep a connection each; the rest of the pool serves ordinary pages and admin.
-        config["OPTIONS"] = {"pool": {"min_size": 1, "max_size": bridge_threads + 16, "timeout": 20}}
+        config["OPTIONS"] = {
+            "server_side_binding": False,
+            "prepare_threshold": 2,
+            "pool": {"min_size": 1, "max_size": bridge_threads + 16, "timeout": 20},
+        }
         config["TEST"] = {"NAME": f"test_parley_{os.getpid()}"}
     else:
         raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:// or postgres://.")
     return config
 
 
-def channel_layer(url: str) -> dict[str, Any]:
-    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` within one process, or Redis publish/subscribe."""
+def channel_layer(url: str, *, prefix: str) -> dict[str, Any]:
+    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` within one process, or Redis publish/subscribe.
+
+    Redis publishes to all of its databases alike, so names begin with `prefix`.
+    """
     if url.startswith("memory://"):
         return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
     if url.startswith(("redis://", "rediss://")):
-        return {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [url]}}
+        return {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": [url], "prefix": prefix},
+        }
     raise ImproperlyConfigured("CHANNEL_LAYER_URL must be memory:// or begin with redis:// or rediss://.")

@@ -2,7 +2,9 @@
 
 from urllib.parse import urlsplit
 
+from config import policy
 from config.environment import ROOT, channel_layer, data_dir, database, env, kept_secret
+from config.logs import logging_config
 from config.theme import THEME
 
 DEBUG = env.bool("DEBUG", default=False)
@@ -11,6 +13,7 @@ HOST = env.str("HOST", default="127.0.0.1")
 PORT = env.int("PORT", default=8000)
 PUBLIC_BASE_URL = env.str("PUBLIC_BASE_URL", default=f"http://{HOST}:{PORT}").rstrip("/")
 
+INSTALLATION = env.str("INSTALLATION", default="parley")  # tells installations apart that share a broker or a Redis
 DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'parley.sqlite3'}")
 EMBEDDED = DATABASE_URL.startswith("sqlite")
 SECRET_KEY = kept_secret("SECRET_KEY", DATA_DIR, may_generate=DEBUG or EMBEDDED)
@@ -19,9 +22,16 @@ ALLOWED_HOSTS = env.list(
 )
 CSRF_TRUSTED_ORIGINS = [PUBLIC_BASE_URL]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_BASE_URL.startswith("https://")
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_CSP = policy.PAGES
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "SAMEORIGIN"  # our own pages show previews of files in frames
 
 INSTALLED_APPS = [
     "daphne",
+    "config",
     "unfold",
     "django.contrib.admin",
     "django.contrib.auth",
@@ -41,6 +51,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "config.policy.PolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -71,7 +82,7 @@ TEMPLATES = [
 BRIDGE_THREADS = 6  # threads that carry asynchronous code's database work, each with a lasting connection
 DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-CHANNEL_LAYERS = {"default": channel_layer(env.str("CHANNEL_LAYER_URL", default="memory://"))}
+CHANNEL_LAYERS = {"default": channel_layer(env.str("CHANNEL_LAYER_URL", default="memory://"), prefix=INSTALLATION)}
 LEDGER_LISTENERS: list[str] = []  # dotted paths, called with each transaction's new events inside that transaction
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
@@ -88,11 +99,11 @@ HANDLER_THREADS = 32  # threads of a worker process for handlers that are not as
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
-CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://")
+CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
-CELERY_TASK_DEFAULT_QUEUE = "parley"
+CELERY_TASK_DEFAULT_QUEUE = INSTALLATION
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 2, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
@@ -138,11 +149,4 @@ STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [ROOT / "static"]
 UNFOLD = THEME
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": "WARNING"},
-    "loggers": {"parley": {"level": "INFO"}, "django.request": {"level": "ERROR"}},
-}
+LOGGING = logging_config(as_json=not EMBEDDED)

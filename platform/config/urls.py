@@ -1,6 +1,16 @@
+"""Every address of the platform; `config.asgi` says which of them are served directly."""
+
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
 from apps.conversations.downloads import file
+from config.health import healthz, readyz
 
-urlpatterns = [path("admin/", admin.site.urls), path("files/<uuid:context_id>/<str:sha256>", file, name="file")]
+urlpatterns = [
+    path("", include("apps.a2a.urls")),
+    path("", include("apps.web.urls")),
+    path("files/<uuid:context_id>/<str:sha256>", file, name="file"),
+    path("admin/", admin.site.urls),
+    path("healthz", healthz),
+    path("readyz", readyz),
+]

@@ -1,0 +1,75 @@
+"""An agent's card at its well-known path (A2A 1.0 §8.2), for caches to keep and to ask again cheaply."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response
+from django.utils.http import http_date
+
+import bridge
+from apps.a2a.callers import refuse
+from apps.a2a.errors import AgentNotFound, problem
+from apps.accounts.credentials import principal_of
+from apps.agents import cards
+from apps.agents.models import Agent
+
+log = logging.getLogger("parley.a2a")
+
+MAX_AGE = 300  # seconds
+
+
+async def agent_card(request: HttpRequest, slug: str) -> HttpResponseBase:
+    """`GET /a2a/<slug>/.well-known/agent-card.json`. An agent for named groups shows its card to them alone."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
+    try:
+        agent = await bridge.run(find_shown, request.headers.get("Authorization", ""), slug)
+    except Exception as error:
+        return _refusal(error)
+    shown = cards.card(agent)
+    response = HttpResponse(json.dumps(shown, ensure_ascii=False).encode(), content_type="application/json")
+    changed = int(agent.updated_at.timestamp())
+    private = agent.access == Agent.Access.GROUPS
+    response["ETag"] = cards.etag(shown)
+    response["Last-Modified"] = http_date(changed)
+    response["Cache-Control"] = f"{'private' if private else 'public'}, max-age={MAX_AGE}"
+    return get_conditional_response(request, response["ETag"], changed, response) or response
+
+
+def find_shown(authorization: str, slug: str) -> Agent:
+    """The agent whose card may be seen. Raises BadCredentials, Unauthenticated, AgentNotFound.
+
+    How to sign in stands in the card, so that the card of an agent for known callers is open to all.
+    """
+    agent = Agent.objects.enabled().filter(slug=slug).first() if slug.isprintable() else None
+    if agent is not None and agent.access != Agent.Access.GROUPS:
+        return agent
+    principal = principal_of(authorization)
+    if agent is None or not Agent.objects.visible_to(principal).filter(pk=agent.pk).exists():
+        refuse(principal, slug)
+        raise AgentNotFound
+    return agent
+
+
+def _refusal(error: Exception) -> HttpResponse:
+    told = problem(error)
+    if told.is_unexpected:
+        log.exception("a card could not be shown")
+    body = {
+        "error": {
+            "code": told.row.http,
+            "status": told.row.status,
+            "message": told.message,
+            "details": told.details,
+        }
+    }
+    return HttpResponse(
+        json.dumps(body).encode(),
+        content_type="application/json",
+        status=told.row.http,
+        headers=told.http_headers,
+    )

@@ -1,0 +1,132 @@
+"""Reading a client's message (A2A 1.0 §4.1.4): its parts, its ids, and whether the agent takes its media types."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from apps.a2a.errors import JSON
+from apps.a2a.fields import Fields
+from apps.agents.models import Agent
+from apps.conversations.errors import ContentTypeNotSupported
+
+CONTENT = ("text", "raw", "url", "data")
+USER = ("ROLE_USER", 1)  # ProtoJSON writes an enum by name or by number
+
+
+def read_message(fields: Fields) -> JSON:
+    """The message in the form in which it is stored: its known fields, those that say nothing left out."""
+    if fields.raw("role") not in USER:
+        fields.refuse("role", "Must be ROLE_USER: that is how a client speaks.")
+    message: JSON = {
+        "messageId": fields.text("messageId", required=True, single_line=True),
+        "role": "ROLE_USER",
+        "parts": _parts(fields),
+    }
+    optional: JSON = {
+        "contextId": fields.text("contextId", single_line=True),
+        "taskId": fields.text("taskId", single_line=True),
+        "metadata": fields.struct("metadata"),
+        "extensions": fields.lines("extensions"),
+        "referenceTaskIds": fields.lines("referenceTaskIds"),
+    }
+    return message | {name: value for name, value in optional.items() if value}
+
+
+def check_media_types(agent: Agent, message: JSON) -> None:
+    """Raises ContentTypeNotSupported for a part whose media type is stated and not among what the agent takes."""
+    for part in message["parts"]:
+        stated = part.get("mediaType", "").partition(";")[0].strip().lower()
+        if stated and not agent.takes(stated):
+            taken = ", ".join(agent.input_modes)
+            raise ContentTypeNotSupported(f"The agent does not take {stated}. It takes {taken}.")
+
+
+def _parts(fields: Fields) -> list[JSON]:
+    given = list(fields.messages("parts"))
+    if fields.raw("parts") in (None, []):
+        fields.refuse("parts", "At least one part is required.")
+    if len(given) > settings.MAX_PARTS:
+        fields.refuse("parts", f"At most {settings.MAX_PARTS} parts.")
+        return []
+    return [_part(part) for part in given]
+
+
+def _part(fields: Fields) -> JSON:
+    kinds = [kind for kind in CONTENT if fields.raw(kind) is not None or (kind == "data" and fields.has(kind))]
+    if len(kinds) != 1:
+        fields.refuse("", "Must have exactly one of text, raw, url and data.")
+        return {}
+    kind = kinds[0]
+    optional: JSON = {
+        "filename": _file_name(fields),
+        "mediaType": fields.text("mediaType", single_line=True),
+        "metadata": fields.struct("metadata"),
+    }
+    part = {kind: _content(fields, kind)}
+    return part | {name: value for name, value in optional.items() if value}
+
+
+def _content(fields: Fields, kind: str) -> object:
+    match kind:
+        case "text":
+            return fields.text("text")
+        case "raw":
+            return _base64(fields)
+        case "url":
+            return _url(fields)
+        case _:
+            return fields.value("data")
+
+
+def _file_name(fields: Fields) -> str:
+    """The last component of a path; whatever stands before it is the sender's business."""
+    name = re.split(r"[/\\]", fields.text("filename", single_line=True))[-1]
+    return name if name.strip(". ") else ""
+
+
+def _base64(fields: Fields) -> str:
+    """Bytes in standard base64 with padding, from either alphabet and with or without it."""
+    value = fields.raw("raw")
+    if not isinstance(value, str):
+        fields.refuse("raw", "Must be a string in base64.")
+        return ""
+    padded = value.replace("-", "+").replace("_", "/").rstrip("=")
+    padded += "=" * (-len(padded) % 4)
+    try:
+        base64.b64decode(padded, validate=True)
+    except (binascii.Error, ValueError):
+        fields.refuse("raw", "Is not base64.")
+    return padded
+
+
+def _url(fields: Fields) -> str:
+    url = fields.text("url")
+    try:
+        split = urlsplit(url)
+        host = split.hostname or ""
+        split.port  # noqa: B018 - raises for one that is none
+    except ValueError:
+        host = ""
+    if not host or split.scheme not in ("http", "https") or len(url) > 2048 or re.search(r"\s", url):
+        fields.refuse("url", "Must be an absolute http or https URL of at most 2048 characters.")
+    elif is_inside(host):
+        fields.refuse("url", "Must not lead to a private or local address.")
+    return url
+
+
+def is_inside(host: str) -> bool:
+    """Does a host name say by itself that it is this machine or a private network?"""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
+        return True
+    try:
+        return not ipaddress.ip_address(name).is_global
+    except ValueError:
+        # What ends in a number is an address in one of its old forms (127.1, 0x7f.1, 2130706433).
+        return bool(re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]))

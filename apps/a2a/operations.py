@@ -1,0 +1,120 @@
+"""The operations of A2A 1.0 (§3.1), whatever binding they are called through.
+
+An operation answers with a JSON object, or with updates to be streamed. It raises conversations.errors.Refusal:
+what can be refused is refused before the first update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import bridge
+from apps.a2a import snapshots, streams
+from apps.a2a.errors import JSON, PushNotificationNotSupported
+from apps.a2a.listing import list_tasks
+from apps.a2a.requests import read_asking, read_listing, read_nothing, read_sending
+from apps.a2a.streams import Updates
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.conversations.errors import InvalidParams, UnsupportedOperation
+from apps.runtime.sending import send, settled
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who calls which agent with what: the request message in its ProtoJSON form."""
+
+    principal: Principal
+    agent: Agent
+    params: Any
+    last_event_id: str = ""  # of a stream that is to be resumed
+
+
+Operation = Callable[[Call], Awaitable[JSON | Updates]]
+
+
+async def _send(call: Call) -> JSON:
+    """SendMessage: waits until the task ends or asks for something, unless the caller will not."""
+    sending = read_sending(call.params, call.agent)
+    sent = await send(call.principal, call.agent, sending.message)
+    if sent.task is None:
+        return {"message": sent.answer}
+    if not sending.return_immediately:
+        await settled(sent.context, sent.task, sent.index)
+    return {"task": await bridge.run(snapshots.load, sent.task, sending.history_length)}
+
+
+async def _send_streaming(call: Call) -> Updates:
+    """SendStreamingMessage: a task as it was when the message came in, and everything since."""
+    _require_streaming(call.agent)
+    sending = read_sending(call.params, call.agent)
+    sent = await send(call.principal, call.agent, sending.message)
+    if sent.task is None:
+        return streams.answered(sent.index, sent.answer or {})
+    snapshot = await bridge.run(snapshots.accepted, sent.task, sent.index, sending.history_length)
+    return streams.begun(snapshot, streams.at_a_question)
+
+
+async def _get(call: Call) -> JSON:
+    asking = read_asking(call.params, call.agent)
+    return await bridge.run(snapshots.find, call.principal, call.agent, asking.task, asking.history_length)
+
+
+async def _list(call: Call) -> JSON:
+    listing = read_listing(call.params, call.agent)
+    return await bridge.run(list_tasks, call.principal, call.agent, listing)
+
+
+async def _cancel(call: Call) -> JSON:
+    asking = read_asking(call.params, call.agent)
+    return await bridge.run(snapshots.cancel, call.principal, call.agent, asking.task)
+
+
+async def _subscribe(call: Call) -> Updates:
+    """SubscribeToTask: the task and what follows; with a `Last-Event-ID`, only what was missed and what follows."""
+    _require_streaming(call.agent)
+    asking = read_asking(call.params, call.agent)
+    snapshot = await bridge.run(snapshots.now, call.principal, call.agent, asking.task)
+    if call.last_event_id:
+        return streams.resumed(snapshot, _index(call.last_event_id, snapshot.index))
+    if snapshot.state.is_terminal:
+        raise UnsupportedOperation("The task has ended, so there is nothing to subscribe to. GetTask shows it.")
+    return streams.begun(snapshot, streams.at_the_end)
+
+
+def _require_streaming(agent: Agent) -> None:
+    if not agent.streams:
+        raise UnsupportedOperation("This agent does not stream. Use SendMessage and GetTask.")
+
+
+def _index(last_event_id: str, newest: int) -> int:
+    if not last_event_id.isdecimal() or not last_event_id.isascii() or not 0 <= int(last_event_id[:20]) <= newest:
+        raise InvalidParams("Last-Event-ID must be the id of an event that this task's stream sent.", "Last-Event-ID")
+    return int(last_event_id)
+
+
+async def _webhook(call: Call) -> JSON:
+    raise PushNotificationNotSupported
+
+
+async def _extended_card(call: Call) -> JSON:
+    read_nothing(call.params, call.agent)
+    raise UnsupportedOperation("This agent has no extended card: its card says so.")
+
+
+OPERATIONS: dict[str, Operation] = {
+    "SendMessage": _send,
+    "SendStreamingMessage": _send_streaming,
+    "GetTask": _get,
+    "ListTasks": _list,
+    "CancelTask": _cancel,
+    "SubscribeToTask": _subscribe,
+    "CreateTaskPushNotificationConfig": _webhook,
+    "GetTaskPushNotificationConfig": _webhook,
+    "ListTaskPushNotificationConfigs": _webhook,
+    "DeleteTaskPushNotificationConfig": _webhook,
+    "GetExtendedAgentCard": _extended_card,
+}
+"""By the names that the protocol gives them, which are JSON-RPC's method names."""

@@ -1,0 +1,151 @@
+"""The request messages of the operations (A2A 1.0 §3.1), read from their ProtoJSON form."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+
+from apps.a2a.errors import JSON, PushNotificationNotSupported
+from apps.a2a.fields import Fields
+from apps.a2a.messages import check_media_types, read_message
+from apps.agents.models import Agent
+from apps.conversations.errors import InvalidParams
+from apps.conversations.lifecycle import TaskState
+
+PAGE_SIZE = 50
+LARGEST_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """SendMessageRequest. A history length of None is the platform's default."""
+
+    message: JSON
+    history_length: int | None
+    return_immediately: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A request about one task: GetTask, CancelTask, SubscribeToTask."""
+
+    task: str
+    history_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """ListTasksRequest."""
+
+    context: str
+    state: TaskState | None
+    since: datetime.datetime | None
+    page_size: int
+    page_token: str
+    history_length: int | None
+    include_artifacts: bool
+
+
+def read_sending(params: Any, agent: Agent) -> Sending:
+    """Raises InvalidParams, PushNotificationNotSupported, ContentTypeNotSupported."""
+    fields = _fields(params, agent)
+    fields.struct("metadata")
+    described = fields.message("message", required=True)
+    message = read_message(described) if described else {}
+    configuration = fields.message("configuration") or Fields({})
+    sending = Sending(message, _history_length(configuration), configuration.flag("returnImmediately"))
+    configuration.lines("acceptedOutputModes")
+    webhook = configuration.message("taskPushNotificationConfig")
+    fields.check()
+    if webhook is not None:
+        raise PushNotificationNotSupported
+    check_media_types(agent, message)
+    return sending
+
+
+def read_asking(params: Any, agent: Agent) -> Asking:
+    """Raises InvalidParams."""
+    fields = _fields(params, agent)
+    asking = Asking(fields.text("id", required=True, single_line=True), _history_length(fields))
+    fields.struct("metadata")
+    fields.check()
+    return asking
+
+
+def read_listing(params: Any, agent: Agent) -> Listing:
+    """Raises InvalidParams."""
+    fields = _fields(params, agent)
+    listing = Listing(
+        context=fields.text("contextId", single_line=True),
+        state=_state(fields),
+        since=_time(fields, "statusTimestampAfter"),
+        page_size=fields.integer("pageSize", 1, LARGEST_PAGE) or PAGE_SIZE,
+        page_token=fields.text("pageToken"),
+        history_length=_history_length(fields),
+        include_artifacts=fields.flag("includeArtifacts"),
+    )
+    fields.check()
+    return listing
+
+
+def read_nothing(params: Any, agent: Agent) -> None:
+    """A request of which only the tenant matters. Raises InvalidParams."""
+    _fields(params, agent).check()
+
+
+def _fields(params: Any, agent: Agent) -> Fields:
+    if not isinstance(params, dict):
+        raise InvalidParams("params must be an object.", "params")
+    fields = Fields(params)
+    if fields.text("tenant") not in ("", agent.slug):
+        fields.refuse("tenant", "Names another agent than the URL does.")
+    return fields
+
+
+def _history_length(fields: Fields) -> int | None:
+    return fields.integer("historyLength", 0)
+
+
+# ProtoJSON writes an enum by name or by number; these are the numbers of specification/a2a.proto.
+_NUMBERED = (
+    None,
+    TaskState.SUBMITTED,
+    TaskState.WORKING,
+    TaskState.COMPLETED,
+    TaskState.FAILED,
+    TaskState.CANCELED,
+    TaskState.INPUT_REQUIRED,
+    TaskState.REJECTED,
+    TaskState.AUTH_REQUIRED,
+)
+STATES: dict[Any, TaskState | None] = {
+    None: None,
+    "TASK_STATE_UNSPECIFIED": None,
+    **dict(enumerate(_NUMBERED)),
+    **{state.wire: state for state in TaskState},
+}
+
+
+def _state(fields: Fields) -> TaskState | None:
+    named = fields.raw("status")
+    if isinstance(named, bool | dict | list) or named not in STATES:
+        fields.refuse("status", "Is no state of a task, such as TASK_STATE_WORKING.")
+        return None
+    return STATES[named]
+
+
+def _time(fields: Fields, name: str) -> datetime.datetime | None:
+    text = fields.text(name)
+    if not text:
+        return None
+    try:
+        time = parse_datetime(text) if "T" in text.upper() else None
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        fields.refuse(name, "Must be a time with its zone, such as 2026-01-31T12:00:00Z.")
+        return None
+    return time

@@ -1,0 +1,19 @@
+"""`./manage.py load_showcase`."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from apps.showcase.first_login import FirstLogin
+from apps.showcase.loading import AGENTS, load
+
+
+class Command(BaseCommand):
+    help = "Makes the showcase's users and agents where they are missing; changes nothing that people changed."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        loaded = load()
+        for problem in loaded.problems:
+            self.stderr.write(self.style.WARNING(problem))
+        slugs = ", ".join(shown.slug for shown in AGENTS)
+        self.stdout.write(f"The showcase is loaded: {slugs}. Its logins are in {FirstLogin.path()}.")

@@ -1,0 +1,141 @@
+"""The live line of a conversation page: what is recorded after the index that the page has, as it is recorded.
+
+The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`; it says `{"seen": <index>}` when it
+has taken them in, so that a slow page is waited for instead of being buried. `{"alive": true}` comes when nothing else
+does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from contextlib import aclosing
+from importlib import import_module
+from typing import Any
+from urllib.parse import parse_qs
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import HttpRequest
+
+import bridge
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.conversations import feed
+from apps.conversations.models import Context, Event
+from apps.web.entries import entries_of
+
+log = logging.getLogger("parley.web")
+
+SIGNED_OUT = 4401
+NOT_FOUND = 4404
+TOO_SLOW = 4408
+BROKEN = 1011
+
+
+class SessionLine(AsyncWebsocketConsumer):
+    """One page that follows one session."""
+
+    ALIVE_SECONDS = 15.0  # how often a quiet line says that it is there
+    RECHECK_SECONDS = 45.0  # how often the sign-in is looked at again
+    UNSEEN_EVENTS = 3000  # how many events the page may be behind before the line waits for it
+    SLOW_SECONDS = 60.0  # how long the line waits for a page that shows nothing
+
+    context: Context
+    seen = 0
+
+    async def connect(self) -> None:
+        self._work: list[asyncio.Task[None]] = []
+        self._caught_up = asyncio.Event()
+        await self.accept()  # a line that was never open cannot say why it closes
+        principal = await self._principal()
+        if principal is None:
+            await self.close(SIGNED_OUT)
+            return
+        session = uuid.UUID(str(self.scope["url_route"]["kwargs"]["session"]))
+        context = await bridge.run(_context, principal, session)
+        if context is None:
+            await self.close(NOT_FOUND)
+            return
+        self.context, self.seen = context, _after(self.scope["query_string"])
+        self._work = [asyncio.create_task(self._until_it_breaks(work)) for work in (self._follow(), self._watch())]
+
+    async def disconnect(self, code: int) -> None:
+        for work in self._work:
+            work.cancel()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """The page says how far it has come; anything else is ignored."""
+        try:
+            seen = json.loads(text_data or "")["seen"]
+        except (ValueError, TypeError, KeyError):
+            return
+        if isinstance(seen, int):
+            self.seen = max(self.seen, seen)
+            self._caught_up.set()
+
+    async def _until_it_breaks(self, work: Any) -> None:
+        try:
+            await work
+        except Exception:
+            log.exception("the live line of session %s broke", self.context.pk)
+            await self.close(BROKEN)
+
+    async def _follow(self) -> None:
+        async with aclosing(feed.follow(self.context.pk, self.seen)) as batches:
+            async for events in batches:
+                if not await self._is_keeping_up(events):
+                    await self.close(TOO_SLOW)
+                    return
+                entries = await bridge.run(entries_of, self.context, events)
+                await self._say({"entries": entries, "last": events[-1].index})
+
+    async def _is_keeping_up(self, events: list[Event]) -> bool:
+        """Wait while the page is far behind; False when it shows nothing for too long."""
+        while events[0].index - self.seen > self.UNSEEN_EVENTS:
+            self._caught_up.clear()
+            try:
+                async with asyncio.timeout(self.SLOW_SECONDS):
+                    await self._caught_up.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    async def _watch(self) -> None:
+        """Say that the line is there, and close it when whoever opened it is signed out."""
+        checked = asyncio.get_running_loop().time()
+        while True:
+            await asyncio.sleep(min(self.ALIVE_SECONDS, self.RECHECK_SECONDS))
+            if asyncio.get_running_loop().time() - checked >= self.RECHECK_SECONDS:
+                checked = asyncio.get_running_loop().time()
+                if await self._principal() is None:
+                    await self.close(SIGNED_OUT)
+                    return
+            await self._say({"alive": True})
+
+    async def _principal(self) -> Principal | None:
+        return await bridge.run(_signed_in, self.scope["session"].session_key)
+
+    async def _say(self, said: dict[str, Any]) -> None:
+        await self.send(json.dumps(said, ensure_ascii=False))
+
+
+def _signed_in(key: str | None) -> Principal | None:
+    """Whom a browser session belongs to by now; None after a sign-out or a change of password."""
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    user = get_user(request)
+    return user.principal if isinstance(user, User) else None
+
+
+def _context(principal: Principal, session: uuid.UUID) -> Context | None:
+    return Context.objects.visible_to(principal).filter(pk=session).first()
+
+
+def _after(query: bytes) -> int:
+    """The index from which on the page wants to be told; everything, if it names none."""
+    named = parse_qs(query.decode("ascii", "replace")).get("after", [""])[0]
+    return int(named) if named.isascii() and named.isdigit() and len(named) < 19 else 0

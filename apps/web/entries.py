@@ -1,0 +1,199 @@
+"""Events as a conversation page gets them: with safe HTML, forms, and addresses instead of content.
+
+Chunks of one artifact that follow each other come as one entry, under the index of the last; the finished artifact
+comes with the `agent_complete` that delivers it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db.models import Q
+from django.template.loader import render_to_string
+from django.urls import reverse
+
+from apps.conversations import wire
+from apps.conversations.events import EventType
+from apps.conversations.lifecycle import TERMINAL, TaskState
+from apps.conversations.models import Artifact, Context, Event, Task
+from apps.web import parts, prose, questions
+
+JSON = dict[str, Any]
+
+TOKENS = (EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
+LONGEST_VALUE = 2000  # characters of a tool's arguments or result
+
+
+def entries_of(context: Context, events: Sequence[Event]) -> list[JSON]:
+    """The entries of some events that follow each other."""
+    delivered = _delivered_by(events)
+    entries: list[JSON] = []
+    for event in events:
+        entry = _entry(context, event, delivered)
+        if not (entries and _merged(entries[-1], entry)):
+            entries.append(entry)
+    return entries
+
+
+def settled_events(context: Context, after: int, before: int) -> list[Event]:
+    """The events between `after` and `before`, without the pieces of what is whole by now, or came to nothing."""
+    tasks = Task.objects.filter(context=context)
+    chunks = Q(type=EventType.ARTIFACT_UPDATE, task__in=tasks.filter(state__in=TERMINAL).values("pk"))
+    tokens = Q(type__in=TOKENS, task__in=tasks.filter(state=TaskState.COMPLETED).values("pk"))
+    events = Event.objects.filter(context=context, index__gt=after, index__lt=before)
+    return list(events.exclude(chunks).exclude(tokens).order_by("index"))
+
+
+def artifacts_before(context: Context, index: int) -> list[JSON]:
+    """The delivered artifacts that were begun before this index, oldest first."""
+    rows = Artifact.objects.delivered().filter(task__context=context, first_event__lt=index)
+    return [delivered_artifact(context, row) for row in rows.select_related("task").order_by("first_event")]
+
+
+def delivered_artifact(context: Context, row: Artifact) -> JSON:
+    """An artifact with its files, for the panel."""
+    return {
+        "taskId": str(row.task_id),
+        "artifactId": row.artifact_id,
+        "name": row.name,
+        "description": row.description,
+        "firstEvent": row.first_event,
+        "at": wire.timestamp(row.created_at),
+        "parts": [
+            {**_file(part, context, row, number), "preview": _address(context, row, number, "artifact-preview")}
+            for number, part in enumerate(row.parts)
+        ],
+    }
+
+
+def _file(part: JSON, context: Context, row: Artifact, number: int) -> JSON:
+    href = _address(context, row, number, "artifact-file")
+    if "url" in part:
+        href = parts.web_address(part["url"])
+    return {**parts.described_file(part), "href": href}
+
+
+def _address(context: Context, row: Artifact, number: int, view: str) -> str:
+    return reverse(f"web:{view}", args=[context.pk, row.task_id, row.artifact_id, number])
+
+
+def _delivered_by(events: Iterable[Event]) -> dict[uuid.UUID | None, list[Artifact]]:
+    finished = [event.task_id for event in events if event.type == EventType.AGENT_COMPLETE]
+    found: dict[uuid.UUID | None, list[Artifact]] = {task: [] for task in finished}
+    if finished:
+        for row in Artifact.objects.delivered().filter(task__in=finished).order_by("first_event"):
+            found[row.task_id].append(row)
+    return found
+
+
+def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, list[Artifact]]) -> JSON:
+    entry: JSON = {
+        "index": event.index,
+        "type": event.type,
+        "at": wire.timestamp(event.at),
+        "taskId": str(event.task_id) if event.task_id else None,
+    }
+    payload = event.payload
+    match event.type:
+        case EventType.USER_MESSAGE:
+            entry |= {"message": _message(context, event, marked_up=False), "opensTask": "task" in payload}
+        case EventType.AGENT_MESSAGE:
+            entry["message"] = _message(context, event, marked_up=True)
+        case EventType.AGENT_STATUS:
+            entry |= _status(context, event)
+        case EventType.AGENT_START:
+            entry |= {name: payload[name] for name in ("attempt", "turn", "messageId")}
+        case EventType.AGENT_TOKEN_START | EventType.AGENT_TOKEN:
+            entry |= {"artifactId": event.artifact_id, "text": payload.get("text", "")}
+        case EventType.AGENT_TOKEN_END:
+            entry |= {"artifactId": event.artifact_id, **_streamed_text(event)}
+        case EventType.ARTIFACT_UPDATE:
+            entry |= _chunk(event)
+        case EventType.AGENT_THOUGHT:
+            entry["text"] = payload["text"]
+        case EventType.AGENT_TOOL_CALL:
+            entry |= {"callId": payload["callId"], "name": payload["name"], "value": _short(payload["arguments"])}
+        case EventType.AGENT_TOOL_RESULT:
+            entry |= {"callId": payload["callId"], "name": payload["name"], "value": _short(payload["result"])}
+            entry["isError"] = payload["isError"]
+        case EventType.AGENT_COMPLETE:
+            entry["artifacts"] = [delivered_artifact(context, row) for row in delivered[event.task_id]]
+        case EventType.SESSION_RENAMED:
+            entry["title"] = payload["title"]
+    return entry
+
+
+def _message(context: Context, event: Event, *, marked_up: bool) -> JSON:
+    message = event.payload["message"]
+    labels = _labels(event) if any("data" in part for part in message["parts"]) else {}
+    addresses = (
+        reverse("web:message-file", args=[context.pk, event.index, number]) for number in range(len(message["parts"]))
+    )
+    shown = [
+        parts.shown(part, address, marked_up=marked_up, labels=labels)
+        for part, address in zip(message["parts"], addresses, strict=True)
+    ]
+    return {"messageId": message["messageId"], "text": parts.words_of(message["parts"]), "parts": shown}
+
+
+def _labels(event: Event) -> dict[str, str]:
+    """What the fields of the question are called that a message answers."""
+    before = Event.objects.filter(task=event.task_id, type=EventType.AGENT_STATUS, index__lt=event.index)
+    asked = before.order_by("-index").first() if event.task_id else None
+    return {field.name: field.label for field in questions.fields_of(asked.payload.get("slot") if asked else None)}
+
+
+def _status(context: Context, event: Event) -> JSON:
+    payload = event.payload
+    status: JSON = {"state": payload["state"]}
+    if "progress" in payload:
+        return status | {"progress": {"text": parts.words_of(payload["message"]["parts"]), **payload["progress"]}}
+    if "message" in payload:
+        status["message"] = _message(context, event, marked_up=True)
+    if fields := questions.fields_of(payload.get("slot")):
+        form = {"fields": fields, "context": context, "task": event.task_id, "index": event.index}
+        status["form"] = render_to_string("web/_question.html", form)
+    return status
+
+
+def _streamed_text(event: Event) -> JSON:
+    """The whole text of the tokens, laid out: it takes the place of what streamed."""
+    tokens = Event.objects.filter(task=event.task_id, artifact_id=event.artifact_id).order_by("index")
+    text = "".join(token.payload.get("text", "") for token in tokens)
+    return {"text": text, "html": prose.laid_out(text)}
+
+
+def _chunk(event: Event) -> JSON:
+    artifact = event.payload["artifact"]
+    return {
+        "artifactId": event.artifact_id,
+        "name": artifact.get("name", ""),
+        "begins": not event.payload["append"],
+        "text": parts.words_of(artifact["parts"]),
+        "size": sum(parts.size_of(part) or 0 for part in artifact["parts"]),
+        "chunks": 1,
+    }
+
+
+def _merged(last: JSON, entry: JSON) -> bool:
+    """Let `last` say what `entry` says too, where both are pieces of one artifact."""
+    if (last["taskId"], last.get("artifactId")) != (entry["taskId"], entry.get("artifactId")):
+        return False
+    if last["type"] == entry["type"] == EventType.ARTIFACT_UPDATE and not entry["begins"]:
+        last |= {name: last[name] + entry[name] for name in ("text", "size", "chunks")}
+    elif entry["type"] == EventType.AGENT_TOKEN and last["type"] in (
+        EventType.AGENT_TOKEN,
+        EventType.AGENT_TOKEN_START,
+    ):
+        last["text"] += entry["text"]
+    else:
+        return False
+    last["index"] = entry["index"]
+    return True
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else prose.json_text(value)
+    return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "…"

@@ -1,0 +1,43 @@
+"""The first page after signing in, and the agents to choose from."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_safe
+
+from apps.agents.models import Agent
+from apps.web.principals import principal_of
+from apps.web.shell import page, sessions_of
+
+A_PAGE = 30  # sessions on one page of the list
+
+
+@require_safe
+@login_required
+def home(request: HttpRequest) -> HttpResponse:
+    """All sessions, the newest first, and the agents to begin one with."""
+    sessions = Paginator(sessions_of(principal_of(request)), A_PAGE).get_page(request.GET.get("page"))
+    agents = Agent.objects.visible_to(principal_of(request))
+    return page(request, "web/home.html", sessions=sessions, agents=agents)
+
+
+@require_safe
+@login_required
+def agents(request: HttpRequest) -> HttpResponse:
+    return page(request, "web/agents.html", agents=Agent.objects.visible_to(principal_of(request)))
+
+
+@require_safe
+@login_required
+def agent(request: HttpRequest, slug: str) -> HttpResponse:
+    """What an agent can do, and where a session with it begins."""
+    found = Agent.objects.visible_to(principal_of(request)).filter(slug=slug).first()
+    if found is None:
+        if slug != slug.lower() and Agent.objects.visible_to(principal_of(request)).filter(slug=slug.lower()).exists():
+            return redirect("web:agent", slug.lower())
+        raise Http404
+    return page(request, "web/agent.html", agent=found, most_bytes=settings.MAX_REQUEST_BYTES)

@@ -1,0 +1,157 @@
+"""What a conversation page does: send a message, send one again, stop a task."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from http import HTTPStatus
+from typing import Any, Concatenate, cast
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+import bridge
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.conversations.errors import (
+    ContextNotFound,
+    Refusal,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+)
+from apps.conversations.intake import cancel_found
+from apps.conversations.models import Context, Message, Task
+from apps.runtime.answering import NoAnswer
+from apps.runtime.sending import Sent, send
+from apps.web.composing import TooLarge, message_from, message_id, refuse_too_large
+
+JSON = dict[str, Any]
+
+STATUS: dict[type[Refusal], HTTPStatus] = {
+    TaskNotFound: HTTPStatus.NOT_FOUND,
+    ContextNotFound: HTTPStatus.NOT_FOUND,
+    TaskNotCancelable: HTTPStatus.CONFLICT,
+    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    NoAnswer: HTTPStatus.BAD_GATEWAY,
+}
+"""How a refusal is answered; every other one is 422."""
+
+type Act[**P] = Callable[Concatenate[HttpRequest, Principal, P], Coroutine[Any, Any, HttpResponse]]
+type View[**P] = Callable[Concatenate[HttpRequest, P], Coroutine[Any, Any, HttpResponse]]
+
+
+def act[**P](view: Act[P]) -> View[P]:
+    """A POST of somebody who is signed in, answered in JSON; a refusal as its sentence."""
+
+    @require_POST
+    @wraps(view)
+    async def answered(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        user = await request.auser()
+        if not isinstance(user, User):
+            return refused("You are signed out. Sign in again; what you wrote stays here.", HTTPStatus.UNAUTHORIZED)
+        try:
+            principal = await bridge.run(lambda: user.principal)
+            return await view(request, principal, *args, **kwargs)
+        except Refusal as refusal:
+            status = STATUS.get(type(refusal), HTTPStatus.UNPROCESSABLE_ENTITY)
+            return refused(str(refusal), status, getattr(refusal, "field", ""))
+
+    return cast("View[P]", answered)
+
+
+def refused(sentence: str, status: HTTPStatus, field: str = "") -> JsonResponse:
+    return JsonResponse({"error": sentence, "field": field}, status=status)
+
+
+@act
+async def begin(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
+    """The first message of a new session."""
+    refuse_too_large(request)
+    agent = await bridge.run(Agent.objects.visible_to(principal).filter(slug=slug).first)
+    if agent is None:
+        raise ContextNotFound("There is no such agent, or you may not use it.")
+    return _recorded(await send(principal, agent, message_from(request, agent)))
+
+
+@act
+async def say(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """A further message of a session: to the task that it names, or to the agent."""
+    refuse_too_large(request)
+    context = await bridge.run(_context, principal, session)
+    task = await bridge.run(_named_task, context, request.POST.get("task", ""))
+    message = message_from(request, context.agent, task.slot if task else None)
+    return _recorded(await _send_once(principal, context, task, message))
+
+
+async def _send_once(principal: Principal, context: Context, task: Task | None, message: JSON) -> Sent:
+    """Send it, unless an earlier try got through; to the agent where the task has ended meanwhile."""
+    if (index := await bridge.run(_recorded_at, context, message["messageId"])) is not None:
+        return Sent(context.pk, index, repeated=True)
+    message = {**message, "contextId": context.context_id}
+    try:
+        addressed = {**message, "taskId": str(task.pk)} if task else message
+        return await send(principal, context.agent, addressed)
+    except TaskFinished:
+        return await send(principal, context.agent, message)
+
+
+@act
+async def again(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """A task that came to nothing is tried anew: its first message is sent again, as a new one."""
+    context = await bridge.run(_context, principal, session)
+    parts = await bridge.run(_first_words, context, request.POST.get("task", ""))
+    message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
+    return _recorded(await _send_once(principal, context, None, message))
+
+
+@act
+async def stop(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Stop a task of the session."""
+    context = await bridge.run(_context, principal, session)
+    task = await bridge.run(_named_task, context, request.POST.get("task", ""))
+    if task is None:
+        raise TaskNotFound
+    await bridge.run(cancel_found, task)
+    return JsonResponse({"stopped": str(task.pk)})
+
+
+def _context(principal: Principal, session: uuid.UUID) -> Context:
+    context = Context.objects.visible_to(principal).select_related("agent").filter(pk=session).first()
+    if context is None:
+        raise ContextNotFound
+    return context
+
+
+def _named_task(context: Context, task: str) -> Task | None:
+    """The session's task of this id; None where none is named. Raises TaskNotFound."""
+    if not task:
+        return None
+    try:
+        found = Task.objects.filter(pk=uuid.UUID(task), context=context).first()
+    except ValueError:
+        raise TaskNotFound from None
+    if found is None:
+        raise TaskNotFound
+    return found
+
+
+def _first_words(context: Context, task: str) -> list[JSON]:
+    found = _named_task(context, task)
+    said = Message.objects.filter(context=context, task=found, role=Message.Role.USER).first() if found else None
+    if said is None:
+        raise TaskNotFound
+    return list(said.parts)
+
+
+def _recorded_at(context: Context, message_id: str) -> int | None:
+    said = Message.objects.filter(context=context, message_id=message_id, role=Message.Role.USER)
+    return said.values_list("index", flat=True).first()
+
+
+def _recorded(sent: Sent) -> HttpResponse:
+    address = reverse("web:session", args=[sent.context])
+    return JsonResponse({"session": address, "index": sent.index}, status=HTTPStatus.CREATED)

@@ -1,0 +1,77 @@
+"""A conversation's page: what it begins with; the live line brings the rest."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from apps.conversations.events import EventType
+from apps.conversations.models import Context, Event
+from apps.web.entries import artifacts_before, entries_of, settled_events
+from apps.web.principals import principal_of
+from apps.web.shell import page
+
+JSON = dict[str, Any]
+
+TURNS = 30  # messages of the person's own that a page begins with, and that "earlier" adds
+
+
+@require_safe
+@login_required
+def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The page. Somebody else's session is not found."""
+    context = _context(request, session)
+    return page(request, "web/session.html", session=context, agent=context.agent, beginning=beginning(context))
+
+
+@require_safe
+@login_required
+def earlier(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The entries of the turns before `?before=<index>`."""
+    context = _context(request, session)
+    try:
+        before = int(request.GET.get("before", ""))
+    except ValueError:
+        raise Http404 from None
+    first = _first_of_turns(context, before)
+    return JsonResponse({"first": first, "entries": entries_of(context, settled_events(context, first - 1, before))})
+
+
+def beginning(context: Context) -> JSON:
+    """What the page's script starts with: the newest turns, and where everything else is to be had."""
+    last = context.last_event
+    first = _first_of_turns(context, last + 1)
+    return {
+        "session": str(context.pk),
+        "agent": {"name": context.agent.name, "slug": context.agent.slug},
+        "first": first,
+        "last": last,
+        "entries": entries_of(context, settled_events(context, first - 1, last + 1)),
+        "artifacts": artifacts_before(context, first),
+        "line": f"/ws/sessions/{context.pk}",
+        "say": reverse("web:say", args=[context.pk]),
+        "again": reverse("web:again", args=[context.pk]),
+        "stop": reverse("web:stop", args=[context.pk]),
+        "earlier": reverse("web:earlier", args=[context.pk]),
+        "mostBytes": settings.MAX_REQUEST_BYTES,
+    }
+
+
+def _first_of_turns(context: Context, before: int) -> int:
+    """The index at which the last TURNS turns before index `before` begin."""
+    said = Event.objects.filter(context=context, type=EventType.USER_MESSAGE, index__lt=before).order_by("-index")
+    begins = list(said.values_list("index", flat=True)[:TURNS])
+    return begins[-1] if len(begins) == TURNS else 1
+
+
+def _context(request: HttpRequest, session: uuid.UUID) -> Context:
+    context = Context.objects.visible_to(principal_of(request)).select_related("agent").filter(pk=session).first()
+    if context is None:
+        raise Http404
+    return context

@@ -1,0 +1,51 @@
+"""Signs that pages share: icons, an agent's letter in its own hue, states."""
+
+from __future__ import annotations
+
+import zlib
+
+from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.agents.models import Agent
+
+register = template.Library()
+
+HUES = 12  # classes hue-0 … hue-11 of the stylesheet
+
+STATES = {
+    "submitted": ("working", "Waiting to start"),
+    "working": ("working", "Working"),
+    "input-required": ("waiting", "Waiting for you"),
+    "auth-required": ("waiting", "Waiting for you"),
+    "completed": ("done", "Done"),
+    "failed": ("failed", "Failed"),
+    "rejected": ("failed", "Declined"),
+    "canceled": ("canceled", "Stopped"),
+}
+"""How each state of a task looks, and what it is called."""
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A sign of the sprite `static/icons.svg`; decoration, so a label must stand beside it."""
+    return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
+
+
+@register.simple_tag
+def avatar(agent: Agent) -> SafeString:
+    """The agent's letter in its own hue."""
+    hue = zlib.crc32(agent.slug.encode()) % HUES
+    return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue, agent.name[:1].upper())
+
+
+@register.simple_tag
+def state_sign(state: str | None) -> SafeString:
+    """The sign of a task's state: a shape, a colour and a word for readers."""
+    look, word = STATES.get(state or "", ("none", "Answered"))
+    return format_html(
+        '<span class="sign sign-{}" title="{}">{}<span class="visually-hidden">{}</span></span>',
+        look, word, icon(look), word,
+    )  # fmt: skip

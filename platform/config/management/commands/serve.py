@@ -1,0 +1,76 @@
+"""`./manage.py serve [--no-showcase] [--no-worker]`: everything that `make run` starts once it is set up."""
+
+import json
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from apps.showcase import loading
+from config import serving, static_files
+
+
+class Command(BaseCommand):
+    help = "Prepares the database, the static files and the showcase; then serves, works and sweeps in one process."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--no-showcase", action="store_true", help="make no demo users and agents")
+        parser.add_argument("--no-worker", action="store_true", help="serve only; workers run elsewhere")
+
+    def handle(self, *args: Any, no_showcase: bool, no_worker: bool, **options: Any) -> None:
+        try:
+            serving.claim_address(settings.HOST, settings.PORT)
+            call_command("migrate", interactive=False, verbosity=0)
+            static_files.collect_if_changed()
+            loaded = None if no_showcase else loading.load()
+            from config.asgi import application  # after the migrations: it builds the URLs and so the pages
+
+            serving.serve(
+                application,
+                settings.HOST,
+                settings.PORT,
+                worker=not no_worker,
+                ready=lambda: self.greet(loaded),
+            )
+        except serving.AddressTaken as error:
+            raise CommandError(str(error)) from error
+
+    def greet(self, loaded: loading.Loaded | None) -> None:
+        """Say where to look and how to sign in."""
+        base = settings.PUBLIC_BASE_URL
+        lines = [f"Parley is at {base}/   (Ctrl-C ends it)"]
+        if loaded is None:
+            lines += ["", "Make a first user: ./manage.py create_user you@example.org --operator"]
+        else:
+            lines += [
+                *loaded.problems,
+                *_logins(loaded),
+                "",
+                "Talk to an agent from a terminal:",
+                "",
+                curl(base, loaded),
+            ]
+        self.stdout.write("\n".join(lines) + "\n")
+        self.stdout.flush()
+
+
+def _logins(loaded: loading.Loaded) -> list[str]:
+    lines = ["", "The first logins, as they were made:"]
+    for email, password in loaded.logins.passwords.items():
+        where = "operator, /admin/" if email == loading.ADMIN else "member"
+        lines.append(f"  {email}  {password}  ({where})")
+    lines += [f"  API key  {key}  (of {email})" for email, key in loaded.logins.api_keys.items()]
+    return lines
+
+
+def curl(base: str, loaded: loading.Loaded) -> str:
+    """A line for the shell that sends a message to the echo agent over A2A 1.0."""
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "Hello, Parley"}]}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    key = loaded.logins.api_keys.get(loading.DEMO, "<API key>")
+    return (
+        f"curl -s {base}/a2a/echo -H 'Authorization: Bearer {key}' -H 'A2A-Version: 1.0' "
+        f"-H 'Content-Type: application/json' -d '{json.dumps(request)}'"
+    )

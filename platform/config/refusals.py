@@ -1,0 +1,53 @@
+"""What is answered where no view is: a body that is too large, a path that leads nowhere, an error nobody expected."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+A2A_DOMAIN = "a2a-protocol.org"
+JSON_RPC_PATH = re.compile(r"/a2a(/[^/]+)?/?")
+INTERNAL_ERROR = -32603
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A refusal in the words of the protocol that the path belongs to (A2A 1.0: JSON-RPC §9.5, HTTP+JSON §11.6)."""
+
+    status: HTTPStatus
+    reason: str
+    message: str
+
+    def body(self, path: str) -> bytes:
+        """As JSON: an error of JSON-RPC at an endpoint of that, otherwise one of HTTP+JSON."""
+        details = [
+            {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": self.reason, "domain": A2A_DOMAIN}
+        ]  # fmt: skip
+        error: dict[str, Any] = {"code": self.status.value, "message": self.message}
+        if JSON_RPC_PATH.fullmatch(path):
+            if self.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+                error["code"] = INTERNAL_ERROR
+            document: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {**error, "data": details}}
+        else:
+            document = {"error": {**error, "status": self.reason, "details": details}}
+        return json.dumps(document).encode()
+
+
+NOT_FOUND = Refusal(HTTPStatus.NOT_FOUND, "NOT_FOUND", "There is nothing at this address.")
+WRONG_HOST = Refusal(
+    HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "This host name is not served here. ALLOWED_HOSTS names those that are."
+)
+MALFORMED = Refusal(HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "The request line or a header is malformed.")
+INTERNAL = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL", "Something went wrong here. It has been logged.")
+
+
+def too_large(limit: int) -> Refusal:
+    """For a body of more than `limit` bytes."""
+    return Refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "REQUEST_TOO_LARGE",
+        f"A request may have at most {limit / 1024 / 1024:g} MB. Send large files one by one, or as links.",
+    )

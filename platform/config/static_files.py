@@ -1,0 +1,31 @@
+"""Collecting static files only when one of them changed."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
+from django.core.management import call_command
+
+
+def collect_if_changed() -> bool:
+    """Run `collectstatic` unless the sources are those of the last time; says whether it ran."""
+    mark = Path(settings.STATIC_ROOT) / ".collected"
+    now = _fingerprint()
+    if mark.exists() and mark.read_text() == now:
+        return False
+    call_command("collectstatic", interactive=False, verbosity=0)
+    mark.write_text(now)
+    return True
+
+
+def _fingerprint() -> str:
+    """Changes when a source file is added, removed, or written to."""
+    digest = hashlib.sha256(str(settings.STORAGES["staticfiles"]).encode())
+    for finder in get_finders():
+        for path, storage in finder.list(ignore_patterns=None):
+            stat = Path(storage.path(path)).stat()
+            digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

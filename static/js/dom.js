@@ -1,0 +1,66 @@
+// Small pieces that every view is built from.
+
+/** An element: `h("a", {class: "chip", href}, icon("file"), name)`. Text is always text, never HTML. */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** HTML that the server made safe (`apps/web/prose.py` and templates), and nothing else. */
+export function safe(element, html) {
+  element.innerHTML = html;
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS(SVG, "use");
+  use.setAttribute("href", `${document.body.dataset.icons}#${name}`);
+  svg.append(use);
+  return svg;
+}
+
+/** A state's sign: a shape in its colour. The word stands beside it, or `word` is read in its place. */
+export function sign(look, word = "") {
+  return h("span", { class: `sign sign-${look}` }, icon(look), word && h("span", { class: "visually-hidden" }, word));
+}
+
+export function bytes(size) {
+  if (size === null || size === undefined) return "";
+  if (size < 1000) return `${size} B`;
+  if (size < 1e6) return `${(size / 1e3).toFixed(size < 1e4 ? 1 : 0)} kB`;
+  return `${(size / 1e6).toFixed(1)} MB`;
+}
+
+const KINDS = {
+  "application/pdf": "PDF",
+  "application/json": "JSON",
+  "text/markdown": "Markdown",
+  "text/plain": "Text",
+  "text/html": "HTML",
+  "text/csv": "CSV",
+};
+
+export function kindOf(mediaType) {
+  return KINDS[mediaType] ?? (mediaType.split("/")[1] ?? mediaType).replace(/^(x-|vnd\.)/, "").slice(0, 24).toUpperCase();
+}
+
+/** An id for a message. `crypto.randomUUID` is missing where a page is not served over TLS. */
+export function uuid() {
+  if (crypto.randomUUID) return crypto.randomUUID();
+  const random = crypto.getRandomValues(new Uint8Array(16));
+  random[6] = (random[6] & 0x0f) | 0x40;
+  random[8] = (random[8] & 0x3f) | 0x80;
+  const hex = [...random].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}

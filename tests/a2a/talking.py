@@ -1,0 +1,57 @@
+"""Talking to a running Parley as any A2A program does: with the SDK's client."""
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import httpx
+from a2a.client import Client, ClientConfig
+from a2a.client.client_factory import ClientFactory
+from a2a.types import a2a_pb2 as a2a
+
+Talking = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@asynccontextmanager
+async def client(url: str, slug: str, key: str, *, streaming: bool = True) -> AsyncIterator[Client]:
+    """The SDK's client for the agent `slug`, made from the agent's card."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
+        factory = ClientFactory(ClientConfig(streaming=streaming, httpx_client=http))
+        yield await factory.create_from_url(f"{url}/a2a/{slug}")
+
+
+def request(*parts: a2a.Part | str, **fields: Any) -> a2a.SendMessageRequest:
+    """A send of these parts, text or whole."""
+    built = [a2a.Part(text=part) if isinstance(part, str) else part for part in parts]
+    message = {"message_id": str(uuid.uuid4()), "role": a2a.ROLE_USER, "parts": built} | fields
+    return a2a.SendMessageRequest(message=a2a.Message(**message))
+
+
+async def answer(talk: Client, sent: a2a.SendMessageRequest) -> a2a.StreamResponse:
+    """The last that comes of a send: of a client that does not stream, its one answer."""
+    return [response async for response in talk.send_message(sent)][-1]
+
+
+async def updates(talk: Client, sent: a2a.SendMessageRequest) -> list[a2a.StreamResponse]:
+    return [response async for response in talk.send_message(sent)]
+
+
+def text_of(holder: Any) -> str:
+    return "".join(part.text for part in holder.parts)
+
+
+def kinds(responses: list[a2a.StreamResponse]) -> list[str]:
+    """What each StreamResponse is: task, message, status_update or artifact_update."""
+    return [str(response.WhichOneof("payload")) for response in responses]
+
+
+def states(responses: list[a2a.StreamResponse]) -> list[int]:
+    """The states that a stream went through, each once."""
+    seen: list[int] = []
+    for response in responses:
+        state = response.task.status.state or response.status_update.status.state
+        if state and state not in seen[-1:]:
+            seen.append(state)
+    return seen

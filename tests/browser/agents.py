@@ -1,0 +1,72 @@
+"""Agents that show what a page has to show: streamed words, tool calls, every kind of question, failure."""
+
+import asyncio
+
+from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, Rejected, SkillHandler, TaskContext
+
+STORY = "# A story\n\nOnce upon a *time* there was a **river**.\n\n- it ran\n- it sang\n"
+
+
+class Storyteller(SkillHandler):
+    """Streams a story word by word."""
+
+    name = "Storyteller"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        call = await task.tool_call("look_up", {"about": "rivers"})
+        await task.tool_result(call, "look_up", "Rivers run to the sea.")
+        for word in STORY.split(" "):
+            await task.token(word + ("" if word == STORY.split(" ")[-1] else " "))
+            await asyncio.sleep(0.03)
+        return Completed(STORY)
+
+
+class Failing(SkillHandler):
+    """Fails, or declines when it is asked to."""
+
+    name = "Failing"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        await task.progress("Trying…")
+        if "decline" in task.message.text:
+            return Rejected("I only do what I can do.")
+        return Failed("The instrument did not answer. Switch it on, then send this again.")
+
+
+TRIP = {
+    "type": "object",
+    "properties": {
+        "class": {"type": "string", "title": "Class", "enum": ["First", "Second"]},
+        "return": {"type": "boolean", "title": "And back again?"},
+        "people": {"type": "integer", "title": "How many people", "minimum": 1, "maximum": 9, "default": 2},
+        "wish": {"type": "string", "title": "A wish", "maxLength": 80, "description": "A seat, a view, anything."},
+        "list": {"type": "string", "format": "binary", "title": "Passenger list"},
+    },
+    "required": ["class", "return", "people"],
+}
+
+
+class Asking(SkillHandler):
+    """Asks one question with every kind of field, and repeats what it was told."""
+
+    name = "Asking"
+    input_modes = ("*/*",)
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        return InputRequired("Where to, and how?", slot="trip", schema=TRIP)
+
+    async def on_input_received(self, task: TaskContext) -> Outcome:
+        return Completed("Noted.", [Artifact.json("trip", [task.message.data, [file.name for file in task.files]])])
+
+
+class Waiting(SkillHandler):
+    """Works until it is stopped, and says what it was told meanwhile."""
+
+    name = "Waiting"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        await task.progress("Working until told otherwise…")
+        if "second" in task.message.text:
+            return Completed("That was the second message.")
+        await asyncio.sleep(1.5)
+        return Completed("That was the first message.")

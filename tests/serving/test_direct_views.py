@@ -1,0 +1,218 @@
+"""Views that wait or stream run on the event loop alone: no thread and no connection for as long as they wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.test import override_settings
+from django.urls import path
+
+import bridge
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.conversations import feed
+from apps.conversations.models import Context
+from apps.runtime.sending import accept_and_publish, settled
+from config.direct import DirectHandler
+
+begun = asyncio.Event()
+ended: list[str] = []
+
+
+async def waits(request: HttpRequest, context: str, task: str, after: int) -> HttpResponse:
+    begun.set()
+    try:
+        event = await settled(context, task, after)
+    finally:
+        ended.append(context)
+    return JsonResponse(event.payload)
+
+
+async def streams(request: HttpRequest, context: str) -> StreamingHttpResponse:
+    async def lines() -> AsyncGenerator[str]:
+        try:
+            async with aclosing(feed.follow(context)) as batches:
+                async for events in batches:
+                    for event in events:
+                        yield f"{event.index} {event.type}\n"
+        finally:
+            ended.append(context)
+
+    return StreamingHttpResponse(lines())
+
+
+async def fails(request: HttpRequest) -> HttpResponse:
+    raise RuntimeError("the password is swordfish")
+
+
+async def size(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"bytes": len(request.body), "method": request.method})
+
+
+def threaded(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(str(User.objects.count()))
+
+
+urlpatterns = [
+    path("a2a/waits/<uuid:context>/<uuid:task>/<int:after>", waits),
+    path("a2a/streams/<uuid:context>", streams),
+    path("a2a/fails", fails),
+    path("other/fails", fails),
+    path("size", size),
+    path("threaded", threaded),
+]
+
+
+@pytest.fixture(autouse=True)
+def _urls() -> Any:
+    with override_settings(ROOT_URLCONF=__name__):
+        ended.clear()
+        yield
+
+
+def request_to(address: str, *, method: str = "GET", body: bytes = b"", **headers: str) -> ApplicationCommunicator:
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": address,
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()],
+    }
+    return ApplicationCommunicator(DirectHandler(), scope)
+
+
+async def answered(
+    address: str, *, method: str = "GET", body: bytes = b"", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of the answer."""
+    communicator = request_to(address, method=method, **headers)
+    await communicator.send_input({"type": "http.request", "body": body})
+    start = await communicator.receive_output(5)
+    chunks = []
+    while True:
+        message = await communicator.receive_output(5)
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body"):
+            break
+    await communicator.wait(5)
+    names = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+    return start["status"], names, b"".join(chunks)
+
+
+@asynccontextmanager
+async def opened(addresses: list[str]) -> AsyncIterator[list[ApplicationCommunicator]]:
+    """Requests that have been sent and stay open."""
+    communicators = [request_to(address) for address in addresses]
+    for communicator in communicators:
+        await communicator.send_input({"type": "http.request", "body": b""})
+    yield communicators
+    for communicator in communicators:
+        await communicator.send_input({"type": "http.disconnect"})
+    for communicator in communicators:
+        await communicator.wait(5)
+
+
+def server_connections() -> int:
+    """Connections to this test database, as PostgreSQL counts them."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_200_streams_and_200_waiting_callers_hold_no_thread_and_no_connection(
+    ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
+) -> None:
+    receipt = await bridge.run(accept_and_publish, ada.principal, echo, said())
+    addresses = [f"/a2a/streams/{receipt.context}"] * 200
+    addresses += [f"/a2a/waits/{receipt.context}/{receipt.task}/{receipt.index}"] * 200
+    postgres = connection.vendor == "postgresql"
+    threads = threading.active_count()
+    connections = await bridge.run(server_connections) if postgres else 0
+    async with opened(addresses) as requests:
+        for stream in requests[:200]:
+            await stream.receive_output(10)
+            assert (await stream.receive_output(10))["body"].startswith(b"1 user_message")
+        bridge_may_add = 6
+        assert threading.active_count() - threads <= bridge_may_add
+        if postgres:
+            assert await bridge.run(server_connections) - connections <= bridge_may_add
+    assert len(ended) == 400
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_stream_ends_when_its_client_leaves(
+    ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
+) -> None:
+    receipt = await bridge.run(accept_and_publish, ada.principal, echo, said())
+    async with opened([f"/a2a/streams/{receipt.context}"]) as (stream,):
+        await stream.receive_output(5)
+        await stream.receive_output(5)
+        assert not ended
+    assert ended
+    assert await bridge.run(Context.objects.filter(pk=receipt.context).exists)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_waiting_view_ends_when_its_client_leaves(
+    ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
+) -> None:
+    receipt = await bridge.run(accept_and_publish, ada.principal, echo, said())
+    begun.clear()
+    async with opened([f"/a2a/waits/{receipt.context}/{receipt.task}/{receipt.index}"]):
+        await asyncio.wait_for(begun.wait(), 5)
+        assert not ended
+    assert ended
+
+
+@pytest.mark.parametrize(("address", "code"), [("/a2a/fails", -32603), ("/other/fails", 500)])
+async def test_what_a_view_did_not_expect_is_told_without_its_inside(address: str, code: int) -> None:
+    status, headers, body = await answered(address)
+    assert status == 500
+    assert headers["content-type"] == "application/json"
+    assert json.loads(body)["error"]["code"] == code
+    assert b"swordfish" not in body
+    assert b"Traceback" not in body
+
+
+async def test_an_address_that_leads_nowhere_is_a_404_in_json() -> None:
+    status, _, body = await answered("/a2a/nobody/tasks/1")
+    assert (status, json.loads(body)["error"]["code"]) == (404, 404)
+
+
+async def test_a_body_at_the_limit_is_taken_and_one_beyond_is_not() -> None:
+    with override_settings(MAX_REQUEST_BYTES=1000):
+        assert (await answered("/size", method="POST", body=b"x" * 1000))[0] == 200
+        status, _, body = await answered("/size", method="POST", body=b"x" * 1001)
+    assert (status, json.loads(body)["error"]["status"]) == (413, "REQUEST_TOO_LARGE")
+
+
+async def test_an_endless_body_is_refused_while_it_is_coming() -> None:
+    communicator = request_to("/size", method="POST")
+    with override_settings(MAX_REQUEST_BYTES=1000):
+        for _ in range(3):
+            await communicator.send_input({"type": "http.request", "body": b"x" * 500, "more_body": True})
+        assert (await communicator.receive_output(5))["status"] == 413
+
+
+async def test_head_gets_the_headers_alone() -> None:
+    status, headers, body = await answered("/size", method="HEAD")
+    assert (status, headers["content-type"], body) == (200, "application/json", b"")
+
+
+async def test_a_host_that_is_not_ours_is_refused() -> None:
+    assert (await answered("/size", host="evil.example"))[0] == 400
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_view_that_is_not_async_runs_on_the_bridge(ada: User) -> None:
+    assert (await answered("/threaded"))[2] == b"1"

@@ -1,0 +1,215 @@
+"""The whole of Parley as real processes, for tests that speak to it from outside.
+
+On the embedded profile it is `manage.py serve`; on the services profile Daphne, a Celery worker and Celery beat, with a
+database, a queue and channel names of their own on the servers that the environment names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from django.conf import settings
+from kombu import Connection
+
+ROOT = Path(__file__).resolve().parents[1]
+START_SECONDS = 60.0
+SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Stack:
+    """A Parley of its own; `environment` overrides its settings.
+
+    Attributes:
+        processes: by name: "serve" on the embedded profile; "daphne", "worker" and "beat" on services.
+        data_dir: its DATA_DIR, with the output of each process in `<name>.log`.
+    """
+
+    def __init__(self, **environment: str) -> None:
+        self.name = f"parley_{uuid.uuid4().hex[:10]}"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
+        self.environment = {
+            **inherited,
+            "DATA_DIR": str(self.data_dir),
+            "HOST": "127.0.0.1",
+            "PORT": str(self.port),
+            "PYTHONUNBUFFERED": "1",
+            "INSTALLATION": self.name,
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+            **({} if settings.EMBEDDED else self._services()),
+            **environment,
+        }
+
+    # What it is made of
+
+    def _services(self) -> dict[str, str]:
+        with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{self.name}"')
+        database_url = urlunsplit(urlsplit(settings.DATABASE_URL)._replace(path=f"/{self.name}"))
+        return {**{key: os.environ[key] for key in SERVICES if key in os.environ}, "DATABASE_URL": database_url}
+
+    def commands(self) -> dict[str, list[str]]:
+        """The processes of this profile, in the order of their start."""
+        celery = ["-m", "celery", "-A", "config"]
+        if settings.EMBEDDED:
+            return {"serve": ["manage.py", "serve"]}
+        return {
+            "worker": [*celery, "worker", "--loglevel=WARNING"],
+            "beat": [*celery, "beat", "--loglevel=WARNING"],
+            "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
+        }
+
+    # Life and death
+
+    def start(self, *names: str) -> None:
+        """Start those processes (all that are not running, without names) and wait until requests are answered."""
+        if not settings.EMBEDDED and not self.processes:
+            self.prepare()
+        self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
+        self.wait_for("/readyz")
+
+    def prepare(self) -> None:
+        """What `serve` does by itself: the tables, the showcase, the static files."""
+        self.manage("migrate", "--verbosity=0")
+        self.manage("load_showcase")
+        self.manage("collectstatic", "--no-input", "--verbosity=0")
+
+    def launch(self, *names: str) -> None:
+        """Start those processes and wait for nothing."""
+        for name in names:
+            with (self.data_dir / f"{name}.log").open("ab") as output:
+                self.processes[name] = subprocess.Popen(
+                    [sys.executable, *self.commands()[name]],
+                    cwd=ROOT, env=self.environment, stdout=output, stderr=output,
+                )  # fmt: skip
+
+    def wait_for(self, path: str) -> None:
+        """Wait until the server answers there with a 200; a process that ends meanwhile fails the test."""
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers(path):
+            dead = [name for name, process in self.processes.items() if process.poll() is not None]
+            if dead or time.monotonic() > deadline:
+                raise AssertionError(f"{dead or self.url} does not answer.\n{self.log()}")
+            time.sleep(0.05)
+
+    def _answers(self, path: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=5):
+                return True
+        except OSError:
+            return False
+
+    def is_running(self, name: str) -> bool:
+        return name in self.processes and self.processes[name].poll() is None
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL to those processes, or to all."""
+        for name in names or tuple(self.processes):
+            self.processes[name].kill()
+            self.processes[name].wait(10)
+
+    def terminate(self, *names: str, within: float = 20.0) -> None:
+        """SIGTERM to those processes, or to all; they must be gone `within` seconds."""
+        chosen = [self.processes[name] for name in names or tuple(self.processes)]
+        for process in chosen:
+            process.terminate()
+        for process in chosen:
+            process.wait(within)
+
+    def restart(self) -> None:
+        """End everything in good order and start it again at the same address with the same data."""
+        self.terminate()
+        self.start()
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.kill()
+        if not settings.EMBEDDED:
+            with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
+                connection.execute(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
+            with contextlib.suppress(Exception), Connection(self.environment["CELERY_BROKER_URL"]) as broker:
+                broker.default_channel.queue_delete(self.name)
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    # Looking inside
+
+    def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run `manage.py` against this installation; with `check`, an exit status other than 0 fails the test."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+        return done
+
+    def resident_bytes(self) -> int:
+        """Memory of the process that answers requests."""
+        process = self.processes["serve" if settings.EMBEDDED else "daphne"]
+        pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def log(self, name: str = "*") -> str:
+        """What the processes printed."""
+        return "\n".join(f"== {path.stem}\n{path.read_text()}" for path in sorted(self.data_dir.glob(f"{name}.log")))
+
+    def _first_login(self, what: str) -> str:
+        text = (self.data_dir / "first-login.txt").read_text()
+        found = re.search(rf"^{re.escape(what)}: (\S+)$", text, re.MULTILINE)
+        assert found, f"no {what} in first-login.txt"
+        return found[1]
+
+    demo_email = "demo@parley.local"
+    admin_email = "admin@parley.local"
+
+    @property
+    def demo_password(self) -> str:
+        return self._first_login(f"password of {self.demo_email}")
+
+    @property
+    def admin_password(self) -> str:
+        return self._first_login(f"password of {self.admin_email}")
+
+    @property
+    def demo_key(self) -> str:
+        return self._first_login(f"API key of {self.demo_email}")
+
+
+@contextlib.contextmanager
+def prepared(**environment: str) -> Iterator[Stack]:
+    """A stack none of whose processes runs yet, gone afterwards; `environment` overrides its settings."""
+    stack = Stack(**environment)
+    try:
+        yield stack
+    finally:
+        stack.close()
+
+
+@contextlib.contextmanager
+def running(**environment: str) -> Iterator[Stack]:
+    """A stack that runs, gone afterwards; `environment` overrides its settings."""
+    with prepared(**environment) as stack:
+        stack.start()
+        yield stack
