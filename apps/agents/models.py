@@ -107,7 +107,7 @@ class Agent(models.Model):
         return bool(self.capabilities.get("streaming", True))
 
     def takes(self, media_type: str) -> bool:
-        """Whether a part of this media type is among the agent's input modes, or a skill's (`text/*`, `*/*` allowed)."""
+        """Whether a part of this media type is among the agent's input modes, or a skill's; `text/*` is allowed."""
         family = media_type.partition("/")[0]
         modes = {*self.input_modes, *(mode for skill in self.skills for mode in skill.get("inputModes", []))}
         return not modes.isdisjoint((media_type, f"{family}/*", "*/*"))

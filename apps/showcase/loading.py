@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentkit import HandlerError
-
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted

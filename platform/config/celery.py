@@ -4,8 +4,11 @@ import os
 
 from celery import Celery
 
+from apps.runtime import inprocess
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+inprocess.install()
 app = Celery("parley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(related_name="jobs")
