@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.utils.module_loading import import_string
 
 import bridge
@@ -22,7 +23,7 @@ from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
-from apps.runtime.recording import Recorder
+from apps.runtime.recording import Recorder, RecordLost
 
 log = logging.getLogger("parley.runtime")
 
@@ -81,7 +82,7 @@ async def _turn(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | None]:
     try:
         async with asyncio.timeout(agent.time_limit):
             return await _executor(agent.kind)(agent, task), None
-    except LeaseLost:
+    except (LeaseLost, RecordLost):
         raise
     except TimeoutError:
         limit = f"{agent.time_limit:g}"
@@ -112,13 +113,13 @@ async def _end(
             streamed=recorder.streamed,
             error=error,
         )
-        following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
-    except LeaseLost:
+        following = await bridge.persist(outcomes.finish, assignment.task, assignment.message, ending)
+    except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
         ending = Ending(assignment.hold, failed, turn=assignment.turn, error=told)
-        following = await bridge.run(outcomes.finish, assignment.task, assignment.message, ending)
+        following = await bridge.persist(outcomes.finish, assignment.task, assignment.message, ending)
     if following is not None:
         await bridge.run(publish, following)
 

@@ -55,12 +55,12 @@ class WorkerProcess:
     def offer(self, run_id: uuid.UUID) -> bool:
         """Claim a run and begin it; False where this process is full, so that another should be asked.
 
-        Called from a job's thread, with the job's database connection.
+        Called from a job's thread.
         """
         if self._closing or not self._free.acquire(timeout=FULL_WAIT_SECONDS):
             return False
         try:
-            assignment = bridge.with_database(claim, run_id, self.name)
+            assignment = bridge.call(claim, run_id, self.name)
         except BaseException:
             self._free.release()
             raise

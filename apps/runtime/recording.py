@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
+
 import bridge
 from agentkit import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
 from apps.conversations import blobs, ledger
@@ -30,6 +32,10 @@ class Line:
     type: EventType
     payload: JSON
     artifact_id: str = ""
+
+
+class RecordLost(Exception):
+    """The database stayed away: what was said could not be recorded, and the run is taken up again later."""
 
 
 class Recorder:
@@ -85,9 +91,15 @@ class Recorder:
             if not ended or not self._token_artifact:
                 lines += self._due_tokens()
             if lines:
-                await bridge.run(record, self._assignment, lines)
+                await self._record(lines)
             if ended:
                 return
+
+    async def _record(self, lines: Sequence[Line]) -> None:
+        try:
+            await bridge.persist(record, self._assignment, lines)
+        except (OperationalError, InterfaceError) as error:
+            raise RecordLost from error
 
     async def _next_batch(self) -> list[Emission | None]:
         """What is there, at least one; nothing when it is time for waiting tokens."""

@@ -60,6 +60,24 @@ async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     return await loop.run_in_executor(_executor(), lambda: with_database(function, *args, **kwargs))
 
 
+def call[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `function` on a bridge thread and wait: for threads whose own connections do not last, such as jobs'."""
+    return _executor().submit(lambda: with_database(function, *args, **kwargs)).result()
+
+
+async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Await `run(function, …)` again and again while the database is away, for as long as a lease may last."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.RUN_LEASE_SECONDS
+    while True:
+        try:
+            return await run(function, *args, **kwargs)
+        except (OperationalError, InterfaceError):
+            if loop.time() > deadline:
+                raise
+            await asyncio.sleep(1)
+
+
 def later[**P](function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
     """Call `function` on a bridge thread soon; nobody waits for it, and its errors are logged."""
     _executor().submit(lambda: with_database(function, *args, **kwargs)).add_done_callback(_log_failure)
