@@ -72,7 +72,7 @@ def test_every_page_obeys_the_policy_and_fits_its_window(page, server, width):
     assert len(addresses) == 14
     for address in addresses:
         page.goto(address)
-        expect(page.locator("h1")).to_be_visible()
+        expect(page.locator("h1").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         row = page.locator("#result_list tbody a[href$='/change/']").first
         if row.count():
