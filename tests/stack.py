@@ -66,12 +66,11 @@ class Stack:
 
     def __init__(self, *, services: Mapping[str, str] = os.environ, **environment: str) -> None:
         self.services = {key: services[key] for key in SERVICES if key in services}
-        self.embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
+        self.is_embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
         self.name = f"parley_{uuid.uuid4().hex[:10]}"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
-        self.is_embedded = settings.EMBEDDED
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         (self.data_dir / "static").symlink_to(static_files())
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
@@ -83,7 +82,7 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
             "INSTALLATION": self.name,
             "DJANGO_SETTINGS_MODULE": "config.settings",
-            **({} if self.embedded else self._with_database()),
+            **({} if self.is_embedded else self._with_database()),
             **environment,
         }
 
@@ -98,7 +97,7 @@ class Stack:
     def commands(self) -> dict[str, list[str]]:
         """The processes of this profile, in the order of their start."""
         celery = ["-m", "celery", "-A", "config"]
-        if self.embedded:
+        if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
         return {
             "worker": [*celery, "worker", "--loglevel=WARNING"],
@@ -110,7 +109,7 @@ class Stack:
 
     def start(self, *names: str) -> None:
         """Start those processes (all that are not running, without names) and wait until requests are answered."""
-        if not self.embedded and not self.processes:
+        if not self.is_embedded and not self.processes:
             self.prepare()
         self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
         self.wait_for("/readyz")
@@ -169,7 +168,7 @@ class Stack:
     def close(self) -> None:
         """Leave nothing behind."""
         self.kill()
-        if not self.embedded:
+        if not self.is_embedded:
             with psycopg.connect(self.services["DATABASE_URL"], autocommit=True) as connection:
                 connection.execute(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
             with contextlib.suppress(Exception), Connection(self.environment["CELERY_BROKER_URL"]) as broker:
@@ -192,7 +191,7 @@ class Stack:
 
     def resident_bytes(self) -> int:
         """Memory of the process that answers requests."""
-        process = self.processes["serve" if self.embedded else "daphne"]
+        process = self.processes["serve" if self.is_embedded else "daphne"]
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
