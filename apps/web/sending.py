@@ -153,5 +153,4 @@ def _recorded_at(context: Context, message_id: str) -> int | None:
 
 
 def _recorded(sent: Sent) -> HttpResponse:
-    address = reverse("web:session", args=[sent.context])
-    return JsonResponse({"session": address, "index": sent.index}, status=HTTPStatus.CREATED)
+    return JsonResponse({"session": reverse("web:session", args=[sent.context])}, status=HTTPStatus.CREATED)
