@@ -1,4 +1,4 @@
-"""The reducer, in the browser it is written for: what streamed, what is sent again and what is loaded later look alike."""
+"""The reducer, in the browser it is written for: what streamed and what is loaded later look alike."""
 
 from __future__ import annotations
 
