@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.conf import settings
+from django.test import override_settings
 from kombu import Queue
 
 import bridge
@@ -44,12 +45,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def pytest_configure() -> None:
-    """Pages are tested without collecting static files first."""
-    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
-    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _own_queue() -> None:
     """Test runs that share a broker do not take each other's wake-ups."""
@@ -62,6 +57,15 @@ def _own_queue() -> None:
 def _bridge_ends_with_the_tests(django_db_setup: None) -> Iterator[None]:
     yield
     bridge.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
+    """In the test's process static files are those of the sources, and a password's hash takes no third of a second."""
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    quick = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}, PASSWORD_HASHERS=quick):
+        yield
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""The whole of Parley as real processes, for tests that speak to it from outside.
+"""The whole of Parley as real processes, for tests and benchmarks that speak to it from outside.
 
 On the embedded profile it is `manage.py serve`; on the services profile Daphne, a Celery worker and Celery beat, with a
-database, a queue and channel names of their own on the servers that the environment names.
+database, a queue and channel names of their own on the servers that the environment, or the caller, names.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
-from django.conf import settings
 from kombu import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,17 +57,20 @@ def static_files() -> Path:
 class Stack:
     """A Parley of its own; `environment` overrides its settings.
 
+    `services` are the URLs of SERVICES, those of the environment by default; without a database URL it is embedded.
+
     Attributes:
         processes: by name: "serve" on the embedded profile; "daphne", "worker" and "beat" on services.
         data_dir: its DATA_DIR, with the output of each process in `<name>.log`.
     """
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, *, services: Mapping[str, str] = os.environ, **environment: str) -> None:
+        self.services = {key: services[key] for key in SERVICES if key in services}
+        self.is_embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
         self.name = f"parley_{uuid.uuid4().hex[:10]}"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
-        self.is_embedded = settings.EMBEDDED
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         (self.data_dir / "static").symlink_to(static_files())
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
@@ -80,22 +82,22 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
             "INSTALLATION": self.name,
             "DJANGO_SETTINGS_MODULE": "config.settings",
-            **({} if settings.EMBEDDED else self._services()),
+            **({} if self.is_embedded else self._with_database()),
             **environment,
         }
 
     # What it is made of
 
-    def _services(self) -> dict[str, str]:
-        with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
+    def _with_database(self) -> dict[str, str]:
+        database_url = self.services["DATABASE_URL"]
+        with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{self.name}"')
-        database_url = urlunsplit(urlsplit(settings.DATABASE_URL)._replace(path=f"/{self.name}"))
-        return {**{key: os.environ[key] for key in SERVICES if key in os.environ}, "DATABASE_URL": database_url}
+        return {**self.services, "DATABASE_URL": urlunsplit(urlsplit(database_url)._replace(path=f"/{self.name}"))}
 
     def commands(self) -> dict[str, list[str]]:
         """The processes of this profile, in the order of their start."""
         celery = ["-m", "celery", "-A", "config"]
-        if settings.EMBEDDED:
+        if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
         return {
             "worker": [*celery, "worker", "--loglevel=INFO"],
@@ -107,7 +109,7 @@ class Stack:
 
     def start(self, *names: str) -> None:
         """Start those processes (all that are not running, without names) and wait until requests are answered."""
-        if not settings.EMBEDDED and not self.processes:
+        if not self.is_embedded and not self.processes:
             self.prepare()
         self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
         self.wait_for("/readyz")
@@ -183,8 +185,8 @@ class Stack:
     def close(self) -> None:
         """Leave nothing behind."""
         self.kill()
-        if not settings.EMBEDDED:
-            with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
+        if not self.is_embedded:
+            with psycopg.connect(self.services["DATABASE_URL"], autocommit=True) as connection:
                 connection.execute(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
             with contextlib.suppress(Exception), Connection(self.environment["CELERY_BROKER_URL"]) as broker:
                 broker.default_channel.queue_delete(self.name)
@@ -206,7 +208,7 @@ class Stack:
 
     def resident_bytes(self) -> int:
         """Memory of the process that answers requests."""
-        process = self.processes["serve" if settings.EMBEDDED else "daphne"]
+        process = self.processes["serve" if self.is_embedded else "daphne"]
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -42,7 +42,7 @@ async def _send(call: Call) -> JSON:
     if sent.task is None:
         return {"message": sent.answer}
     if not sending.return_immediately:
-        await settled(sent.context, sent.task, sent.index)
+        await settled(sent.context, sent.task, sent.index, sent.since)
     return {"task": await bridge.run(snapshots.load, sent.task, sending.history_length)}
 
 

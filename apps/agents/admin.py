@@ -47,14 +47,14 @@ class AgentAdmin(ModelAdmin):
     def read_handler_again(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
         for agent in agents.filter(kind=Agent.Kind.HOSTED):
             try:
-                register_hosted(agent.slug, agent.handler)
+                known = register_hosted(agent.slug, agent.handler)
             except HandlerError as error:
                 messages.error(request, f"{agent.name} stays as it was. {error}")
             except ValidationError as error:
                 messages.error(request, f"{agent.name} stays as it was. {explain(error)}")
             else:
-                self.log_change(request, agent, "Read again what the handler says.")
-                messages.success(request, f"{agent.name} is now what its handler says.")
+                self.log_change(request, known, "Read again what the handler says.")
+                messages.success(request, f"{known.name} is now what its handler says.")
 
     @admin.action(description="Switch on", permissions=["register"])
     def switch_on(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:

@@ -21,6 +21,7 @@ from apps.conversations.models import Context, Event
 from bridge.statements import Selection
 
 BATCH = 500  # events read at once
+RECENT = 5000  # contexts whose newest announced event is remembered
 EVENTS = Selection(
     lambda context, after: Event.objects.filter(context_id=context, index__gt=after).order_by("index")[:BATCH],
     uuid.UUID(int=0),
@@ -28,13 +29,15 @@ EVENTS = Selection(
 )
 
 
-async def follow(context_id: uuid.UUID, after: int = 0) -> AsyncGenerator[list[Event]]:
+async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None = None) -> AsyncGenerator[list[Event]]:
     """The context's events after index `after`, in batches, for as long as the caller iterates.
 
-    Close it (`contextlib.aclosing`) to stop following.
+    With `since` (see `listening`), `after` was the newest event at some time after that: what came later was announced
+    and is not looked for first. Close the iterator (`contextlib.aclosing`) to stop following.
     """
-    reached, may_be_more = after, True
-    with _hub().reader(context_id) as reader:
+    hub = _hub()
+    reached, may_be_more = after, not hub.has_listened_since(since)
+    with hub.reader(context_id) as reader:
         while True:
             if not may_be_more:
                 await reader.grown_beyond(reached)
@@ -45,13 +48,19 @@ async def follow(context_id: uuid.UUID, after: int = 0) -> AsyncGenerator[list[E
                 yield events
 
 
+def listening() -> float:
+    """Listen for announcements from now on; gives the time, by the event loop's clock, for `follow`."""
+    _hub()
+    return asyncio.get_running_loop().time()
+
+
 class Reader:
     """Follows one context for all its followers in this event loop."""
 
-    def __init__(self, context_id: uuid.UUID) -> None:
+    def __init__(self, context_id: uuid.UUID, known: int) -> None:
         self.context_id = context_id
         self.followers = 0
-        self._known = 0  # the newest index that anybody told of
+        self._known = known  # the newest index that anybody told of
         self._grown: asyncio.Future[None] | None = None
         self._reading: asyncio.Task[list[Event]] | None = None
         self._reading_after = -1
@@ -88,13 +97,16 @@ class Hub:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
+        self._born = loop.time()
+        self._recent: dict[str, int] = {}  # what contexts reached lately, the oldest first
         self._readers: dict[str, Reader] = {}
         self._poll: asyncio.Task[None] | None = None
         self._stop_listening = wakeups.on_reached(self._reached)
 
     @contextmanager
     def reader(self, context_id: uuid.UUID) -> Iterator[Reader]:
-        reader = self._readers.setdefault(str(context_id), Reader(context_id))
+        key = str(context_id)
+        reader = self._readers.setdefault(key, Reader(context_id, self._recent.get(key, 0)))
         reader.followers += 1
         if self._poll is None or self._poll.done():
             self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
@@ -105,12 +117,21 @@ class Hub:
             if not reader.followers:
                 self._readers.pop(str(context_id), None)
 
+    def has_listened_since(self, since: float | None) -> bool:
+        """Has everything that was announced since then been heard? A new hub's ear needs a moment to open."""
+        return since is not None and since - self._born > 1.0
+
     def _reached(self, context_id: str, index: int) -> None:
         """Called from any thread."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             self._stop_listening()
-        elif context_id in self._readers:
+            return
+        self._recent.pop(context_id, None)
+        self._recent[context_id] = index
+        if len(self._recent) > RECENT:
+            self._recent.pop(next(iter(self._recent)), None)
+        if context_id in self._readers:
             loop.call_soon_threadsafe(self._tell, context_id, index)
 
     def _tell(self, context_id: str, index: int) -> None:

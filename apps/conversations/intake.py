@@ -17,13 +17,22 @@ from django.utils import timezone
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, ledger, wakeups
-from apps.conversations.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable, TaskNotFound
+from apps.conversations.errors import (
+    InvalidParams,
+    TaskBusy,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+    UnsupportedOperation,
+)
 from apps.conversations.events import JSON, EventType, Opening
 from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.conversations.titles import title_of
-from bridge import statements
+from bridge.statements import Selection
+
+TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +64,12 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
     for _ in range(3):
         try:
             return _record(principal, agent, stored, body_hash)
-        except IntegrityError:  # the message came before, or its new context was opened at this very moment
+        except (IntegrityError, UnsupportedOperation) as refusal:
+            # The message came before, or its new context was opened at this very moment.
             if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
                 return earlier
+            if isinstance(refusal, UnsupportedOperation):
+                raise
     raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
 
 
@@ -100,7 +112,7 @@ def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -
     with ledger.writing(target.context or ledger.new_context()) as log:
         task_id = target.task or uuid.uuid4()
         if principal.is_known:
-            statements.insert(
+            log.also_insert(
                 Accepted(
                     sender=principal.sender,
                     agent=agent,
@@ -113,6 +125,8 @@ def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -
             run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None)
         else:
             run = _continue_task(log, agent, message, task_id)
+        if run is not None:
+            log.also_insert(run)
         index = log.index_of(EventType.USER_MESSAGE)
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 
@@ -134,8 +148,8 @@ def find_task(principal: Principal, agent: Agent, task_id: str) -> Task:
         key = uuid.UUID(task_id)
     except ValueError:
         raise TaskNotFound from None
-    task = Task.objects.visible_to(principal).select_related("context").filter(pk=key, agent=agent).first()
-    if task is None:
+    task = TASK.one(key)
+    if task is None or task.agent_id != agent.pk or task.owner_id != principal.user_id:
         raise TaskNotFound
     return task
 
@@ -185,7 +199,7 @@ def _open_task(
         payload["opens"] = log.opening(opening(principal, agent, message))
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
-    return _queue_run(task_id, log.message_at(event.index), turn=1)
+    return Run(task_id=task_id, message=log.message_at(event.index), turn=1)
 
 
 def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
@@ -224,17 +238,10 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
 
 
 def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:
-    """Queue the run of the task's next turn, which goes on with the memory of the one before."""
+    """The run of the task's next turn, queued; it goes on with the memory of the one before."""
     last = Run.objects.filter(task_id=task_id).order_by("-turn").first()
-    return _queue_run(
-        task_id, message, turn=last.turn + 1 if last else 1, slot=slot, memory=last.memory if last else {}
-    )
-
-
-def _queue_run(task_id: uuid.UUID, message: Message, *, turn: int, slot: Any = None, memory: JSON | None = None) -> Run:
-    run = Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory or {})
-    statements.insert(run)
-    return run
+    turn, memory = (last.turn + 1, last.memory) if last else (1, {})
+    return Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory)
 
 
 def _interrupt(task_id: uuid.UUID) -> None:

@@ -100,6 +100,7 @@ class Message(models.Model):
         USER = "user"
         AGENT = "agent"
 
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="messages")
     task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.CASCADE, related_name="messages")
     index = models.PositiveBigIntegerField()

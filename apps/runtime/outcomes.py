@@ -71,14 +71,14 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
         _close_run(log, ending, keep_memory=not state.is_terminal)
         _deliver(log, task, ending.tokens, artifacts)
         if ending.outcome is not None and waiting is None:
-            _conclude(log, task, ending.outcome, artifacts, erase=ending.turn > 1)
+            _conclude(log, task, ending.outcome, erase=ending.turn > 1)
             return None
         return _go_on(log, task, ending.outcome, waiting)
 
 
 def fail(log: Ledger, task: Task, reason: str, *, code: str) -> None:
     """Record a failure that no handler had a part in."""
-    _conclude(log, task, Failed(reason, code), [])
+    _conclude(log, task, Failed(reason, code))
 
 
 def _state_after(outcome: Outcome | None, waiting: Message | None) -> TaskState:
@@ -124,7 +124,9 @@ def _go_on(log: Ledger, task: Task, outcome: Outcome | None, waiting: Message | 
         log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
-    return intake.next_run(task.pk, waiting, _slot(outcome)).pk
+    run = intake.next_run(task.pk, waiting, _slot(outcome))
+    log.also_insert(run)
+    return run.pk
 
 
 def _slot(outcome: Outcome | None) -> JSON | None:
@@ -133,28 +135,24 @@ def _slot(outcome: Outcome | None) -> JSON | None:
     return {"name": outcome.slot} | ({"schema": outcome.schema} if outcome.schema else {})
 
 
-def _conclude(log: Ledger, task: Task, outcome: Outcome, artifacts: Sequence[Artifact], *, erase: bool = True) -> None:
+def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) -> None:
     """The end of the task, or its question. With `erase`, earlier turns may have left memory behind."""
     state, parts = STATES[type(outcome)], outcome.parts
-    begun = [one.artifact_id for one in log.provisional(log.task(task.pk))] if state.is_terminal else []
+    begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
+    ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
-        parts = parts or _words_for(artifacts)
-        log.add(EventType.AGENT_COMPLETE, {"artifacts": begun}, task=task.pk)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids}, task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         code = outcome.code if isinstance(outcome, Failed) else "rejected"
-        log.add(EventType.AGENT_FAILED, {"code": code, "discarded": begun}, task=task.pk)
-    payload: dict[str, Any] = {"state": state, "message": _said(log, task, parts or [{"text": "Done."}])}
+        log.add(EventType.AGENT_FAILED, {"code": code, "discarded": ids}, task=task.pk)
+    # There is always a message; where the agent gave none, it names what was made.
+    unsaid = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
+    payload: dict[str, Any] = {"state": state, "message": _said(log, task, parts or [{"text": unsaid}])}
     if slot := _slot(outcome):
         payload["slot"] = slot
     log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if state.is_terminal and erase:
         Run.objects.filter(task=task).update(memory={})
-
-
-def _words_for(artifacts: Sequence[Artifact]) -> list[Part]:
-    """A completed task has a message; where the agent gave none, it names what was made."""
-    names = [artifact.name for artifact in artifacts if artifact.name]
-    return [{"text": f"Here is {', '.join(names)}." if names else "Done."}]
 
 
 def _said(log: Ledger, task: Task, parts: Sequence[Part]) -> JSON:

@@ -30,6 +30,7 @@ class Sent:
     task: uuid.UUID | None = None
     answer: JSON | None = None
     repeated: bool = False
+    since: float | None = None  # nothing followed `index` at some time after this (see `feed.follow`)
 
 
 async def send(principal: Principal, agent: Agent, message: JSON, *, require_task: bool = False) -> Sent:
@@ -41,8 +42,15 @@ async def send(principal: Principal, agent: Agent, message: JSON, *, require_tas
     if not require_task and not message.get("taskId") and response_type(agent, message) is ResponseType.MESSAGE:
         answered = await answer(principal, agent, message)
         return Sent(answered.context, answered.index, answer=answered.message)
+    since = feed.listening()
     receipt = await bridge.run(accept_and_publish, principal, agent, message)
-    return Sent(receipt.context, receipt.index, task=receipt.task, repeated=receipt.repeated)
+    return Sent(
+        receipt.context,
+        receipt.index,
+        task=receipt.task,
+        repeated=receipt.repeated,
+        since=None if receipt.repeated else since,
+    )
 
 
 def response_type(agent: Agent, message: JSON) -> ResponseType:
@@ -63,12 +71,12 @@ def accept_and_publish(principal: Principal, agent: Agent, message: JSON) -> Rec
     return receipt
 
 
-async def settled(context_id: uuid.UUID, task_id: uuid.UUID, after: int) -> Event:
+async def settled(context_id: uuid.UUID, task_id: uuid.UUID, after: int, since: float | None = None) -> Event:
     """Wait, holding no thread and no connection, until the task ends or asks for something after event `after`.
 
     Gives the event of that change of state.
     """
-    async with aclosing(feed.follow(context_id, after)) as batches:
+    async with aclosing(feed.follow(context_id, after, since=since)) as batches:
         async for events in batches:
             for event in events:
                 if event.task_id == task_id and settles(event):

@@ -13,7 +13,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.http import content_disposition_header
-from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.http import require_safe
 from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
@@ -45,7 +44,6 @@ def message_file(request: HttpRequest, session: uuid.UUID, index: int, number: i
 
 @require_safe
 @login_required
-@xframe_options_sameorigin
 def artifact_file(
     request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str, number: int
 ) -> HttpResponse:

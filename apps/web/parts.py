@@ -72,7 +72,7 @@ def size_of(part: JSON) -> int | None:
 
 def web_address(url: str) -> str:
     """A link that an agent gave, if a browser may follow it; otherwise nothing."""
-    return url if url.startswith(("https://", "http://", "/")) else ""
+    return url if url.startswith(("https://", "http://")) else ""
 
 
 def _values(data: Any, labels: Mapping[str, str]) -> list[JSON]:

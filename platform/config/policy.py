@@ -15,10 +15,10 @@ PAGES = {
     "form-action": [CSP.SELF],
     "frame-ancestors": [CSP.SELF],
 }
-# django-unfold's pages carry inline scripts and styles, and its Alpine.js evaluates expressions out of attributes.
+# django-unfold's pages carry inline styles, and its Alpine.js evaluates expressions out of attributes.
 ADMIN = {
     **PAGES,
-    "script-src": [CSP.SELF, CSP.UNSAFE_INLINE, CSP.UNSAFE_EVAL],
+    "script-src": [CSP.SELF, CSP.UNSAFE_EVAL],
     "style-src": [CSP.SELF, CSP.UNSAFE_INLINE],
     "font-src": [CSP.SELF, "data:"],
 }

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.http import HttpRequest
+from django.templatetags.static import static
 from django.urls import reverse_lazy
 
 ACCENT = {
@@ -54,6 +55,7 @@ THEME: dict[str, Any] = {
     "SITE_HEADER": "Parley",
     "SITE_URL": "/",
     "SITE_SYMBOL": "forum",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("mark.svg")}],
     "SHOW_BACK_BUTTON": True,
     "BORDER_RADIUS": "8px",
     "COLORS": {"primary": ACCENT},

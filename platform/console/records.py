@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib.admin import display
 from django.core.paginator import Paginator
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, Q, QuerySet, UUIDField
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
@@ -85,6 +85,20 @@ def structured(field: str) -> Callable[[Model], SafeString]:
     return column
 
 
+def timed(field: str, title: str = "") -> Callable[[Model], SafeString]:
+    """A column of times, relative to now."""
+
+    @display(description=title or field.removesuffix("_at").replace("_", " "), ordering=field)
+    def column(row: Model) -> SafeString:
+        return cells.moment(getattr(row, field))
+
+    column.__name__ = field
+    return column
+
+
 def named(model: type[Model], key: str) -> SafeString:
-    """A row that a URL names, as a link to its page."""
-    return cells.row_id(model, key)
+    """A row that a URL names, as a link to its page: by its id where that means something, otherwise by its name."""
+    if isinstance(model._meta.pk, UUIDField):
+        return cells.row_id(model, key)
+    row = model._default_manager.filter(pk=key).first() if key.isdigit() else None
+    return cells.link(row or key, cells.page_url(model, key))

@@ -16,8 +16,7 @@ export function fromNow(at, now = Date.now()) {
   return new Date(at).toISOString().slice(0, 10);
 }
 
-export function tellTimes(root = document) {
-  const now = Date.now();
+export function tellTimes(root = document, now = Date.now()) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const text = fromNow(Date.parse(time.dateTime), now);
     if (time.textContent !== text) time.textContent = text;

@@ -47,8 +47,9 @@ class Panel {
   renew(html) {
     const fresh = document.createElement("template");
     fresh.innerHTML = html;
-    tellTimes(fresh.content);
-    tellTimes(this.panel);
+    const now = Date.now(); // the same for both, so that what did not change is equal
+    tellTimes(fresh.content, now);
+    tellTimes(this.panel, now);
     reconcile(this.panel, fresh.content);
   }
 }

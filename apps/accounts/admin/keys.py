@@ -10,6 +10,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 
@@ -75,7 +76,7 @@ class ApiKeyAdmin(ModelAdmin):
 
     @display(description="key", ordering="prefix")
     def key(self, key: ApiKey) -> SafeString:
-        return cells.ident(key)
+        return format_html("<code>{}</code>", key)
 
     @display(description="user", ordering="user__email")
     def person(self, key: ApiKey) -> SafeString:

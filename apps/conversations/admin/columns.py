@@ -14,6 +14,7 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from console import cells
 from console.cells import Tone
+from console.records import timed
 
 TASK_TONES = {
     TaskState.SUBMITTED: Tone.QUEUED,
@@ -37,6 +38,12 @@ ARTIFACT_TONES = {
     Artifact.State.DELIVERED: Tone.DONE,
     Artifact.State.DISCARDED: Tone.STOPPED,
 }
+
+created = timed("created_at")
+updated = timed("updated_at")
+queued = timed("queued_at")
+since = timed("status_at", "since")
+at = timed("at")
 
 
 @display(description="id")
@@ -96,31 +103,6 @@ def title(row: Context) -> SafeString:
 @display(description="events", ordering="last_event")
 def events_of_context(row: Context) -> SafeString:
     return cells.number(row.last_event, Event, context__id__exact=row.pk)
-
-
-@display(description="created", ordering="created_at")
-def created(row: Context | Task | Message | Artifact) -> SafeString:
-    return cells.moment(row.created_at)
-
-
-@display(description="updated", ordering="updated_at")
-def updated(row: Context) -> SafeString:
-    return cells.moment(row.updated_at)
-
-
-@display(description="since", ordering="status_at")
-def since(row: Task) -> SafeString:
-    return cells.moment(row.status_at)
-
-
-@display(description="at", ordering="at")
-def at(row: Event) -> SafeString:
-    return cells.moment(row.at)
-
-
-@display(description="queued", ordering="queued_at")
-def queued(row: Run) -> SafeString:
-    return cells.moment(row.queued_at)
 
 
 @display(description="turn", ordering="turn")

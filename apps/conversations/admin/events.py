@@ -23,7 +23,6 @@ class EventAdmin(ReadOnlyAdmin):
         columns.event_gist,
         columns.context,
         columns.task,
-        columns.run,
         columns.at,
     )
     list_filter = ("type",)

@@ -10,7 +10,7 @@ from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Message, Run, Task
 from console import cells
-from console.records import structured
+from console.records import structured, timed
 
 
 @admin.register(Run)
@@ -39,10 +39,7 @@ class RunAdmin(LiveAdmin):
         "key",
         "fence",
         "interrupted",
-        "queued_at",
-        "published_at",
-        "started_at",
-        "finished_at",
+        *map(timed, ("queued_at", "published_at", "started_at", "finished_at")),
         "answers",
         "input_hash_",
         *map(structured, ("error", "notes", "usage", "input", "memory", "slot", "remote")),

@@ -12,7 +12,7 @@ from apps.agents.models import Agent
 from apps.conversations.admin import columns
 from apps.conversations.models import Accepted, Blob, Message
 from console import cells
-from console.records import ReadOnlyAdmin
+from console.records import ReadOnlyAdmin, timed
 
 
 @admin.register(Accepted)
@@ -33,7 +33,7 @@ class AcceptedAdmin(ReadOnlyAdmin):
         columns.task,
         "answer_",
         columns.created,
-        "claimed_until",
+        timed("claimed_until"),
         "hash_",
     )
 

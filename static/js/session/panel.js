@@ -40,6 +40,7 @@ export class Panel {
     const shown = Object.values(artifacts).sort((one, other) => other.firstEvent - one.firstEvent);
     const versions = versionsOf(shown);
     document.getElementById("file-count").textContent = shown.filter((one) => !one.making).length;
+    this.opener.classList.toggle("has-none", !shown.length);
     document.getElementById("panel-nothing").hidden = shown.length > 0;
     this.list.replaceChildren(...shown.map((one) => this.line(one, versions.get(one))));
     this.keepUp();

@@ -143,6 +143,7 @@ export class View {
 
   work(element, item) {
     element.className = "work";
+    element.hidden = isTrifle(item);
     const wasOpen = element.querySelector("details")?.open ?? false;
     const line = item.ended ? this.done(item) : this.running(item);
     if (!item.steps.length) return element.replaceChildren(h("div", { class: "work-line" }, line));
@@ -186,6 +187,12 @@ export class View {
       element.textContent = passed > 3000 ? seconds(element.dataset.since, Date.now()) : "";
     }
   }
+}
+
+/** Work that was over before anybody could see it, and has nothing to tell. */
+function isTrifle({ ended, began, steps, outcome }) {
+  const fine = outcome !== "failed" && outcome !== "rejected" && outcome !== "canceled";
+  return Boolean(ended) && fine && !steps.length && new Date(ended) - new Date(began) < 1000;
 }
 
 function stepsOf(item) {

@@ -1,0 +1,154 @@
+"""Operators register agents and set their policies; what cannot be is refused with what to do."""
+
+import pytest
+from django.contrib.auth.models import Group
+from django.urls import reverse
+
+from apps.agents.models import Agent
+from apps.agents.registration import house_workspace, register_hosted
+
+pytestmark = pytest.mark.django_db
+
+ADD = "admin:agents_agent_add"
+LIST = "admin:agents_agent_changelist"
+ECHO = "apps.showcase.agents.echo:Echo"
+HELLO = "apps.showcase.agents.hello:Hello"
+
+
+def form(**values) -> dict[str, object]:
+    """What the add form sends when nothing but the given fields is filled in."""
+    empty = dict.fromkeys(("name", "description", "version", "input_modes", "output_modes", "workspace"), "")
+    standing = {
+        "slug": "greeter", "kind": "hosted", "handler": HELLO, "skills": "[]", "capabilities": "{}", "is_enabled": "on",
+        "access": "authenticated", "on_busy": "enqueue", "time_limit": "600.0", "attempts": "3",
+    }  # fmt: skip
+    return {**empty, **standing, **values}
+
+
+def add(client, **values):
+    return client.post(reverse(ADD), form(**values))
+
+
+def change(client, agent, **values):
+    page = client.get(reverse("admin:agents_agent_change", args=[agent.pk]))
+    fields = page.context["adminform"].form
+    shown = {name: fields[name].value() for name in fields.fields}
+    sent = {name: "" if value is None else value for name, value in shown.items() if value is not False}
+    return client.post(page.request["PATH_INFO"], {**sent, **values})
+
+
+def errors(answer) -> dict[str, list[str]]:
+    assert answer.status_code == 200
+    return answer.context["adminform"].form.errors
+
+
+def test_what_is_left_empty_is_what_the_handler_says(admin_client):
+    assert add(admin_client).status_code == 302
+    agent, described = Agent.objects.get(), register_hosted("described", HELLO)
+    for field in (
+        "name",
+        "description",
+        "version",
+        "skills",
+        "input_modes",
+        "output_modes",
+        "retry_safe",
+        "time_limit",
+    ):
+        assert getattr(agent, field) == getattr(described, field)
+    assert agent.workspace == house_workspace()
+
+
+def test_what_is_filled_in_stays(admin_client):
+    skill = '[{"id": "s", "name": "S", "description": "Does it.", "tags": ["t"]}]'
+    add(admin_client, name="Greeter", input_modes="text/*\nimage/png", skills=skill, attempts="5", access="public")
+    agent = Agent.objects.get()
+    assert (agent.name, agent.input_modes, agent.attempts, agent.access) == (
+        "Greeter",
+        ["text/*", "image/png"],
+        5,
+        "public",
+    )
+    assert agent.skills[0]["id"] == "s"
+
+
+@pytest.mark.parametrize(
+    ("handler", "sentence"),
+    [
+        ("echo", "names no handler: write it as package.module:Name."),
+        ("apps.nowhere:Echo", "cannot be imported"),
+        ("apps.showcase.agents.echo:Nobody", "has no 'Nobody': check the name after the colon."),
+        ("apps.agents.models:Agent", "neither"),
+        ("", "write it as package.module:Name."),
+    ],
+)
+def test_a_path_that_leads_to_no_handler_is_an_error_at_its_field(admin_client, handler, sentence):
+    [message] = errors(add(admin_client, handler=handler))["handler"]
+    assert sentence in message
+    assert not Agent.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("slug", "tasks", "Choose another"),
+        ("slug", "Not a slug", "Use lower-case letters, digits and hyphens."),
+        ("skills", '{"id": "s"}', "Write a list of skills"),
+        ("skills", '[{"id": "s"}]', "Write a list of skills"),
+        ("skills", "nonsense", "valid JSON"),
+        ("capabilities", "[1]", "Write an object"),
+        ("attempts", "0", "greater than or equal to 1"),
+        ("time_limit", "0", "greater than or equal to 0.1"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_at_its_field(admin_client, field, value, sentence):
+    assert sentence in " ".join(errors(add(admin_client, **{field: value}))[field])
+    assert not Agent.objects.exists()
+
+
+def test_policies_can_be_changed(admin_client, echo):
+    lab = Group.objects.create(name="Lab")
+    assert (
+        change(admin_client, echo, access="groups", groups=[lab.pk], on_busy="reject", time_limit="5").status_code
+        == 302
+    )
+    echo.refresh_from_db()
+    assert (echo.access, echo.on_busy, echo.time_limit) == ("groups", "reject", 5.0)
+    assert list(echo.groups.all()) == [lab]
+
+
+def test_another_handler_must_be_one_too(admin_client, echo):
+    assert "handler" in errors(change(admin_client, echo, handler="apps.nowhere:Echo"))
+    echo.refresh_from_db()
+    assert echo.handler == ECHO
+
+
+def test_an_agent_can_be_brought_up_to_date_with_its_handler(admin_client, echo):
+    Agent.objects.filter(pk=echo.pk).update(name="Stale", description="Stale.", access="public")
+    answer = admin_client.post(
+        reverse(LIST), {"action": "read_handler_again", "_selected_action": [echo.pk]}, follow=True
+    )
+    echo.refresh_from_db()
+    assert (echo.name, echo.access) == ("Echo", "public")
+    assert "Echo is now what its handler says." in answer.content.decode()
+
+
+def test_a_handler_that_is_gone_leaves_its_agent_as_it_was(admin_client, echo):
+    Agent.objects.filter(pk=echo.pk).update(handler="apps.nowhere:Echo")
+    answer = admin_client.post(
+        reverse(LIST), {"action": "read_handler_again", "_selected_action": [echo.pk]}, follow=True
+    )
+    assert "Echo stays as it was." in answer.content.decode()
+
+
+def test_agents_are_switched_off_and_on(admin_client, echo, ada):
+    for action, seen in (("switch_off", False), ("switch_on", True)):
+        admin_client.post(reverse(LIST), {"action": action, "_selected_action": [echo.pk]})
+        assert Agent.objects.visible_to(ada.principal).exists() is seen
+
+
+def test_a_list_costs_the_same_however_long_it_is(admin_client, django_assert_max_num_queries):
+    for number in range(100):
+        register_hosted(f"echo-{number}", ECHO)
+    with django_assert_max_num_queries(8):
+        assert len(admin_client.get(reverse(LIST)).context["cl"].result_list) == 100

@@ -1,0 +1,89 @@
+"""The first page of admin says at a glance how the installation is doing, and every number leads to what it counts."""
+
+import datetime
+import re
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.conversations import intake
+from apps.conversations.models import Run, Task
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def task(ada, echo, said) -> Task:
+    return Task.objects.get(pk=intake.accept(ada.principal, echo, said("hi")).task)
+
+
+def dashboard(client) -> str:
+    answer = client.get(reverse("admin:index"))
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def numbers(shown: str) -> dict[str, int]:
+    """The states that the page shows, with their numbers."""
+    pairs = re.findall(r"</svg>([\w-]+)</span>\s*</dt>\s*<dd>\s*<a [^>]*>(\d+)</a>", shown)
+    return {state: int(number) for state, number in pairs}
+
+
+def test_an_installation_where_nothing_happened_says_so(admin_client):
+    shown = dashboard(admin_client)
+    assert set(numbers(shown).values()) == {0}
+    assert "nothing waits" in shown
+    assert "Nothing failed in the last 24 hours." in shown
+
+
+def test_it_counts_the_tasks_of_a_day_and_the_runs_of_now(admin_client, task, ada, echo, said):
+    old = intake.accept(ada.principal, echo, said("old"))
+    Task.objects.filter(pk=old.task).update(status_at=timezone.now() - datetime.timedelta(hours=25))
+    shown = numbers(dashboard(admin_client))
+    assert (shown["submitted"], shown["queued"], shown["running"]) == (1, 2, 0)
+
+
+def test_every_number_leads_to_the_rows_it_counts(admin_client, task):
+    shown = dashboard(admin_client)
+    for link in re.findall(r'<dd>\s*<a class="console-link" href="([^"]+)">1</a>', shown):
+        assert admin_client.get(link.replace("&amp;", "&")).context["cl"].result_count == 1
+
+
+def test_it_names_the_run_that_waits_longest(admin_client, task, ada, echo, said):
+    longest = task.runs.get()
+    intake.accept(ada.principal, echo, said("later"))
+    Run.objects.filter(pk=longest.pk).update(queued_at=timezone.now() - datetime.timedelta(minutes=7))
+    shown = dashboard(admin_client)
+    assert "7 min ago" in shown
+    assert reverse("admin:conversations_run_change", args=[longest.pk]) in shown
+
+
+def test_it_names_what_failed_lately(admin_client, task):
+    said = {"parts": [{"text": "The disk is full."}]}
+    Task.objects.filter(pk=task.pk).update(state="failed", status_message=said, status_at=timezone.now())
+    shown = dashboard(admin_client)
+    assert "The disk is full." in shown
+    assert reverse("admin:conversations_task_change", args=[task.pk]) in shown
+
+
+def test_its_numbers_cost_four_queries_and_those_of_the_page(admin_client, task):
+    dashboard(admin_client)
+    with CaptureQueriesContext(connection) as captured:
+        dashboard(admin_client)
+    assert len([query for query in captured if "conversations_" in query["sql"]]) == 4
+    assert len(captured) <= 8
+
+
+def test_an_operator_who_may_not_view_tasks_sees_none_of_it(client, task):
+    operator = User.objects.create_user("op@example.org", "let me in", is_staff=True)
+    client.force_login(operator)
+    assert not numbers(dashboard(client))
+    operator.user_permissions.add(Permission.objects.get(codename="view_run"))
+    shown = numbers(dashboard(client))
+    assert "queued" in shown
+    assert "completed" not in shown

@@ -1,0 +1,229 @@
+"""Operators look at the record: everything is linked, bounded and cheap, and nothing can be edited."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from apps.accounts.models import User
+from apps.conversations import intake, ledger
+from apps.conversations.events import EventType
+from apps.conversations.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
+
+pytestmark = pytest.mark.django_db
+
+RECORD = [Context, Task, Run, Event, Message, Artifact, Accepted, Blob]
+
+
+def address(model, page: str = "changelist", *args) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
+
+
+def page(client, model, row) -> str:
+    answer = client.get(address(model, "change", row.pk))
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+@pytest.fixture
+def opened(ada, echo, said):
+    """Opens a task of Ada's, with everything that belongs to one, and returns it."""
+
+    def build(text: str = "hello") -> Task:
+        task = Task.objects.get(pk=intake.accept(ada.principal, echo, said(text)).task)
+        Artifact.objects.create(
+            task=task, artifact_id="a", state="delivered", name="report.pdf", first_event=1, created_at=task.created_at,
+            parts=[{"raw": "AAAA", "filename": "report.pdf"}],
+        )  # fmt: skip
+        Blob.objects.create(workspace=ada.personal_workspace, sha256=f"{Blob.objects.count():064x}", size=300_000)
+        return task
+
+    return build
+
+
+def queries_of(client, url: str) -> int:
+    with CaptureQueriesContext(
+        connection,
+    ) as captured:
+        assert client.get(url).status_code == 200
+    return len(captured)
+
+
+@pytest.mark.parametrize("model", RECORD)
+def test_a_list_of_a_hundred_rows_costs_as_many_queries_as_a_list_of_one(admin_client, opened, model):
+    opened()
+    admin_client.get(address(model))
+    of_one = queries_of(admin_client, address(model))
+    for _ in range(99):
+        opened()
+    answer = admin_client.get(address(model))
+    assert len(answer.context["cl"].result_list) == 100
+    assert queries_of(admin_client, address(model)) == of_one <= 12
+
+
+@pytest.mark.parametrize("model", RECORD)
+def test_nobody_edits_the_record_not_even_a_superuser(admin_client, opened, model):
+    opened()
+    row = model.objects.first()
+    before = model.objects.filter(pk=row.pk).values().get()
+    assert admin_client.get(address(model, "add")).status_code == 403
+    assert admin_client.post(address(model, "add"), {}).status_code == 403
+    assert admin_client.post(address(model, "change", row.pk), {"state": "failed"}).status_code == 403
+    assert admin_client.post(address(model, "delete", row.pk), {"post": "yes"}).status_code == 403
+    shown = page(admin_client, model, row)
+    assert 'name="_save"' not in shown
+    assert model.objects.filter(pk=row.pk).values().get() == before
+
+
+@pytest.mark.parametrize("model", RECORD)
+def test_the_record_is_for_operators_who_may_view_it(client, opened, ada, model):
+    opened()
+    client.force_login(ada)
+    assert client.get(address(model)).status_code == 302  # to the sign-in: a member is no operator
+    User.objects.filter(pk=ada.pk).update(is_staff=True)
+    assert client.get(address(model)).status_code == 403
+    ada.user_permissions.add(Permission.objects.get(codename=f"view_{model._meta.model_name}"))
+    assert client.get(address(model)).status_code == 200
+
+
+def test_ids_are_shortened_for_the_eye_and_whole_for_the_clipboard(admin_client, opened):
+    task = opened()
+    shown = admin_client.get(address(Task)).content.decode()
+    whole = str(task.pk)
+    assert f'data-copy="{whole}"' in shown
+    cell = re.search(rf'<code title="{whole}">(.*?)</code>', shown).group(1)
+    assert '<span class="ident-middle">' in cell
+    assert re.sub(r"<.*?>", "", cell) == whole
+
+
+def test_times_are_relative_and_absolute_on_hover(admin_client, opened):
+    task = opened()
+    shown = admin_client.get(address(Task)).content.decode()
+    absolute = task.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert re.search(rf'<time datetime="[^"]+" title="{absolute}">(now|\d+ s ago)</time>', shown)
+
+
+def test_states_have_a_sign_and_a_word(admin_client, opened):
+    opened()
+    shown = admin_client.get(address(Task)).content.decode()
+    assert re.search(r'<span class="state state-queued"><svg .*?</svg>submitted</span>', shown)
+
+
+def test_a_task_leads_to_all_that_belongs_to_it(admin_client, opened, ada):
+    task = opened()
+    shown = page(admin_client, Task, task)
+    for link in (
+        address(Context, "change", task.context_id),
+        address(User, "change", ada.pk),
+        address(Run, "change", task.runs.get().pk),
+        address(Artifact, "change", task.artifacts.get().pk),
+        address(Message, "change", task.messages.get().pk),
+        address(Event, "change", task.events.get().pk),
+        f"{address(Event)}?task__id__exact={task.pk}",
+    ):
+        assert f'href="{link}"' in shown
+        assert admin_client.get(link).status_code == 200
+
+
+def test_the_links_of_an_event_an_artifact_and_an_accepted_message_lead_somewhere(admin_client, opened):
+    opened()
+    for row in (Event.objects.get(), Artifact.objects.get(), Accepted.objects.get(), Run.objects.get()):
+        shown = page(admin_client, type(row), row).split('id="content-main"')[1]
+        links = set(re.findall(r'class="console-link" href="([^"]+)"', shown))
+        assert links
+        for link in links:
+            assert admin_client.get(link.replace("&amp;", "&")).status_code == 200
+
+
+def test_a_page_shows_the_newest_fifty_events_and_the_way_to_all(admin_client, opened):
+    task = opened()
+    with ledger.writing(task.context_id) as log:
+        log.add(EventType.AGENT_STATUS, {"state": "working"}, task=task.pk)
+        for number in range(99):
+            log.add(EventType.AGENT_THOUGHT, {"text": f"thought {number}"}, task=task.pk)
+    before = queries_of(admin_client, address(Task, "change", task.pk))
+    shown = page(admin_client, Task, task)
+    assert len(re.findall(r'<tr id="event-\d+">', shown)) == 50
+    assert "thought 98" in shown
+    assert "thought 48" not in shown
+    assert "Newest 50 of more: show all" in shown
+    every = admin_client.get(f"{address(Event)}?task__id__exact={task.pk}")
+    assert every.context["cl"].result_count == 101
+    assert before <= 16
+
+
+@pytest.mark.parametrize("model", [Context, Task, Run])
+def test_a_page_costs_the_same_however_much_belongs_to_it(admin_client, opened, model):
+    task = opened()
+    row = {Context: task.context, Task: task, Run: task.runs.get()}[model]
+    page(admin_client, model, row)
+    few = queries_of(admin_client, address(model, "change", row.pk))
+    with ledger.writing(task.context_id) as log:
+        log.add(EventType.AGENT_STATUS, {"state": "working"}, task=task.pk)
+        for number in range(60):
+            log.add(EventType.AGENT_THOUGHT, {"text": str(number)}, task=task.pk)
+    assert queries_of(admin_client, address(model, "change", row.pk)) == few
+
+
+def test_a_context_counts_its_tasks_messages_and_events(admin_client, opened):
+    context = opened().context
+    shown = page(admin_client, Context, context)
+    for model in (Task, Message, Event):
+        assert f'href="{address(model)}?context__id__exact={context.pk}">1</a>' in shown
+
+
+@pytest.mark.parametrize("model", [Context, Task, Run, Event, Message, Artifact])
+def test_an_id_finds_its_rows(admin_client, opened, model):
+    wanted = opened("wanted")
+    opened("other")
+    key = wanted.context_id if model is Context else wanted.pk
+    found = admin_client.get(address(model), {"q": f" {key} "}).context["cl"].result_list
+    assert len(found) == 1
+    assert (
+        admin_client.get(address(model), {"q": "00000000-0000-4000-8000-000000000000"}).context["cl"].result_count == 0
+    )
+
+
+def test_a_context_is_found_by_its_title_and_its_owners_address(admin_client, opened):
+    opened("a wanted title")
+    opened("another")
+    assert admin_client.get(address(Context), {"q": "wanted"}).context["cl"].result_count == 1
+    assert admin_client.get(address(Context), {"q": "ada@example"}).context["cl"].result_count == 2
+
+
+def test_a_narrowed_list_says_to_what_and_how_to_leave(admin_client, opened):
+    task = opened()
+    opened()
+    answer = admin_client.get(address(Event), {"task__id__exact": task.pk})
+    assert answer.context["cl"].result_count == 1
+    shown = answer.content.decode()
+    assert "Only those of" in shown
+    assert f'href="{address(Task, "change", task.pk)}"' in shown
+    assert "Show all events" in shown
+
+
+def test_a_list_narrowed_by_nonsense_is_no_error_page(admin_client, opened):
+    opened()
+    assert admin_client.get(address(Event), {"task__id__exact": "nonsense"}).status_code == 302
+
+
+def test_a_person_with_a_record_is_switched_off_not_deleted(admin_client, opened, ada):
+    opened()
+    assert admin_client.post(address(User, "delete", ada.pk), {"post": "yes"}).status_code == 403
+    assert User.objects.filter(pk=ada.pk).exists()
+
+
+def test_what_people_wrote_is_text_never_markup(admin_client, opened):
+    task = opened("<script>alert(1)</script>")
+    for model, row in (
+        (Task, task),
+        (Context, task.context),
+        (Event, task.events.get()),
+        (Message, task.messages.get()),
+    ):
+        shown = page(admin_client, model, row)
+        assert "<script>alert(1)" not in shown
+        assert "&lt;script&gt;alert(1)" in shown
