@@ -115,6 +115,8 @@ def complaints(page: Page, watched: Callable[[Page], list[str]]) -> list[str]:
 @pytest.fixture
 def csv(tmp_path: Path) -> Path:
     path = tmp_path / "depths.csv"
-    rows = (f"{'ABC'[number % 3]},{number * 1.5},{'' if number % 10 == 0 else 20 - number / 10}" for number in range(90))
+    rows = (
+        f"{'ABC'[number % 3]},{number * 1.5},{'' if number % 10 == 0 else 20 - number / 10}" for number in range(90)
+    )
     path.write_text("site,depth,temperature\n" + "\n".join(rows) + "\n")
     return path

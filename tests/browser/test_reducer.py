@@ -88,9 +88,9 @@ def test_an_answer_closes_the_question_and_begins_new_work(reduced) -> None:
     waiting = reduced(*asked)
     assert waiting["items"][-1]["form"] == "<form>"
     answered = reduced(*asked, message(4, "PDF", type="user_message", opensTask=False), status(5, "working"))
-    assert [item.get("form") for item in answered["items"] if item["role" if "role" in item else "kind"] == "agent"] == [
-        None
-    ]
+    assert [
+        item.get("form") for item in answered["items"] if item["role" if "role" in item else "kind"] == "agent"
+    ] == [None]
     assert kinds(answered) == ["message", "work", "message", "message", "work"]
 
 
