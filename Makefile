@@ -14,7 +14,7 @@ setup: $(STAMP)
 	@{ python3 -m venv .tools || /usr/bin/python3 -m venv .tools; } && .tools/bin/pip install --quiet uv
 
 $(STAMP): requirements.lock requirements-dev.lock pyproject.toml .python-version | $(filter .tools/bin/uv,$(UV))
-	@test -x $(PY) || $(UV) venv --quiet $(VENV)
+	@test -x $(PY) || $(UV) venv --quiet $(VENV) || $(UV) venv --quiet --python '>=3.12' $(VENV)
 	@$(UV) pip sync --quiet --python $(PY) --require-hashes requirements-dev.lock
 	@$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
@@ -22,14 +22,15 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml .python-version
 run: setup
 	@exec $(PY) manage.py serve
 
+# TESTS="tests/web tests/a2a" runs some of them.
 test: setup
-	$(PY) -m pytest
+	$(PY) -m pytest $(TESTS)
 
 test-services: setup
 	DATABASE_URL="$${DATABASE_URL:-postgres://postgres@127.0.0.1:5432/postgres}" \
 	CELERY_BROKER_URL="$${CELERY_BROKER_URL:-amqp://guest:guest@127.0.0.1:5672//}" \
 	CHANNEL_LAYER_URL="$${CHANNEL_LAYER_URL:-redis://127.0.0.1:6379/0}" \
-	$(PY) -m pytest
+	$(PY) -m pytest $(TESTS)
 
 lint: setup
 	$(PY) -m ruff check .

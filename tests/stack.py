@@ -1,11 +1,12 @@
-"""The whole of Parley as real processes, for tests that speak to it from outside.
+"""The whole of Parley as real processes, for tests and benchmarks that speak to it from outside.
 
 On the embedded profile it is `manage.py serve`; on the services profile Daphne, a Celery worker and Celery beat, with a
-database, a queue and channel names of their own on the servers that the environment names.
+database, a queue and channel names of their own on the servers that the environment, or the caller, names.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -17,17 +18,26 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
-from django.conf import settings
 from kombu import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
-START_SECONDS = 60.0
+START_SECONDS = 90.0
 SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
+PREPARE = """
+import django
+django.setup()
+from django.core.management import call_command
+from config.static_files import collect_if_changed
+call_command("migrate", verbosity=0)
+call_command("load_showcase")
+collect_if_changed()
+"""
 
 
 def free_port() -> int:
@@ -36,20 +46,33 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@cache
+def static_files() -> Path:
+    """Where the stacks of a test run share their collected static files: gathering them takes seconds."""
+    folder = Path(tempfile.mkdtemp(prefix="parley-static-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class Stack:
     """A Parley of its own; `environment` overrides its settings.
+
+    `services` are the URLs of SERVICES, those of the environment by default; without a database URL it is embedded.
 
     Attributes:
         processes: by name: "serve" on the embedded profile; "daphne", "worker" and "beat" on services.
         data_dir: its DATA_DIR, with the output of each process in `<name>.log`.
     """
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, *, services: Mapping[str, str] = os.environ, **environment: str) -> None:
+        self.services = {key: services[key] for key in SERVICES if key in services}
+        self.is_embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
         self.name = f"parley_{uuid.uuid4().hex[:10]}"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        (self.data_dir / "static").symlink_to(static_files())
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
         self.environment = {
             **inherited,
@@ -59,25 +82,25 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
             "INSTALLATION": self.name,
             "DJANGO_SETTINGS_MODULE": "config.settings",
-            **({} if settings.EMBEDDED else self._services()),
+            **({} if self.is_embedded else self._with_database()),
             **environment,
         }
 
     # What it is made of
 
-    def _services(self) -> dict[str, str]:
-        with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
+    def _with_database(self) -> dict[str, str]:
+        database_url = self.services["DATABASE_URL"]
+        with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{self.name}"')
-        database_url = urlunsplit(urlsplit(settings.DATABASE_URL)._replace(path=f"/{self.name}"))
-        return {**{key: os.environ[key] for key in SERVICES if key in os.environ}, "DATABASE_URL": database_url}
+        return {**self.services, "DATABASE_URL": urlunsplit(urlsplit(database_url)._replace(path=f"/{self.name}"))}
 
     def commands(self) -> dict[str, list[str]]:
         """The processes of this profile, in the order of their start."""
         celery = ["-m", "celery", "-A", "config"]
-        if settings.EMBEDDED:
+        if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
         return {
-            "worker": [*celery, "worker", "--loglevel=WARNING"],
+            "worker": [*celery, "worker", "--loglevel=INFO"],
             "beat": [*celery, "beat", "--loglevel=WARNING"],
             "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
         }
@@ -86,33 +109,48 @@ class Stack:
 
     def start(self, *names: str) -> None:
         """Start those processes (all that are not running, without names) and wait until requests are answered."""
-        if not settings.EMBEDDED and not self.processes:
+        if not self.is_embedded and not self.processes:
             self.prepare()
         self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
         self.wait_for("/readyz")
 
+    def serve_alone(self, *options: str) -> None:
+        """Let `manage.py serve` do everything, on either profile, unless it does."""
+        if not self.is_running("serve"):
+            self._start_process("serve", ["manage.py", "serve", *options])
+            self.wait_for("/readyz")
+
     def prepare(self) -> None:
-        """What `serve` does by itself: the tables, the showcase, the static files."""
-        self.manage("migrate", "--verbosity=0")
-        self.manage("load_showcase")
-        self.manage("collectstatic", "--no-input", "--verbosity=0")
+        """What `serve` does by itself: the tables, the showcase, the static files. In one process, which is faster."""
+        self._run("-c", PREPARE)
 
     def launch(self, *names: str) -> None:
-        """Start those processes and wait for nothing."""
+        """Start those processes; a worker is waited for until it takes work."""
         for name in names:
-            with (self.data_dir / f"{name}.log").open("ab") as output:
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, *self.commands()[name]],
-                    cwd=ROOT, env=self.environment, stdout=output, stderr=output,
-                )  # fmt: skip
+            begun = self._start_process(name, self.commands()[name])
+            if name == "worker":
+                self._wait(lambda begun=begun: " ready." in self.log("worker")[begun:])  # type: ignore[misc]
+
+    def _start_process(self, name: str, command: list[str]) -> int:
+        """Start a process; returns how long its log was until then."""
+        begun = len(self.log(name))
+        with (self.data_dir / f"{name}.log").open("ab") as output:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *command], cwd=ROOT, env=self.environment, stdout=output, stderr=output
+            )
+        return begun
 
     def wait_for(self, path: str) -> None:
-        """Wait until the server answers there with a 200; a process that ends meanwhile fails the test."""
+        """Wait until the server answers there with a 200."""
+        self._wait(lambda: self._answers(path))
+
+    def _wait(self, until: Callable[[], bool]) -> None:
+        """Wait for something; a process that ends meanwhile fails the test."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers(path):
+        while not until():
             dead = [name for name, process in self.processes.items() if process.poll() is not None]
             if dead or time.monotonic() > deadline:
-                raise AssertionError(f"{dead or self.url} does not answer.\n{self.log()}")
+                raise AssertionError(f"{dead or self.url} does not stand.\n{self.log()}")
             time.sleep(0.05)
 
     def _answers(self, path: str) -> bool:
@@ -147,8 +185,8 @@ class Stack:
     def close(self) -> None:
         """Leave nothing behind."""
         self.kill()
-        if not settings.EMBEDDED:
-            with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
+        if not self.is_embedded:
+            with psycopg.connect(self.services["DATABASE_URL"], autocommit=True) as connection:
                 connection.execute(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
             with contextlib.suppress(Exception), Connection(self.environment["CELERY_BROKER_URL"]) as broker:
                 broker.default_channel.queue_delete(self.name)
@@ -158,16 +196,19 @@ class Stack:
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run `manage.py` against this installation; with `check`, an exit status other than 0 fails the test."""
+        return self._run("manage.py", *arguments, check=check)
+
+    def _run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
+            [sys.executable, *arguments],
             cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
-        assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+        assert not check or done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done
 
     def resident_bytes(self) -> int:
         """Memory of the process that answers requests."""
-        process = self.processes["serve" if settings.EMBEDDED else "daphne"]
+        process = self.processes["serve" if self.is_embedded else "daphne"]
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 

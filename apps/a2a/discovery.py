@@ -11,8 +11,8 @@ from django.utils.cache import get_conditional_response
 from django.utils.http import http_date
 
 import bridge
-from apps.a2a.callers import refuse
-from apps.a2a.errors import AgentNotFound, problem
+from apps.a2a.callers import check_access, find_agent
+from apps.a2a.errors import problem
 from apps.accounts.credentials import principal_of
 from apps.agents import cards
 from apps.agents.models import Agent
@@ -45,13 +45,9 @@ def find_shown(authorization: str, slug: str) -> Agent:
 
     How to sign in stands in the card, so that the card of an agent for known callers is open to all.
     """
-    agent = Agent.objects.enabled().filter(slug=slug).first() if slug.isprintable() else None
-    if agent is not None and agent.access != Agent.Access.GROUPS:
-        return agent
-    principal = principal_of(authorization)
-    if agent is None or not Agent.objects.visible_to(principal).filter(pk=agent.pk).exists():
-        refuse(principal, slug)
-        raise AgentNotFound
+    agent = find_agent(slug)
+    if agent.access == Agent.Access.GROUPS:
+        check_access(principal_of(authorization), agent)
     return agent
 
 

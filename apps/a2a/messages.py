@@ -126,7 +126,8 @@ def is_inside(host: str) -> bool:
     if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
         return True
     try:
-        return not ipaddress.ip_address(name).is_global
+        address = ipaddress.ip_address(name)
     except ValueError:
         # What ends in a number is an address in one of its old forms (127.1, 0x7f.1, 2130706433).
         return bool(re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]))
+    return address.is_multicast or not address.is_global

@@ -5,14 +5,13 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from django.conf import settings
-
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import intake, wire
+from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Artifact, Context, Event, Message, Task
+from apps.conversations.models import Artifact, Context, Event, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Snapshot:
 
 def find(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> JSON:
     """The caller's task as it stands now. At most three queries. Raises TaskNotFound."""
-    return _shown(intake.find_task(principal, agent, task_id), history_length)
+    return wire.load_task(intake.find_task(principal, agent, task_id), history_length=history_length)
 
 
 def cancel(principal: Principal, agent: Agent, task_id: str) -> JSON:
@@ -44,8 +43,8 @@ def cancel(principal: Principal, agent: Agent, task_id: str) -> JSON:
 
 
 def load(task: uuid.UUID, history_length: int | None) -> JSON:
-    """A task that the caller is known to own, as it stands now."""
-    return _shown(Task.objects.select_related("context").get(pk=task), history_length)
+    """A task that the caller is known to own, as it stands now. At most three queries."""
+    return wire.load_task(_row(task), history_length=history_length)
 
 
 def now(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> Snapshot:
@@ -56,13 +55,20 @@ def now(principal: Principal, agent: Agent, task_id: str, history_length: int | 
 
 def accepted(task: uuid.UUID, index: int, history_length: int | None) -> Snapshot:
     """A task as it was when it accepted the message of event `index`, however far it has come since."""
-    row = Task.objects.select_related("context").get(pk=task)
+    row = _row(task)
     if row.context.last_event > index:
         _turn_back(row, index)
         if TaskState(row.state).is_interrupted:
             index += 1  # the answer to a question sets the task to work at once
             _turn_back(row, index)
     return _snapshot(row, index, history_length)
+
+
+def _row(task: uuid.UUID) -> Task:
+    row = intake.TASK.one(task)
+    if row is None:
+        raise TaskNotFound  # it was deleted just now
+    return row
 
 
 def _turn_back(row: Task, index: int) -> None:
@@ -76,18 +82,8 @@ def _turn_back(row: Task, index: int) -> None:
 
 def _snapshot(row: Task, index: int, history_length: int | None) -> Snapshot:
     state = TaskState(row.state)
-    task = _shown(row, history_length, index)
-    return Snapshot(task, row.pk, row.context, state, index, _begun(row, state, index))
-
-
-def _shown(row: Task, history_length: int | None, index: int | None = None) -> JSON:
-    """The task's wire form. What is read after the row itself is read up to the event that the row stands for."""
-    length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
-    said = Message.objects.filter(task=row, index__lte=row.context.last_event if index is None else index)
-    history = list(said.order_by("-index")[:length])[::-1] if length else None
-    ended = TaskState(row.state).is_terminal
-    artifacts = list(Artifact.objects.delivered().filter(task=row)) if ended else []
-    return wire.task(row, history=history, artifacts=artifacts)
+    shown = wire.load_task(row, history_length=history_length, up_to=index)
+    return Snapshot(shown, row.pk, row.context, state, index, _begun(row, state, index))
 
 
 def _begun(row: Task, state: TaskState, index: int) -> list[Event]:

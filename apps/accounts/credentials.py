@@ -7,6 +7,9 @@ from django.utils import timezone
 import bridge
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS, Principal
+from bridge.statements import Selection
+
+KEY = Selection(lambda prefix: ApiKey.objects.select_related("user").filter(prefix=prefix), "prefix")
 
 
 class BadCredentials(Exception):
@@ -35,8 +38,8 @@ def key_of(token: str) -> ApiKey:
     prefix, _, secret = rest.partition("_")
     if mark != ApiKey.MARK or not prefix.isalnum() or len(prefix) > 16:
         raise BadCredentials
-    key = ApiKey.objects.usable().select_related("user").filter(prefix=prefix).first()
-    if key is None or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
+    key = KEY.one(prefix)
+    if key is None or not key.is_usable or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
         raise BadCredentials
     if key.last_used_at is None or timezone.now() - key.last_used_at > ApiKey.TOUCH_AFTER:
         bridge.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=timezone.now())

@@ -80,12 +80,6 @@ class Workspace(models.Model):
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
-    def usable(self) -> ApiKeyQuerySet:
-        """Keys that are neither revoked nor expired, of users who are active."""
-        return self.filter(
-            models.Q(expires_at=None) | models.Q(expires_at__gt=timezone.now()), revoked_at=None, user__is_active=True
-        )
-
     def visible_to(self, principal: Principal) -> ApiKeyQuerySet:
         return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
 
@@ -135,6 +129,12 @@ class ApiKey(models.Model):
     @staticmethod
     def digest_of(secret: str) -> str:
         return hashlib.sha256(secret.encode()).hexdigest()
+
+    @property
+    def is_usable(self) -> bool:
+        """Is it neither revoked nor expired, and its user (who should be loaded) active?"""
+        is_expired = self.expires_at is not None and self.expires_at <= timezone.now()
+        return self.revoked_at is None and not is_expired and self.user.is_active
 
     def revoke(self) -> None:
         self.revoked_at = timezone.now()

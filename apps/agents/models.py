@@ -106,6 +106,16 @@ class Agent(models.Model):
     def streams(self) -> bool:
         return bool(self.capabilities.get("streaming", True))
 
+    def is_open_to(self, principal: Principal) -> bool:
+        """May `principal` use it? The same rule as `visible_to`; a query only where groups decide."""
+        match self.access:
+            case Agent.Access.PUBLIC:
+                return self.is_enabled
+            case Agent.Access.AUTHENTICATED:
+                return self.is_enabled and principal.is_known
+            case _:
+                return Agent.objects.visible_to(principal).filter(pk=self.pk).exists()
+
     def takes(self, media_type: str) -> bool:
         """Whether a part of this media type is among the agent's input modes, or a skill's; `text/*` is allowed."""
         family = media_type.partition("/")[0]

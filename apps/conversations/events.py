@@ -64,9 +64,12 @@ class UserMessage(TypedDict):
 
 
 class AgentStart(TypedDict):
+    """`again`: the turn was begun before, and given back by a worker that had to end, which is no attempt."""
+
     attempt: int
     turn: int
     messageId: str
+    again: NotRequired[bool]
 
 
 class Slot(TypedDict):
@@ -141,7 +144,7 @@ class AgentComplete(TypedDict):
 
 
 class AgentFailed(TypedDict):
-    """The task failed or was rejected; `discarded` names artifacts that were begun."""
+    """The task failed or was rejected, or a turn did after which it goes on; `discarded` names what it had begun."""
 
     code: str
     discarded: list[str]

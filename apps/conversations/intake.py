@@ -5,25 +5,33 @@ Everything a message leads to (idempotency, context, message, task, run, events)
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
-import rfc8785
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, ledger, wakeups
-from apps.conversations.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable, TaskNotFound
+from apps.conversations import blobs, ledger, notes, wakeups
+from apps.conversations.digests import digest_of
+from apps.conversations.errors import (
+    InvalidParams,
+    TaskBusy,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+    UnsupportedOperation,
+)
 from apps.conversations.events import JSON, EventType, Opening
 from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.conversations.titles import title_of
-from bridge import statements
+from bridge.statements import Selection
+
+TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +63,18 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
     for _ in range(3):
         try:
             return _record(principal, agent, stored, body_hash)
-        except IntegrityError:  # the message came before, or its new context was opened at this very moment
+        except (IntegrityError, UnsupportedOperation) as refusal:
+            # The message came before, or its new context was opened at this very moment.
             if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
                 return earlier
+            if isinstance(refusal, UnsupportedOperation):
+                raise
     raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
 
 
 def hash_of(message: JSON) -> str:
-    """SHA-256 of the message's canonical JSON (RFC 8785)."""
-    return hashlib.sha256(rfc8785.dumps(message)).hexdigest()
+    """What tells this message from another of the same id."""
+    return digest_of(message)
 
 
 def _earlier(principal: Principal, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
@@ -100,7 +111,7 @@ def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -
     with ledger.writing(target.context or ledger.new_context()) as log:
         task_id = target.task or uuid.uuid4()
         if principal.is_known:
-            statements.insert(
+            log.also_insert(
                 Accepted(
                     sender=principal.sender,
                     agent=agent,
@@ -113,6 +124,8 @@ def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -
             run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None)
         else:
             run = _continue_task(log, agent, message, task_id)
+        if run is not None:
+            log.also_insert(run)
         index = log.index_of(EventType.USER_MESSAGE)
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 
@@ -134,8 +147,8 @@ def find_task(principal: Principal, agent: Agent, task_id: str) -> Task:
         key = uuid.UUID(task_id)
     except ValueError:
         raise TaskNotFound from None
-    task = Task.objects.visible_to(principal).select_related("context").filter(pk=key, agent=agent).first()
-    if task is None:
+    task = TASK.one(key)
+    if task is None or task.agent_id != agent.pk or task.owner_id != principal.user_id:
         raise TaskNotFound
     return task
 
@@ -185,7 +198,7 @@ def _open_task(
         payload["opens"] = log.opening(opening(principal, agent, message))
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
-    return _queue_run(task_id, log.message_at(event.index), turn=1)
+    return Run(task_id=task_id, message=log.message_at(event.index), turn=1)
 
 
 def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
@@ -224,17 +237,10 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
 
 
 def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:
-    """Queue the run of the task's next turn, which goes on with the memory of the one before."""
+    """The run of the task's next turn, queued; it goes on with the memory of the one before."""
     last = Run.objects.filter(task_id=task_id).order_by("-turn").first()
-    return _queue_run(
-        task_id, message, turn=last.turn + 1 if last else 1, slot=slot, memory=last.memory if last else {}
-    )
-
-
-def _queue_run(task_id: uuid.UUID, message: Message, *, turn: int, slot: Any = None, memory: JSON | None = None) -> Run:
-    run = Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory or {})
-    statements.insert(run)
-    return run
+    turn, memory = (last.turn + 1, last.memory) if last else (1, {})
+    return Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory)
 
 
 def _interrupt(task_id: uuid.UUID) -> None:
@@ -256,7 +262,15 @@ def cancel(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
 
 
 def cancel_found(task: Task) -> None:
-    """Cancel a task that the caller may touch. Raises TaskNotCancelable."""
+    """Cancel a task that the caller may touch. Raises TaskNotCancelable, which leaves a note in the task's last run."""
+    try:
+        _cancel(task)
+    except TaskNotCancelable:
+        notes.leave_late(task.pk, "A cancel came after the task had ended.")
+        raise
+
+
+def _cancel(task: Task) -> None:
     with ledger.writing(task.context_id) as log:
         state = TaskState(log.task(task.pk).state)
         if state == TaskState.CANCELED:

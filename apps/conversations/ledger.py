@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection, models, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -28,7 +28,7 @@ from apps.conversations.events import EventType, Opening
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from apps.conversations.projection import fold
 from bridge import statements
-from bridge.statements import TIME, Selection, time_from
+from bridge.statements import TIME, Batch, Selection, time_from
 
 _embedded_writer = threading.RLock()  # SQLite has one writer: queueing here is faster than its busy timeout
 
@@ -113,6 +113,8 @@ class Ledger:
         self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime]] = {}
         self._artifacts: dict[uuid.UUID, list[Artifact]] = {}
         self._messages: dict[int, Message] = {}
+        self._new_tasks: list[Task] = []
+        self._also: list[models.Model] = []
         self._new_artifacts: list[Artifact] = []
 
     def hold(self, hold: Hold) -> None:
@@ -167,15 +169,24 @@ class Ledger:
         """The message that the added event of this index brought."""
         return self._messages[index]
 
+    def also_insert(self, row: models.Model) -> None:
+        """A row of execution state that goes in together with the events."""
+        self._also.append(row)
+
     def write(self) -> None:
         """Write what was added. `writing` calls it last."""
-        if not self.events:
+        if not self.events and not self._also:
             return
-        for task in self._tasks.values():
-            self._save_task(task)
-        self._save_artifacts()
-        self._save_context()
-        statements.insert_all(self.events)
+        batch = statements.Batch()
+        batch.insert(self._new_tasks)
+        batch.insert(list(self._messages.values()))
+        for row in self._also:
+            batch.insert([row])
+        self._save_tasks(batch)
+        self._save_artifacts(batch)
+        self._save_context(batch)
+        batch.insert(self.events)
+        batch.write()
         blobs.count_uses(self.context.workspace_id, (part for event in self.events for part in parts_of(event)))
         for listener in _listeners():
             listener(self.context, self.events)
@@ -200,11 +211,10 @@ class Ledger:
         return self._tasks[task_id]
 
     def add_task(self, task: Task) -> None:
-        statements.insert(task)
+        self._new_tasks.append(task)
         self.knows(task, artifacts=[])
 
     def add_message(self, message: Message) -> None:
-        statements.insert(message)
         self._messages[message.index] = message
 
     def add_artifact(self, artifact: Artifact) -> None:
@@ -226,34 +236,37 @@ class Ledger:
         stored = Event.objects.filter(task_id=artifact.task_id, artifact_id=artifact.artifact_id).order_by("index")
         return [*stored, *new]
 
-    def _save_context(self) -> None:
+    def _save_context(self, batch: Batch) -> None:
         values = {"last_event": self.context.last_event, "updated_at": self.context.updated_at}
         if self.context._state.adding:
-            statements.insert(self.context)
+            batch.insert([self.context])
         else:
             if _description(self.context) != self._described:
                 values |= {"title": self.context.title, "agent": self.context.agent_id}
-            statements.update(Context, {"id": self.context.pk}, values)
+            batch.update(Context, {"id": self.context.pk}, values)
 
-    def _save_task(self, task: Task) -> None:
+    def _save_tasks(self, batch: Batch) -> None:
         """Compare and swap: the state that the transaction began with is the state in the row."""
-        if (task.state, task.status_at) == self._loaded[task.pk]:
-            return
-        values = {
-            "state": task.state,
-            "status_message": task.status_message,
-            "slot": task.slot,
-            "status_at": task.status_at,
-        }
-        if not statements.update(Task, {"id": task.pk, "state": self._loaded[task.pk][0]}, values):
-            raise StaleTransition(f"task {task.pk}")
+        for task in self._tasks.values():
+            state, status_at = self._loaded[task.pk]
+            if task in self._new_tasks or (task.state, task.status_at) == (state, status_at):
+                continue
+            values = {
+                "state": task.state,
+                "status_message": task.status_message,
+                "slot": task.slot,
+                "status_at": task.status_at,
+            }
+            batch.update(
+                Task, {"id": task.pk, "state": state}, values, missing=StaleTransition(f"task {task.pk} was {state}")
+            )
 
-    def _save_artifacts(self) -> None:
-        for artifact in (a for known in self._artifacts.values() for a in known if a.pk):
+    def _save_artifacts(self, batch: Batch) -> None:
+        for artifact in (a for known in self._artifacts.values() for a in known if not a._state.adding):
             if artifact.state != Artifact.State.PROVISIONAL:
-                artifact.save(update_fields=["state", "parts", "digest"])
-        if self._new_artifacts:
-            statements.insert_all(self._new_artifacts)
+                values = {"state": artifact.state, "parts": artifact.parts, "digest": artifact.digest}
+                batch.update(Artifact, {"id": artifact.pk}, values)
+        batch.insert(self._new_artifacts)
 
 
 def is_chunk_of(event: Event, artifact: Artifact) -> bool:

@@ -100,6 +100,7 @@ class Message(models.Model):
         USER = "user"
         AGENT = "agent"
 
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="messages")
     task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.CASCADE, related_name="messages")
     index = models.PositiveBigIntegerField()
@@ -245,8 +246,8 @@ class Run(models.Model):
 
     @property
     def is_first(self) -> bool:
-        """Nothing was done for the task before this attempt."""
-        return self.turn == 1 and self.attempt <= 1
+        """Nothing was done for the task before this claim; a run that was given back counts an attempt less."""
+        return self.turn == 1 and self.fence <= 1
 
 
 class Accepted(models.Model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -17,10 +18,6 @@ from apps.conversations.models import Artifact, Context, Event, Message, Task
 from bridge.statements import Selection
 
 ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
-HISTORY = Selection(
-    lambda task: Message.objects.filter(task=task).order_by("-index")[: settings.DEFAULT_HISTORY_LENGTH],
-    uuid.UUID(int=0),
-)
 DELIVERED = Selection(
     lambda state, task: Artifact.objects.filter(state=state, task=task), Artifact.State.DELIVERED, uuid.UUID(int=0)
 )
@@ -131,17 +128,27 @@ def stored_task(row: Task) -> JSON:
     }
 
 
-def load_task(row: Task, *, history_length: int | None = None) -> JSON:
+def load_task(row: Task, *, history_length: int | None = None, up_to: int | None = None) -> JSON:
     """A Task with its delivered artifacts and the newest messages of its history (A2A 1.0 §3.2.4).
 
-    `history_length` of None is the platform's default, 0 leaves the field out. `row.context` should be loaded.
+    `history_length` of None is the platform's default, 0 leaves the field out. Messages come as far as event `up_to`,
+    by default as far as the row itself stands. `row.context` should be loaded.
     """
     length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
-    if length == settings.DEFAULT_HISTORY_LENGTH:
-        history = HISTORY.all(row.pk)[::-1]
-    else:
-        history = list(Message.objects.filter(task=row).order_by("-index")[:length])[::-1]
-    return task(row, history=history if length else None, artifacts=DELIVERED.all(Artifact.State.DELIVERED, row.pk))
+    newest = row.context.last_event if up_to is None else up_to
+    history = _newest_messages(length).all(row.pk, newest)[::-1] if length else None
+    artifacts = DELIVERED.all(Artifact.State.DELIVERED, row.pk) if row.is_finished else []
+    return task(row, history=history, artifacts=artifacts)
+
+
+@lru_cache
+def _newest_messages(number: int) -> Selection[Message]:
+    """The newest messages of a task as far as an event, newest first."""
+    return Selection(
+        lambda task, up_to: Message.objects.filter(task=task, index__lte=up_to).order_by("-index")[:number],
+        uuid.UUID(int=0),
+        0,
+    )
 
 
 def stream_response(event: Event, context: Context) -> JSON | None:

@@ -36,7 +36,7 @@ TOO_SLOW = 4408
 BROKEN = 1011
 
 
-class SessionLine(AsyncWebsocketConsumer):
+class SessionLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
     """One page that follows one session."""
 
     ALIVE_SECONDS = 15.0  # how often a quiet line says that it is there

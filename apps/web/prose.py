@@ -59,7 +59,9 @@ def verbatim(text: str) -> str:
 
 
 def coloured(code: str, language: str) -> str:
-    """A file's text as highlighted code."""
+    """A file's text: highlighted where its language is known, otherwise as it was written, with long lines wrapped."""
+    if not language:
+        return f'<pre class="wrapped">{escape(code)}</pre>'
     return f"<pre><code>{_highlighted(code, language, '') if len(code) <= LONGEST else escape(code)}</code></pre>"
 
 

@@ -6,8 +6,9 @@ or a file (`format: binary`). A schema beyond that is answered in words.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 JSON = dict[str, Any]
@@ -47,12 +48,12 @@ class Field:
         return [(str(choice), str(choice)) for choice in self.schema.get("enum", [])]
 
     @property
-    def minimum(self) -> Any:
-        return self.schema.get("minimum", "")
+    def minimum(self) -> float | None:
+        return self._bound("minimum")
 
     @property
-    def maximum(self) -> Any:
-        return self.schema.get("maximum", "")
+    def maximum(self) -> float | None:
+        return self._bound("maximum")
 
     @property
     def default_text(self) -> str:
@@ -60,8 +61,13 @@ class Field:
         return str(default).lower() if isinstance(default, bool) else str(default)
 
     @property
-    def longest(self) -> int | str:
-        return self.schema.get("maxLength", "")
+    def longest(self) -> float | None:
+        return self._bound("maxLength")
+
+    def _bound(self, name: str) -> float | None:
+        """A number that the schema names; what is none sets no bound."""
+        bound = self.schema.get(name)
+        return bound if isinstance(bound, int | float) and not isinstance(bound, bool) else None
 
     @property
     def hint(self) -> str:
@@ -96,27 +102,26 @@ class Field:
                 return choice
         raise Unanswered(f"{self.label}: choose one of {', '.join(label for _, label in self.options)}.")
 
-    def _number(self, text: str) -> int | float:
+    def _number(self, text: str) -> float:
         try:
             number = int(text) if self.kind == "integer" else float(text)
         except ValueError:
             wanted = "a whole number" if self.kind == "integer" else "a number"
             raise Unanswered(f"{self.label}: “{text[:40]}” is not {wanted}.") from None
-        low, high = self.schema.get("minimum"), self.schema.get("maximum")
-        if not (number == number and abs(number) != float("inf")):
+        low, high = self.minimum, self.maximum
+        if not math.isfinite(number):
             raise Unanswered(f"{self.label}: “{text[:40]}” is not a number.")
         if (low is not None and number < low) or (high is not None and number > high):
             raise Unanswered(f"{self.label}: the number must be {_range(low, high)}.")
         return number
 
     def _text(self, text: str) -> str:
-        longest = self.schema.get("maxLength")
-        if longest is not None and len(text) > longest:
-            raise Unanswered(f"{self.label}: at most {longest} characters, these are {len(text)}.")
+        if self.longest is not None and len(text) > self.longest:
+            raise Unanswered(f"{self.label}: at most {self.longest} characters, these are {len(text)}.")
         return text
 
 
-def _range(low: Any, high: Any) -> str:
+def _range(low: float | None, high: float | None) -> str:
     if low is not None and high is not None:
         return f"from {low} to {high}"
     return f"{low} or more" if high is None else f"{high} or less"
@@ -130,12 +135,12 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
     if schema.get("type") != "object":
         field = _field(slot["name"], schema, required=True)
         return [field] if field else []
-    required = schema.get("required", [])
-    properties = schema.get("properties", {})
-    fields = [_field(name, each, required=name in required) for name, each in properties.items()]
-    if None in fields or len(fields) > MOST_FIELDS:
+    required, properties = schema.get("required"), schema.get("properties")
+    if not isinstance(properties, dict) or len(properties) > MOST_FIELDS:
         return []
-    return [field for field in fields if field]
+    must = required if isinstance(required, list) else []
+    fields = [_field(name, each, required=name in must) for name, each in properties.items()]
+    return [] if None in fields else [field for field in fields if field]
 
 
 def _field(name: str, schema: Any, *, required: bool) -> Field | None:
@@ -148,10 +153,11 @@ def _field(name: str, schema: Any, *, required: bool) -> Field | None:
         kind = "choice"
     else:
         kind = KINDS.get(str(schema.get("type")))
-    if kind == "text" and schema.get("maxLength", 0) > LONG_TEXT:
-        kind = "long-text"
+    if not kind:
+        return None
     label = schema.get("title") or name.replace("_", " ").replace("-", " ").capitalize()
-    return Field(name, kind, str(label), schema, required) if kind else None
+    field = Field(name, kind, str(label), schema, required)
+    return replace(field, kind="long-text") if kind == "text" and (field.longest or 0) > LONG_TEXT else field
 
 
 def answer_from(fields: list[Field], given: Mapping[str, str]) -> JSON | None:

@@ -16,24 +16,68 @@ from django.db.models.query import get_related_populators
 from django.db.models.sql.where import WhereNode
 
 
+class Batch:
+    """Writes that belong together: on PostgreSQL one statement, elsewhere one after the other.
+
+    On PostgreSQL they all see the database as it was before, so no two of them may touch the same row, and references
+    between new rows need constraints that are checked at the commit, as Django's are.
+    """
+
+    def __init__(self) -> None:
+        self._writes: list[tuple[str, list[Any], Exception | None]] = []
+
+    def insert(self, rows: Sequence[models.Model]) -> None:
+        """Insert rows of one model; a key that the database makes is not read back. Signals are not sent."""
+        if not rows:
+            return
+        fields, sql, one = _insertion(type(rows[0]), connection.vendor)
+        params = [value for row in rows for value in _values(fields, row)]
+        self._writes.append((f"{sql} {', '.join([one] * len(rows))}", params, None))
+        for row in rows:
+            row._state.adding, row._state.db = False, connection.alias
+
+    def update(
+        self,
+        model: type[models.Model],
+        where: dict[str, Any],
+        values: dict[str, Any],
+        *,
+        missing: Exception | None = None,
+    ) -> None:
+        """Set plain values as `update` does; where no row is found, `missing` is raised by `write`."""
+        self._writes.append((*_update(model, where, values), missing))
+
+    def write(self) -> None:
+        """Send them. Raises IntegrityError, and `missing` of the first update that found no row."""
+        if not self._writes:
+            return
+        with connection.cursor() as cursor:
+            together = connection.vendor == "postgresql" and len(self._writes) > 1
+            counts = self._together(cursor) if together else self._in_turn(cursor)
+        for (_, _, missing), count in zip(self._writes, counts, strict=True):
+            if missing is not None and not count:
+                raise missing
+
+    def _together(self, cursor: Any) -> Sequence[int]:
+        parts = ", ".join(f"w{n} AS ({sql} RETURNING 1)" for n, (sql, _, _) in enumerate(self._writes))
+        counts = ", ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(self._writes)))  # noqa: S608
+        cursor.execute(f"WITH {parts} SELECT {counts}", [param for _, params, _ in self._writes for param in params])
+        found: Sequence[int] = cursor.fetchone()
+        return found
+
+    def _in_turn(self, cursor: Any) -> Sequence[int]:
+        counts = []
+        for sql, params, _ in self._writes:
+            cursor.execute(sql, params)
+            counts.append(cursor.rowcount)
+        return counts
+
+
 def insert(row: models.Model) -> None:
-    """Insert one row; a key that the database makes is put into it. Signals are not sent."""
-    insert_all([row])
-
-
-def insert_all(rows: Sequence[models.Model]) -> None:
-    """Insert rows of one model in one statement; keys that the database makes are put into them."""
-    if not rows:
-        return
-    fields, sql, one, returning = _insertion(type(rows[0]), connection.vendor)
-    params = [value for row in rows for value in _values(fields, row)]
-    with connection.cursor() as cursor:
-        cursor.execute(f"{sql} {', '.join([one] * len(rows))} {returning}", params)
-        if returning:
-            for row, (key,) in zip(rows, cursor.fetchall(), strict=True):
-                row.pk = key
-    for row in rows:
-        row._state.adding, row._state.db = False, connection.alias
+    """Insert one row (see `Batch.insert`)."""
+    batch = Batch()
+    batch.insert([row])
+    batch.write()
 
 
 def _values(fields: Iterable[models.Field[Any, Any]], row: models.Model) -> list[Any]:
@@ -41,15 +85,16 @@ def _values(fields: Iterable[models.Field[Any, Any]], row: models.Model) -> list
 
 
 @cache
-def _insertion(model: type[models.Model], _vendor: str) -> tuple[list[models.Field[Any, Any]], str, str, str]:
-    key = model._meta.pk
-    made_by_database = isinstance(key, models.AutoField | models.BigAutoField)
-    fields = [field for field in model._meta.local_concrete_fields if not (made_by_database and field is key)]
+def _insertion(model: type[models.Model], _vendor: str) -> tuple[list[models.Field[Any, Any]], str, str]:
+    fields = [
+        field
+        for field in model._meta.local_concrete_fields
+        if not isinstance(field, models.AutoField | models.BigAutoField)
+    ]
     quote = connection.ops.quote_name
     columns = ", ".join(quote(str(field.column)) for field in fields)
     sql = f"INSERT INTO {quote(model._meta.db_table)} ({columns}) VALUES"
-    one = f"({', '.join(['%s'] * len(fields))})"
-    return fields, sql, one, f"RETURNING {quote(str(key.column))}" if made_by_database and key else ""
+    return fields, sql, f"({', '.join(['%s'] * len(fields))})"
 
 
 COMPARISONS = {"gt": ">", "lt": "<"}
@@ -60,11 +105,15 @@ def update(model: type[models.Model], where: dict[str, Any], values: dict[str, A
 
     A name in `where` may end in `__gt` or `__lt`; otherwise it stands for equality. None is no value there.
     """
+    with connection.cursor() as cursor:
+        cursor.execute(*_update(model, where, values))
+        return int(cursor.rowcount)
+
+
+def _update(model: type[models.Model], where: dict[str, Any], values: dict[str, Any]) -> tuple[str, list[Any]]:
     sql, fields = _updating(model, tuple(where), tuple(values), connection.vendor)
     given = [*values.values(), *where.values()]
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [f.get_db_prep_save(v, connection) for f, v in zip(fields, given, strict=True)])
-        return int(cursor.rowcount)
+    return sql, [field.get_db_prep_save(value, connection) for field, value in zip(fields, given, strict=True)]
 
 
 @cache
@@ -148,12 +197,12 @@ def _lookups(where: WhereNode) -> list[Any]:
 def database_time() -> datetime.datetime:
     """The database's clock, which all processes share."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {TIME[connection.vendor]}")
+        cursor.execute(f"SELECT {TIME[connection.vendor]}", [])
         return time_from(cursor.fetchone()[0])
 
 
-TIME = {"sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')", "postgresql": "clock_timestamp()"}
-"""SQL for the database's clock; give what it yields to `time_from`."""
+TIME = {"sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')", "postgresql": "clock_timestamp()"}
+"""SQL for the database's clock, to be executed with parameters (or []); give what it yields to `time_from`."""
 
 
 def time_from(value: Any) -> datetime.datetime:

@@ -88,7 +88,7 @@ INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its S
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "files"}},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "config.static_files.ModuleStorage"},
 }
 
 # Running agents

@@ -71,3 +71,15 @@ def test_an_agent_takes_the_media_types_it_names(modes, taken, refused):
     agent = Agent(input_modes=modes)
     assert all(agent.takes(media_type) for media_type in taken)
     assert not any(agent.takes(media_type) for media_type in refused)
+
+
+def test_an_agent_says_of_itself_what_a_query_says(echo, ada, bob):
+    lab = Group.objects.create(name="Lab")
+    echo.groups.add(lab)
+    ada.groups.add(lab)
+    for access in Agent.Access.values:
+        for is_enabled in (True, False):
+            echo.access, echo.is_enabled = access, is_enabled
+            echo.save()
+            for principal in (ada.principal, bob.principal, ANONYMOUS):
+                assert echo.is_open_to(principal) == (seen_by(principal) == ["echo"])

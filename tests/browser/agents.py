@@ -59,13 +59,13 @@ class Asking(SkillHandler):
         return Completed("Noted.", [Artifact.json("trip", [task.message.data, [file.name for file in task.files]])])
 
 
-class Waiting(SkillHandler):
-    """Works until it is stopped, and says what it was told meanwhile."""
+class Patient(SkillHandler):
+    """Takes its time for the first message, and none for the second."""
 
-    name = "Waiting"
+    name = "Patient"
 
     async def on_request(self, task: TaskContext) -> Outcome:
-        await task.progress("Working until told otherwise…")
+        await task.progress("Taking my time…")
         if "second" in task.message.text:
             return Completed("That was the second message.")
         await asyncio.sleep(1.5)

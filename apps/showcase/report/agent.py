@@ -1,16 +1,16 @@
 """The Report agent: looks for a CSV file, asks what it must, and delivers a report."""
 
 import asyncio
+from collections.abc import Sequence
 
 from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, TaskContext
 from apps.showcase.report import sources
-from apps.showcase.report.charts import drawn
-from apps.showcase.report.document import Length, composed
+from apps.showcase.report.columns import Column
+from apps.showcase.report.document import Chart, Document, Length, composed
 from apps.showcase.report.figures import quantity
 from apps.showcase.report.findings import Analysis, analysed
 from apps.showcase.report.html import as_html
 from apps.showcase.report.markdown import CHART_NAME, as_markdown
-from apps.showcase.report.pdf import as_pdf
 from apps.showcase.report.sources import NoSource, Source
 from apps.showcase.report.wishes import Format, wished_format, wished_length
 
@@ -115,12 +115,12 @@ async def _report(task: TaskContext, source: Source, wished: Format, length: Len
     chart = None
     if length is Length.FULL:
         await task.progress("Drawing the chart…", 3, steps)
-        chart = await asyncio.to_thread(drawn, analysis.columns)
+        chart = await asyncio.to_thread(_drawn, analysis.columns)
     await task.progress(f"Writing the {wished.value}…", steps, steps)
     document = composed(analysis, length, chart)
     description = f"{SHORT_MARK if length is Length.SHORT else 'Report'} on {analysis.source}"
     if wished is Format.PDF:
-        content = await asyncio.to_thread(as_pdf, document)
+        content = await asyncio.to_thread(_as_pdf, document)
         report = Artifact.bytes(wished.file_name, content, "application/pdf", description=description)
     elif wished is Format.HTML:
         report = Artifact.text(wished.file_name, as_html(document), "text/html", description=description)
@@ -128,6 +128,21 @@ async def _report(task: TaskContext, source: Source, wished: Format, length: Len
         report = Artifact.text(wished.file_name, as_markdown(document), "text/markdown", description=description)
     pictures = [Artifact.bytes(CHART_NAME, chart.png, "image/png", description=chart.caption)] if chart else []
     return Completed(_closing_words(analysis, length), [report, *pictures])
+
+
+# Matplotlib and fpdf2 take seconds to import: when the first report is made, not whenever a process starts.
+
+
+def _drawn(columns: Sequence[Column]) -> Chart | None:
+    from apps.showcase.report.charts import drawn
+
+    return drawn(columns)
+
+
+def _as_pdf(document: Document) -> bytes:
+    from apps.showcase.report.pdf import as_pdf
+
+    return as_pdf(document)
 
 
 def _closing_words(analysis: Analysis, length: Length) -> str:

@@ -5,7 +5,6 @@ import math
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
@@ -16,6 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from apps.showcase.report.columns import Column, NumberColumn, Numbers, TextColumn
+from apps.showcase.report.document import Chart
 from apps.showcase.report.figures import clipped, compact
 
 MOST_PANELS = 6
@@ -31,16 +31,6 @@ warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
 
 # Matplotlib's objects belong to one thread each, but the fonts that they share do not.
 _drawing = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Chart:
-    """The same picture twice; `size` is its width and height, in inches."""
-
-    png: bytes
-    svg: str
-    caption: str
-    size: tuple[float, float]
 
 
 def drawn(columns: Sequence[Column]) -> Chart | None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from apps.showcase.report.charts import Chart
 from apps.showcase.report.columns import Column, DateColumn, NumberColumn, TextColumn
 from apps.showcase.report.figures import clipped, figure_in, in_brief, quantity, share, when
 from apps.showcase.report.findings import Analysis
@@ -15,6 +14,16 @@ ROWS_AT_A_GLANCE = 25
 class Length(StrEnum):
     FULL = "full"
     SHORT = "short"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The same picture twice; `size` is its width and height, in inches."""
+
+    png: bytes
+    svg: str
+    caption: str
+    size: tuple[float, float]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import matplotlib as mpl
 from fpdf import FPDF
 from matplotlib.ft2font import FT2Font
 
-from apps.showcase.report.charts import Chart
-from apps.showcase.report.document import Document, Grid
+from apps.showcase.report.document import Chart, Document, Grid
 
 FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 FONT = "DejaVu"

@@ -1,0 +1,46 @@
+"""What can be measured, in the order in which it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from benchmarks import reading, sending, starting, streaming, subscribing
+from benchmarks.figures import Figures
+from benchmarks.scale import Scale
+from benchmarks.target import Target
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Something to measure.
+
+    Attributes:
+        measure: one round on one target.
+        prepare: called once for each target before its first round.
+        inside: it needs a stack of our own: its processes, its database, or agents that others do not have.
+        rounds: at most so many.
+        embedded_only: the services profile has no such thing.
+        any_broker: work that no broker has a part in, so that one stack with services is enough.
+    """
+
+    name: str
+    title: str
+    measure: Callable[[Target, Scale], Awaitable[Figures]]
+    prepare: Callable[[Target, Scale], None] | None = None
+    inside: bool = False
+    rounds: int = 100
+    embedded_only: bool = False
+    any_broker: bool = False
+
+
+BENCHMARKS = (
+    Benchmark("nothing", "GET /healthz, for comparison", sending.nothing),
+    Benchmark("send", "Blocking SendMessage of echo", sending.send),
+    Benchmark("first-event", "SendStreamingMessage of echo", streaming.first_event),
+    Benchmark("chunks", "A stream of artifact chunks", streaming.chunks, inside=True),
+    Benchmark("get", "GetTask", reading.get),
+    Benchmark("list", "ListTasks, first page", reading.page, prepare=reading.fill, inside=True, any_broker=True),
+    Benchmark("subscribers", "Idle subscribers", subscribing.idle, inside=True, rounds=1, any_broker=True),
+    Benchmark("start", "./manage.py serve", starting.start, inside=True, rounds=3, embedded_only=True),
+)

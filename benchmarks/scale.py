@@ -1,0 +1,45 @@
+"""How much is asked of the machine."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Counts of one round. Everything is bounded, in number and in time.
+
+    Attributes:
+        seconds: after which no further round is begun; the stacks' start comes on top.
+        rounds: how often each benchmark is run on each target.
+        requests: of a round, by how many are under way at once.
+        reads: GetTask and ListTasks of a round.
+        streams: short streams of a round.
+        chunks: artifact chunks of the long stream.
+        few, many: tasks that a caller has when listing them.
+        subscribers: idle streams.
+    """
+
+    seconds: float
+    rounds: int
+    requests: dict[int, int]
+    reads: int
+    streams: int
+    chunks: int
+    few: int
+    many: int
+    subscribers: int
+
+
+FULL = Scale(
+    seconds=200,
+    rounds=5,
+    requests={1: 60, 8: 160, 32: 320},
+    reads=60,
+    streams=30,
+    chunks=1000,
+    few=1000,
+    many=100_000,
+    subscribers=1000,
+)
+QUICK = Scale(
+    seconds=60, rounds=1, requests={1: 5, 8: 16}, reads=5, streams=3, chunks=50, few=60, many=120, subscribers=20
+)

@@ -1,0 +1,29 @@
+"""`./manage.py serve`: how long from the command to the first answered request."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from benchmarks.figures import Figures
+from benchmarks.scale import Scale
+from benchmarks.target import Target
+from tests import stack
+
+
+async def start(target: Target, scale: Scale) -> Figures:
+    """An installation of its own: the first start makes the database and all else, the second finds it there."""
+    return await asyncio.to_thread(_start_twice)
+
+
+def _start_twice() -> Figures:
+    with stack.prepared(services={}) as fresh:
+        first = _seconds_to_start(fresh)
+        fresh.terminate()
+        return {"first start s": first, "later start s": _seconds_to_start(fresh)}
+
+
+def _seconds_to_start(fresh: stack.Stack) -> float:
+    began = time.perf_counter()
+    fresh.start()
+    return time.perf_counter() - began

@@ -1,0 +1,69 @@
+"""What is measured: a running Parley, and as far as it is one of our own also its processes and its database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.rpc import Client
+from tests.stack import ROOT, Stack
+
+
+@dataclass(frozen=True)
+class Target:
+    """A Parley at `url`, asked with the API key `key`; `stack` where it was started for this."""
+
+    name: str
+    url: str
+    key: str
+    stack: Stack | None = None
+
+    @classmethod
+    def of(cls, name: str, stack: Stack) -> Target:
+        """A stack that runs, with the agents of the benchmarks."""
+        target = cls(name, stack.url, stack.demo_key, stack)
+        target.run("benchmarks.rows", "agents")
+        return target
+
+    def client(self) -> Client:
+        return Client(self.url, self.key)
+
+    @property
+    def inside(self) -> Stack:
+        """The stack. Raises LookupError for a server of somebody else's."""
+        if self.stack is None:
+            raise LookupError(f"{self.url} was not started by the benchmarks, so they cannot look into it.")
+        return self.stack
+
+    def run(self, module: str, *arguments: str) -> None:
+        """Run a module with this installation's settings."""
+        command = [sys.executable, "-m", module, *arguments]
+        subprocess.run(command, cwd=ROOT, env=self.inside.environment, check=True, timeout=240)
+
+    # Looking at the process that answers requests
+
+    def _proc(self) -> Path:
+        stack = self.inside
+        return Path(f"/proc/{stack.processes['serve' if stack.is_embedded else 'daphne'].pid}")
+
+    def resident_kilobytes(self) -> float:
+        """Memory that the process holds for itself; what it shares with others (libraries) does not grow."""
+        return self.inside.resident_bytes() / 1024
+
+    def threads(self) -> int:
+        return len(os.listdir(self._proc() / "task"))
+
+    def database_connections(self) -> int:
+        """Of the whole installation on PostgreSQL; on SQLite the open files of the database."""
+        stack = self.inside
+        if stack.is_embedded:
+            files = (self._proc() / "fd").iterdir()
+            return sum(1 for file in files if file.is_symlink() and os.readlink(file).endswith(".sqlite3"))
+        with psycopg.connect(stack.services["DATABASE_URL"], autocommit=True) as connection:
+            found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s", [stack.name])
+            return int((found.fetchone() or [0])[0])

@@ -1,0 +1,79 @@
+"""How often each operation asks the database: a number that does not grow with what there is."""
+
+import asyncio
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+import bridge
+from apps.a2a import callers, listing, snapshots
+from apps.a2a.requests import Listing
+from apps.runtime import sending
+from tests.a2a.calling import message
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def counted(function, *args):
+    """How many statements a function needs, in the thread where it is called."""
+    with CaptureQueriesContext(connection) as queries:
+        function(*args)
+    return len(queries)
+
+
+def everything(**fields):
+    plain = {"context": "", "state": None, "since": None, "page_token": "", "history_length": None}
+    return Listing(**plain | {"page_size": 50, "include_artifacts": True} | fields)
+
+
+@pytest.fixture
+async def tasks(worker, ada_at, echo):
+    """The ids of twelve finished tasks."""
+    sent = await asyncio.gather(*(ada_at("echo").send(message(str(n), contextId="one")) for n in range(12)))
+    return [one.result["task"]["id"] for one in sent]
+
+
+async def test_admitting_a_caller_takes_two_queries(ada_key, ada_at, echo):
+    await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, which is done once a minute
+    assert await bridge.run(counted, callers.admit, f"Bearer {ada_key}", "echo") == 2
+
+
+async def test_a_task_is_shown_by_three_queries(tasks, ada, echo):
+    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], None) == 3
+    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], 0) == 2
+
+
+async def test_a_task_of_somebody_else_is_refused_by_one_query(tasks, bob, echo):
+    def refused():
+        with pytest.raises(Exception, match="no such task"):
+            snapshots.find(bob.principal, echo, tasks[0])
+
+    assert await bridge.run(counted, refused) == 1
+
+
+async def test_a_page_of_tasks_takes_three_queries_and_a_count(tasks, ada, echo):
+    principal = ada.principal
+    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything()) == 3
+    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(page_size=3)) == 4
+    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(page_size=11)) == 4
+    bare = everything(include_artifacts=False, history_length=0)
+    assert await bridge.run(counted, listing.list_tasks, principal, echo, bare) == 1
+
+
+async def test_accepting_a_message_takes_the_same_queries_in_an_empty_and_in_a_long_conversation(tasks, ada, echo):
+    def accepted(**fields):
+        return counted(sending.accept_and_publish, ada.principal, echo, message(**fields))
+
+    new = await bridge.run(accepted)
+    assert new <= 10
+    assert await bridge.run(lambda: accepted(contextId="new")) <= new + 1
+    assert await bridge.run(lambda: accepted(contextId="one")) <= new + 3
+
+
+async def test_a_stream_that_begins_anew_takes_three_queries_before_its_first_event(tasks, ada, echo):
+    def begun():
+        receipt = sending.accept_and_publish(ada.principal, echo, message())
+        return counted(snapshots.accepted, receipt.task, receipt.index, None)
+
+    assert await bridge.run(begun) <= 3

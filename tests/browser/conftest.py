@@ -1,0 +1,122 @@
+"""A real browser in front of a real server: nothing here is pretended.
+
+Every page fails its test when its script throws, when the browser refuses something by policy, or when an address of
+ours answers with an error that the test did not expect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+from tests.conftest import CHROMIUM
+from tests.stack import Stack
+
+AGENTS = ("Storyteller", "Failing", "Asking", "Patient")
+WIDE, MEDIUM, PHONE = (1440, 900), (768, 1024), (390, 844)
+SESSION = re.compile(r"/sessions/[0-9a-f-]{36}$")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def parley(server: Stack) -> Stack:
+    """The server, with agents that show what a page has to show."""
+    for name in AGENTS:
+        server.manage("register_agent", name.lower(), "--handler", f"tests.browser.agents:{name}")
+    return server
+
+
+@pytest.fixture(scope="package")
+def signed_in(chromium: Browser, parley: Stack) -> Any:
+    """The cookies of somebody who signed in."""
+    context = chromium.new_context(base_url=parley.url)
+    sign_in(context.new_page(), parley)
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+def sign_in(page: Page, parley: Stack) -> None:
+    page.goto("/sign-in")
+    page.get_by_label("E-mail").fill(parley.demo_email)
+    page.get_by_label("Password").fill(parley.demo_password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{parley.url}/")
+
+
+@pytest.fixture
+def open_browser(chromium: Browser, parley: Stack, signed_in: Any) -> Iterator[Callable[..., BrowserContext]]:
+    """A browser window of a size, in which the demo user is signed in."""
+    contexts = []
+
+    def opened(size: tuple[int, int] = WIDE, **options: Any) -> BrowserContext:
+        viewport = {"width": size[0], "height": size[1]}
+        options = {"storage_state": signed_in, "base_url": parley.url, "viewport": viewport, **options}
+        contexts.append(chromium.new_context(**options))
+        contexts[-1].set_default_timeout(15_000)
+        return contexts[-1]
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def watched() -> Iterator[Callable[[Page], list[str]]]:
+    """Watches pages for errors; a test removes those that it meant to cause."""
+    complaints: list[str] = []
+
+    def watch(page: Page) -> list[str]:
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.extend(_complaint(message)))
+        return complaints
+
+    yield watch
+    assert complaints == []
+
+
+def _complaint(message: ConsoleMessage) -> list[str]:
+    return [message.text] if message.type in ("error", "warning") else []
+
+
+@pytest.fixture
+def page(open_browser: Callable[..., BrowserContext], watched: Callable[[Page], list[str]]) -> Page:
+    """A page of the demo user's on a wide screen."""
+    page = open_browser().new_page()
+    watched(page)
+    return page
+
+
+@pytest.fixture
+def complaints(page: Page, watched: Callable[[Page], list[str]]) -> list[str]:
+    """What the page's browser complained of so far; a test that causes trouble on purpose clears it."""
+    return watched(page)
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    path = tmp_path / "depths.csv"
+    rows = (
+        f"{'ABC'[number % 3]},{number * 1.5},{'' if number % 10 == 0 else 20 - number / 10}" for number in range(90)
+    )
+    path.write_text("site,depth,temperature\n" + "\n".join(rows) + "\n")
+    return path

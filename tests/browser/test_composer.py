@@ -1,0 +1,122 @@
+"""Where people write: the keyboard does all of it, and what cannot be sent is said before it is sent."""
+
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SESSION
+from tests.browser.doing import begin, heard
+
+
+def test_everything_can_be_done_by_keyboard(page: Page) -> None:
+    page.goto("/")
+    page.locator("main a[href='/agents/asking']").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/agents/asking")
+    expect(page.locator("#words")).to_be_focused()
+    page.keyboard.type("A trip,")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("please")
+    page.keyboard.press("Enter")
+    page.wait_for_url(SESSION)
+    expect(page.get_by_role("radio", name="First")).to_be_focused()  # the question has the focus
+    page.keyboard.press("ArrowDown")  # Second
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")  # Yes
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowUp")  # 3 people
+    page.keyboard.press("Enter")
+    heard(page, "Noted.")
+    expect(page.locator(".from-user").last).to_contain_text("And back again?")
+    values = page.locator(".from-user").last.locator("dd").all_text_contents()
+    assert values == ["Second", "Yes", "3"]
+    expect(page.locator(".from-user").first.locator(".verbatim")).to_have_text("A trip,\nplease")
+
+
+def test_an_answer_that_is_missing_is_named_and_found(page: Page) -> None:
+    begin(page, "asking", "A trip")
+    page.get_by_role("button", name="Send answer").click()
+    expect(page.locator(".question-error")).to_contain_text("Class")
+    expect(page.get_by_role("radio", name="First")).to_be_focused()
+
+
+def test_the_server_has_the_last_word_on_an_answer(page: Page, complaints: list[str]) -> None:
+    begin(page, "asking", "A trip")
+    page.get_by_role("radio", name="First").check()
+    page.get_by_role("radio", name="No").check()
+    page.locator("[name=answer-people]").evaluate("field => field.removeAttribute('max')")
+    page.locator("[name=answer-people]").fill("12")
+    page.get_by_role("button", name="Send answer").click()
+    expect(page.locator(".question-error")).to_have_text("How many people: the number must be from 1 to 9.")
+    expect(page.locator(".pending")).to_have_count(0)
+    page.locator("[name=answer-people]").fill("2")
+    page.get_by_role("button", name="Send answer").click()
+    heard(page, "Noted.")
+    complaints.clear()
+
+
+def test_a_question_takes_the_focus_from_nobody_who_is_writing(page: Page) -> None:
+    begin(page, "asking", "A trip")
+    expect(page.locator("form.question")).to_be_visible()
+    page.locator("#words").fill("let me think")
+    page.reload()
+    expect(page.get_by_role("radio", name="First")).to_be_focused()
+
+
+def test_a_file_comes_along_and_can_be_left_behind(page: Page, csv: Path) -> None:
+    page.goto("/agents/echo")
+    page.locator("#files").set_input_files(csv)
+    page.locator("#files").set_input_files({"name": "b.txt", "mimeType": "text/plain", "buffer": b"b"})
+    page.get_by_role("button", name="Remove b.txt").click()
+    expect(page.locator(".chosen li")).to_have_count(1)
+    page.locator("#words").press("Enter")  # a file alone is enough
+    page.wait_for_url(SESSION)
+    expect(page.locator(".from-user .chip")).to_contain_text("depths.csv")
+    with page.expect_download() as downloaded:
+        page.locator(".from-user .chip").click()
+    assert Path(downloaded.value.path()).read_bytes() == csv.read_bytes()
+
+
+def test_a_file_can_be_dropped_onto_the_page(page: Page) -> None:
+    page.goto("/agents/echo")
+    page.evaluate(
+        """() => {
+          const carried = new DataTransfer();
+          carried.items.add(new File(["dropped"], "dropped.txt", {type: "text/plain"}));
+          for (const type of ["dragover", "drop"]) {
+            const event = new DragEvent(type, {dataTransfer: carried, bubbles: true, cancelable: true});
+            document.querySelector("main").dispatchEvent(event);
+          }
+        }"""
+    )
+    expect(page.locator(".chosen")).to_contain_text("dropped.txt")
+
+
+def test_an_empty_file_is_refused_by_name(page: Page) -> None:
+    page.goto("/agents/echo")
+    page.locator("#files").set_input_files({"name": "nothing.csv", "mimeType": "text/csv", "buffer": b""})
+    expect(page.get_by_role("alert")).to_have_text("“nothing.csv” is empty. Choose a file that has something in it.")
+    expect(page.locator(".chosen li")).to_have_count(0)
+
+
+def test_too_large_a_file_is_refused_before_it_is_sent(page: Page, tmp_path: Path) -> None:
+    large = tmp_path / "large.bin"
+    large.write_bytes(b"0" * (21 * 1024 * 1024))
+    page.goto("/agents/echo")
+    page.locator("#files").set_input_files(large)
+    expect(page.get_by_role("alert")).to_have_text("That is 22.0 MB. Everything sent at once may have 20.0 MB.")
+
+
+def test_an_example_is_a_beginning(page: Page) -> None:
+    page.goto("/agents/countdown")
+    page.get_by_role("button", name="Count down from 20").click()
+    expect(page.locator("#words")).to_have_value("Count down from 20")
+    expect(page.locator("#words")).to_be_focused()
+
+
+def test_nothing_is_not_sent(page: Page) -> None:
+    page.goto("/agents/echo")
+    page.locator("#words").fill("   ")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(page.url)
+    expect(page.locator("#words")).to_be_focused()

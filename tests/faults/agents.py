@@ -1,0 +1,26 @@
+"""An agent whose work takes a while and may be repeated."""
+
+import asyncio
+
+from agentkit import Completed, SkillHandler, TaskContext
+
+SECONDS_BETWEEN = 0.05
+
+
+class Patient(SkillHandler):
+    """Counts up to the number in the text, twenty steps a second."""
+
+    retry_safe = True
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        last = int(task.message.text)
+        lines = task.artifact("lines")
+        for number in range(1, last + 1):
+            await lines.append(f"{number}\n", last=number == last)
+            await asyncio.sleep(SECONDS_BETWEEN)
+        return Completed(f"Counted to {last}.")
+
+
+def lines_to(last: int) -> str:
+    """What it must have delivered, once."""
+    return "".join(f"{number}\n" for number in range(1, last + 1))

@@ -1,0 +1,82 @@
+"""A caller that speaks to a running Parley through thick and thin: it asks again while nobody answers."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from tests.stack import Stack
+
+JSON = dict[str, Any]
+TERMINAL = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "REJECTED", "CANCELED")}
+
+
+class Caller:
+    """Calls one agent of the stack as the demo user."""
+
+    def __init__(self, stack: Stack, slug: str) -> None:
+        self.url = f"{stack.url}/a2a/{slug}"
+        self.headers = {"Authorization": f"Bearer {stack.demo_key}", "A2A-Version": "1.0"}
+
+    def call(self, method: str, **params: Any) -> JSON:
+        """The result of a call. Raises httpx.TransportError where nobody answers."""
+        answer = httpx.post(self.url, json=_request(method, params), headers=self.headers, timeout=60)
+        body: JSON = answer.json()
+        assert "result" in body, body
+        result: JSON = body["result"]
+        return result
+
+    def send(self, *parts: str | JSON, **fields: Any) -> JSON:
+        """Send a message and get the task as it is then."""
+        configuration = {"returnImmediately": True}
+        task: JSON = self.call("SendMessage", message=message(*parts, **fields), configuration=configuration)["task"]
+        return task
+
+    @contextmanager
+    def streaming(self, method: str, **params: Any) -> Iterator[Iterator[JSON]]:
+        """The StreamResponses of a streaming call, as they come."""
+        request = _request(method, params)
+        with httpx.stream("POST", self.url, json=request, headers=self.headers, timeout=60) as stream:
+            lines = (line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: "))
+            yield (json.loads(line)["result"] for line in lines)
+
+    def wait_until_streaming(self, task: JSON, chunks: int) -> None:
+        """Wait until the task has produced this many more chunks: it is in the middle of its work then."""
+        with self.streaming("SubscribeToTask", id=task["id"]) as events:
+            for event in events:
+                chunks -= "artifactUpdate" in event
+                if chunks <= 0:
+                    return
+        raise AssertionError("the task ended too early")
+
+    def ended(self, task: JSON, within: float) -> JSON:
+        """The task once it has ended, `within` seconds at most; while nobody answers it asks again."""
+        deadline = time.monotonic() + within
+        while True:
+            try:
+                now = self.call("GetTask", id=task["id"])
+                if now["status"]["state"] in TERMINAL:
+                    return now
+            except httpx.TransportError:
+                now = {}
+            assert time.monotonic() < deadline, now
+            time.sleep(0.1)
+
+
+def _request(method: str, params: JSON) -> JSON:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def message(*parts: str | JSON, **fields: Any) -> JSON:
+    content = [{"text": part} if isinstance(part, str) else part for part in parts]
+    return {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": content, **fields}
+
+
+def text_of(holder: JSON) -> str:
+    return "".join(part.get("text", "") for part in holder["parts"])

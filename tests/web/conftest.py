@@ -1,0 +1,92 @@
+"""People in front of pages, and conversations for them to look at."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as configured
+from django.core.cache import cache
+from django.test import AsyncClient, Client
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.conversations.intake import Receipt
+from tests.web import telling
+
+
+@pytest.fixture(autouse=True)
+def _quick_to_start(settings: Any) -> None:
+    """Static files are named as they are in the source, for none have been collected; passwords are hashed fast."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    Path(settings.STATIC_ROOT).mkdir(exist_ok=True)
+    backend = "django.contrib.staticfiles.storage.StaticFilesStorage"
+    settings.STORAGES = {**configured.STORAGES, "staticfiles": {"BACKEND": backend}}
+
+
+@pytest.fixture(autouse=True)
+def _nobody_guessed_passwords() -> None:
+    cache.clear()
+
+
+@pytest.fixture
+def browser_of() -> Callable[[User], Client]:
+    """A browser in which somebody is signed in."""
+
+    def opened(user: User) -> Client:
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return opened
+
+
+@pytest.fixture
+def ada_browser(ada: User, browser_of: Callable[[User], Client]) -> Client:
+    return browser_of(ada)
+
+
+@pytest.fixture
+def bob_browser(bob: User, browser_of: Callable[[User], Client]) -> Client:
+    return browser_of(bob)
+
+
+@pytest.fixture
+async def ada_at_work(ada: User) -> AsyncClient:
+    """Ada's browser, for what is sent to asynchronous views."""
+    client = AsyncClient()
+    await client.aforce_login(ada)
+    return client
+
+
+@pytest.fixture
+def report(db: None) -> Agent:
+    return register_hosted("report", "apps.showcase.report.agent:Report")
+
+
+@pytest.fixture
+def hello(db: None) -> Agent:
+    return register_hosted("hello", "apps.showcase.agents.hello:Hello")
+
+
+@pytest.fixture
+def finished(ada: User, echo: Agent) -> Receipt:
+    """A session of Ada's, with a task that delivered a text and a picture."""
+    return telling.finished(
+        ada, echo, {"notes.md": telling.text("# Notes\n", "text/markdown"), "dot.png": telling.picture()}
+    )
+
+
+@pytest.fixture
+def asked(ada: User, report: Agent) -> Receipt:
+    """A session of Ada's, with a task that asks for a format."""
+    return telling.asked(ada, report, {"name": "format", "schema": telling.FORMAT})
+
+
+@pytest.fixture
+def new_id() -> Callable[[], str]:
+    return lambda: str(uuid.uuid4())

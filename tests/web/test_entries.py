@@ -1,0 +1,194 @@
+"""What a conversation page is given of the log: small, whole, and safe to insert."""
+
+import json
+
+import pytest
+
+from apps.conversations import ledger
+from apps.conversations.events import EventType
+from apps.conversations.models import Context, Event
+from apps.web.entries import artifacts_before, entries_of, settled_events
+from apps.web.sessions import TURNS, beginning
+from tests.web import telling
+
+
+@pytest.fixture
+def working(ada, echo):
+    """A task that is being worked on."""
+    receipt = telling.begun(ada, echo)
+    with ledger.writing(receipt.context) as log:
+        telling.work(log, receipt)
+    return receipt
+
+
+def live(receipt):
+    """The entries that a page gets which was there from the start."""
+    context = Context.objects.get(pk=receipt.context)
+    return entries_of(context, list(Event.objects.filter(context=context)))
+
+
+def first_paint(receipt):
+    return beginning(Context.objects.select_related("agent").get(pk=receipt.context))
+
+
+def of_type(entries, name):
+    return [entry for entry in entries if entry["type"] == name]
+
+
+def test_indexes_rise_and_reach_the_end(finished):
+    indexes = [entry["index"] for entry in live(finished)]
+    assert indexes == sorted(set(indexes))
+    assert indexes[-1] == Context.objects.get().last_event
+
+
+def test_chunks_that_follow_each_other_come_as_one(working):
+    with ledger.writing(working.context) as log:
+        for number in range(50):
+            telling.chunk(log, working, "log", telling.text(f"{number}\n"), append=number > 0, last=False)
+    [chunk] = of_type(live(working), "artifact_update")
+    assert chunk["text"] == "".join(f"{number}\n" for number in range(50))
+    assert (chunk["chunks"], chunk["size"], chunk["begins"]) == (50, 140, True)
+    assert chunk["index"] == Context.objects.get().last_event
+
+
+def test_chunks_of_different_artifacts_are_kept_apart(working):
+    with ledger.writing(working.context) as log:
+        for name in ("a", "b", "a"):
+            telling.chunk(log, working, name, telling.text(name), append=name == "a", last=False)
+    assert [entry["artifactId"] for entry in of_type(live(working), "artifact_update")] == ["a", "b", "a"]
+
+
+def test_a_file_travels_as_an_address_and_never_as_content(working):
+    with ledger.writing(working.context) as log:
+        telling.chunk(log, working, "dot.png", telling.picture())
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["dot.png"]}, task=working.task)
+        telling.status(log, working, "completed", "Here it is.")
+    entries = live(working)
+    assert telling.picture()["raw"] not in json.dumps(entries)
+    [file] = of_type(entries, "agent_complete")[0]["artifacts"][0]["parts"]
+    assert (file["mediaType"], file["size"]) == ("image/png", len(telling.PNG))
+    assert file["href"] == f"/sessions/{working.context}/artifacts/{working.task}/dot.png/0"
+
+
+def test_streamed_words_end_as_one_laid_out_text(working):
+    with ledger.writing(working.context) as log:
+        telling.token(log, working, "", EventType.AGENT_TOKEN_START)
+        for word in ("**b", "old** ", "words"):
+            telling.token(log, working, word)
+        telling.token(log, working, "!", EventType.AGENT_TOKEN_END)
+    entries = live(working)
+    assert [entry["text"] for entry in entries if entry["type"].startswith("agent_token")] == [
+        "**bold** words",
+        "**bold** words!",
+    ]
+    assert "<strong>bold</strong>" in of_type(entries, "agent_token_end")[0]["html"]
+
+
+def test_a_text_that_came_in_pieces_is_one_file(working, ada_browser):
+    with ledger.writing(working.context) as log:
+        for number in range(1000):
+            telling.chunk(log, working, "log", telling.text(f"{number}\n"), append=number > 0)
+        telling.chunk(log, working, "log", telling.picture(), append=True)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["log"]}, task=working.task)
+        telling.status(log, working, "completed", "There.")
+    text, picture = of_type(live(working), "agent_complete")[0]["artifacts"][0]["parts"]
+    assert ada_browser.get(text["href"]).text == "".join(f"{number}\n" for number in range(1000))
+    assert text["size"] == 3890
+    assert ada_browser.get(picture["href"]).content == telling.PNG
+
+
+def test_a_page_begins_without_the_pieces_of_what_is_whole(finished):
+    begun = first_paint(finished)
+    assert not of_type(begun["entries"], "artifact_update")
+    assert [one["name"] for one in of_type(begun["entries"], "agent_complete")[0]["artifacts"]] == [
+        "notes.md",
+        "dot.png",
+    ]
+
+
+def test_a_page_begins_with_the_pieces_of_what_is_being_made(working):
+    with ledger.writing(working.context) as log:
+        telling.chunk(log, working, "log", telling.text("so far"), last=False)
+    assert of_type(first_paint(working)["entries"], "artifact_update")[0]["text"] == "so far"
+
+
+def test_words_of_a_task_that_was_stopped_are_still_there(working):
+    with ledger.writing(working.context) as log:
+        telling.token(log, working, "", EventType.AGENT_TOKEN_START)
+        telling.token(log, working, "I was about to")
+        telling.chunk(log, working, "log", telling.text("dropped"))
+        log.add(EventType.AGENT_CANCELLED, {"discarded": ["log"]}, task=working.task)
+        log.add(EventType.AGENT_STATUS, {"state": "canceled"}, task=working.task)
+    entries = first_paint(working)["entries"]
+    assert [entry["text"] for entry in entries if entry["type"].startswith("agent_token")] == ["I was about to"]
+    assert not of_type(entries, "artifact_update")
+
+
+def test_a_question_comes_as_a_form(asked):
+    status = of_type(live(asked), "agent_status")[-1]
+    assert status["message"]["text"] == "Which format?"
+    assert 'name="answer-format" value="PDF"' in " ".join(status["form"].split())
+    assert f'value="{asked.task}"' in status["form"]
+
+
+def test_what_an_agent_calls_its_fields_cannot_break_the_form(ada, report):
+    schema = {"type": "string", "title": "<script>", "description": '"><img src=x>', "default": '" onfocus="x'}
+    asked = telling.asked(ada, report, {"name": '"><b>', "schema": schema})
+    form = of_type(live(asked), "agent_status")[-1]["form"]
+    for sign in ("<script", "<img", "<b>", 'onfocus="x"'):
+        assert sign not in form
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_answer_is_shown_with_the_names_of_its_fields(ada_browser, asked):
+    said = {"message": "a7a36d6e-6b3e-4b3c-9a1e-1f3b1b2f4e55", "task": str(asked.task), "answers": "1"}
+    ada_browser.post(f"/sessions/{asked.context}/messages", {**said, "answer-format": "HTML"})
+    message = of_type(live(asked), "user_message")[-1]["message"]
+    assert message["parts"] == [{"kind": "data", "values": [{"name": "Format", "value": "HTML"}]}]
+
+
+def test_a_person_is_shown_as_typed_and_an_agent_laid_out(ada, echo):
+    receipt = telling.finished(ada, echo, words="*done*")
+    entries = live(receipt)
+    assert of_type(entries, "agent_status")[-1]["message"]["parts"][0]["html"] == "<p><em>done</em></p>\n"
+    assert of_type(entries, "user_message")[0]["message"]["parts"][0]["html"] == '<p class="verbatim">Begin</p>'
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//evil.example"])
+def test_a_link_that_no_browser_should_follow_leads_nowhere(ada, echo, url):
+    receipt = telling.finished(ada, echo, {"link": {"url": url, "filename": "x"}})
+    [part] = of_type(live(receipt), "agent_complete")[0]["artifacts"][0]["parts"]
+    assert part["href"] == ""
+
+
+def test_a_long_conversation_begins_with_its_newest_turns(ada_browser, ada, echo):
+    receipt = telling.finished(ada, echo, {"old.txt": telling.text("old")})
+    for number in range(TURNS + 3):
+        said = {**telling.said(f"turn {number}"), "contextId": str(receipt.context)}
+        telling.intake.accept(ada.principal, echo, said)
+    begun = first_paint(receipt)
+    assert of_type(begun["entries"], "user_message")[0]["message"]["text"] == "turn 3"
+    assert [one["name"] for one in begun["artifacts"]] == ["old.txt"]
+    older = ada_browser.get(f"/sessions/{receipt.context}/earlier?before={begun['first']}").json()
+    assert older["first"] == 1
+    assert older["entries"][-1]["index"] == begun["first"] - 1
+    assert of_type(older["entries"], "user_message")[0]["message"]["text"] == "Begin"
+
+
+def test_what_happens_while_a_page_is_made_is_left_to_the_line(working):
+    context = Context.objects.select_related("agent").get(pk=working.context)
+    with ledger.writing(working.context) as log:
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": []}, task=working.task)
+        telling.status(log, working, "completed", "Done.")
+    begun = beginning(context)
+    assert begun["last"] == context.last_event == begun["entries"][-1]["index"]
+
+
+def test_a_page_costs_as_many_queries_for_many_tasks_as_for_one(ada, echo, django_assert_num_queries):
+    context = Context.objects.get(pk=telling.finished(ada, echo, {"a": telling.text("a")}).context)
+    for number in range(5):
+        telling.finished(ada, echo, {f"{number}": telling.text("b")}, contextId=context.context_id)
+    with django_assert_num_queries(2):
+        assert len(of_type(entries_of(context, settled_events(context, 0, 1000)), "agent_complete")) == 6
+    with django_assert_num_queries(1):
+        assert len(artifacts_before(context, 1000)) == 6

@@ -1,0 +1,200 @@
+"""The live line: what is recorded reaches the page in order and once, and only whom it belongs to."""
+
+import uuid
+from contextlib import asynccontextmanager
+
+import pytest
+from channels.testing import WebsocketCommunicator
+from django.conf import settings
+
+import bridge
+from apps.conversations import ledger
+from apps.conversations.models import Event
+from apps.web import consumers
+from config.asgi import application
+from tests.web import telling
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOST = [(b"host", b"testserver"), (b"origin", b"http://testserver")]
+
+
+@pytest.fixture(autouse=True)
+def _allowed_host(settings):
+    settings.ALLOWED_HOSTS = ["testserver"]
+
+
+def cookie_of(client):
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}".encode()
+
+
+@asynccontextmanager
+async def line(session, client=None, after=None, headers=HOST):
+    cookies = [(b"cookie", cookie_of(client))] if client else []
+    query = "" if after is None else f"?after={after}"
+    socket = WebsocketCommunicator(application, f"/ws/sessions/{session}{query}", headers=[*headers, *cookies])
+    try:
+        yield socket
+    finally:
+        await socket.disconnect()
+
+
+async def closed_with(socket):
+    return (await socket.receive_output(timeout=5))["code"]
+
+
+async def hear(socket, *, until):
+    """The entries up to one of the index `until`."""
+    heard = []
+    while not heard or heard[-1]["index"] < until:
+        said = await socket.receive_json_from(timeout=5)
+        heard += said.get("entries", [])
+    return heard
+
+
+@pytest.fixture(autouse=True)
+def _origins(monkeypatch, settings):
+    """The origins that are allowed were read when the application was made."""
+    monkeypatch.setattr(application.application_mapping["websocket"], "allowed_origins", ["testserver"])
+
+
+async def test_a_line_brings_everything_in_order(ada_browser, finished):
+    async with line(finished.context, ada_browser) as socket:
+        assert (await socket.connect())[0]
+        entries = await hear(socket, until=await bridge.run(Event.objects.count))
+    assert entries[0]["type"] == "user_message"
+    assert entries[-1]["state"] == "completed"
+    indexes = [entry["index"] for entry in entries]
+    assert indexes == sorted(set(indexes))
+
+
+async def test_a_line_resumes_where_the_page_is(ada_browser, finished):
+    last = await bridge.run(Event.objects.count)
+    async with line(finished.context, ada_browser, after=last - 1) as socket:
+        await socket.connect()
+        assert [entry["index"] for entry in await hear(socket, until=last)] == [last]
+
+
+@pytest.mark.parametrize("after", ["-1", "nonsense", "9" * 30, "%00"])
+async def test_an_index_that_is_none_begins_at_the_beginning(ada_browser, finished, after):
+    async with line(finished.context, ada_browser, after=after) as socket:
+        await socket.connect()
+        assert (await hear(socket, until=1))[0]["index"] == 1
+
+
+async def test_what_is_recorded_now_comes_now(ada_browser, ada, echo, finished):
+    last = await bridge.run(Event.objects.count)
+    async with line(finished.context, ada_browser, after=last) as socket:
+        await socket.connect()
+        more = telling.said("and more", contextId=str(finished.context))
+        await bridge.run(telling.intake.accept, ada.principal, echo, more)
+        [entry] = await hear(socket, until=last + 1)
+    assert entry["message"]["text"] == "and more"
+
+
+async def test_two_pages_hear_the_same(ada_browser, ada, echo, finished):
+    async with line(finished.context, ada_browser) as one, line(finished.context, ada_browser) as other:
+        await one.connect()
+        await other.connect()
+        last = await bridge.run(Event.objects.count)
+        assert await hear(one, until=last) == await hear(other, until=last)
+
+
+async def test_nobody_hears_without_signing_in(finished):
+    async with line(finished.context) as socket:
+        await socket.connect()
+        assert await closed_with(socket) == consumers.SIGNED_OUT
+
+
+async def test_somebody_else_finds_nothing(bob_browser, finished):
+    async with line(finished.context, bob_browser) as socket:
+        await socket.connect()
+        assert await closed_with(socket) == consumers.NOT_FOUND
+
+
+async def test_a_session_that_is_not_there_is_not_found(ada_browser):
+    async with line(uuid.uuid4(), ada_browser) as socket:
+        await socket.connect()
+        assert await closed_with(socket) == consumers.NOT_FOUND
+
+
+@pytest.mark.parametrize("origin", [b"http://evil.example", b"null", b""])
+async def test_a_page_of_another_site_gets_no_line(ada_browser, finished, origin):
+    foreign = [(b"host", b"testserver"), (b"origin", origin)]
+    async with line(finished.context, ada_browser, headers=foreign) as socket:
+        connected, _ = await socket.connect()
+        assert not connected
+
+
+async def test_signing_out_ends_the_line(ada_browser, finished, monkeypatch):
+    monkeypatch.setattr(consumers.SessionLine, "RECHECK_SECONDS", 0.05)
+    async with line(finished.context, ada_browser, after=1000) as socket:
+        await socket.connect()
+        assert (await socket.receive_json_from(timeout=5)) == {"alive": True}
+        await bridge.run(ada_browser.post, "/sign-out")
+        assert await last_of(socket) == consumers.SIGNED_OUT
+
+
+async def test_a_new_password_ends_the_line(ada_browser, ada, finished, monkeypatch):
+    monkeypatch.setattr(consumers.SessionLine, "RECHECK_SECONDS", 0.05)
+    async with line(finished.context, ada_browser, after=1000) as socket:
+        await socket.connect()
+        await bridge.run(change_password, ada)
+        assert await last_of(socket) == consumers.SIGNED_OUT
+
+
+def change_password(user):
+    user.set_password("another horse")
+    user.save()
+
+
+async def last_of(socket):
+    """The code with which the line is closed in the end."""
+    while (output := await socket.receive_output(timeout=5))["type"] != "websocket.close":
+        continue
+    return output["code"]
+
+
+async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_browser, ada, echo, monkeypatch):
+    monkeypatch.setattr(consumers.SessionLine, "UNSEEN_EVENTS", 20)
+    monkeypatch.setattr(consumers.SessionLine, "SLOW_SECONDS", 0.2)
+    receipt = await bridge.run(streamed, ada, echo, 1200)
+    async with line(receipt.context, ada_browser) as socket:
+        await socket.connect()
+        assert await last_of(socket) == consumers.TOO_SLOW
+
+
+async def test_a_page_that_keeps_up_hears_everything(ada_browser, ada, echo, monkeypatch):
+    monkeypatch.setattr(consumers.SessionLine, "UNSEEN_EVENTS", 20)
+    receipt = await bridge.run(streamed, ada, echo, 1200)
+    last = await bridge.run(Event.objects.count)
+    text = ""
+    async with line(receipt.context, ada_browser) as socket:
+        await socket.connect()
+        seen = 0
+        while seen < last:
+            said = await socket.receive_json_from(timeout=5)
+            text += "".join(entry.get("text", "") for entry in said["entries"] if entry["type"] == "artifact_update")
+            seen = said["last"]
+            await socket.send_json_to({"seen": seen})
+    assert text.split() == [str(number) for number in range(1200)]
+
+
+@pytest.mark.parametrize("nonsense", ["[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}'])
+async def test_nonsense_from_a_page_is_ignored(ada_browser, ada, echo, finished, nonsense):
+    last = await bridge.run(Event.objects.count)
+    async with line(finished.context, ada_browser, after=last) as socket:
+        await socket.connect()
+        await socket.send_to(text_data=nonsense)
+        more = telling.said("and more", contextId=str(finished.context))
+        await bridge.run(telling.intake.accept, ada.principal, echo, more)
+        assert await hear(socket, until=last + 1)
+
+
+def streamed(user, agent, chunks):
+    receipt = telling.begun(user, agent)
+    with ledger.writing(receipt.context) as log:
+        telling.work(log, receipt)
+        for number in range(chunks):
+            telling.chunk(log, receipt, "log", telling.text(f"{number}\n"), append=number > 0, last=False)
+    return receipt

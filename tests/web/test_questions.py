@@ -1,0 +1,103 @@
+"""A question's JSON Schema becomes a form, and what is filled in becomes values of the schema's types."""
+
+import pytest
+
+from apps.web.questions import Unanswered, answer_from, fields_of
+
+TRIP = {
+    "type": "object",
+    "properties": {
+        "class": {"type": "string", "enum": ["First", "Second"]},
+        "back": {"type": "boolean", "title": "And back?"},
+        "people": {"type": "integer", "minimum": 1, "maximum": 9},
+        "budget": {"type": "number", "minimum": 0},
+        "wish": {"type": "string", "maxLength": 10},
+        "story": {"type": "string", "maxLength": 2000},
+        "list": {"type": "string", "format": "binary"},
+    },
+    "required": ["class", "people"],
+}
+
+
+def form(schema, name="trip"):
+    return fields_of({"name": name, "schema": schema})
+
+
+def answers(schema=TRIP, **given):
+    return answer_from(form(schema), {f"answer-{name}": value for name, value in given.items()})
+
+
+def test_every_kind_of_value_has_its_field():
+    kinds = {field.name: field.kind for field in form(TRIP)}
+    assert kinds == {
+        "class": "choice", "back": "boolean", "people": "integer", "budget": "number", "wish": "text",
+        "story": "long-text", "list": "file",
+    }  # fmt: skip
+
+
+def test_a_field_is_called_by_its_title_or_by_its_name():
+    assert [field.label for field in form(TRIP)][:2] == ["Class", "And back?"]
+
+
+def test_one_value_goes_by_the_slots_name():
+    assert answer_from(form({"type": "integer"}, "start"), {"answer-start": "7"}) == {"start": 7}
+
+
+def test_values_have_the_types_of_the_schema():
+    given = {"class": "First", "back": "false", "people": "3", "budget": "9.5", "wish": " a view "}
+    assert answers(**given) == {"class": "First", "back": False, "people": 3, "budget": 9.5, "wish": "a view"}
+
+
+def test_what_is_left_out_is_left_out():
+    assert answers(**{"class": "First", "people": "1"}) == {"class": "First", "people": 1}
+
+
+def test_a_choice_keeps_the_type_that_the_schema_gives_it():
+    assert answer_from(form({"enum": [1, 2]}, "n"), {"answer-n": "2"}) == {"n": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"people": "1"}, "Class: an answer is needed."),
+        ({"class": "Third", "people": "1"}, "Class: choose one of First, Second."),
+        ({"class": "First", "people": "0"}, "People: the number must be from 1 to 9."),
+        ({"class": "First", "people": "two"}, "People: “two” is not a whole number."),
+        ({"class": "First", "people": "1.5"}, "People: “1.5” is not a whole number."),
+        ({"class": "First", "people": "1", "budget": "nan"}, "Budget: “nan” is not a number."),
+        ({"class": "First", "people": "1", "budget": "-1"}, "Budget: the number must be 0 or more."),
+        ({"class": "First", "people": "1", "wish": "x" * 11}, "Wish: at most 10 characters, these are 11."),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_in_a_sentence(given, sentence):
+    with pytest.raises(Unanswered) as refused:
+        answers(**given)
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "array", "items": {"type": "string"}},
+        {"type": "object"},
+        {"type": "object", "properties": {"inner": {"type": "object"}}},
+        {"type": "object", "properties": [1]},
+        {"type": "object", "properties": {"a": True}, "required": "a"},
+        {"type": "object", "properties": {str(number): {"type": "string"} for number in range(31)}},
+        {"type": ["string", "null"]},
+        "not a schema",
+    ],
+)
+def test_what_no_form_can_ask_is_answered_in_words(schema):
+    assert form(schema) == []
+
+
+@pytest.mark.parametrize("bound", ["many", None, True, [1]])
+def test_a_bound_that_is_none_is_none(bound):
+    schema = {"type": "integer", "minimum": bound, "maximum": bound}
+    assert answer_from(form(schema, "n"), {"answer-n": "-5"}) == {"n": -5}
+
+
+def test_no_slot_is_no_question():
+    assert fields_of(None) == []
