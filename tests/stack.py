@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -27,7 +27,7 @@ import psycopg
 from kombu import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
-START_SECONDS = 60.0
+START_SECONDS = 90.0
 SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
 PREPARE = """
 import django
@@ -100,7 +100,7 @@ class Stack:
         if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
         return {
-            "worker": [*celery, "worker", "--loglevel=WARNING"],
+            "worker": [*celery, "worker", "--loglevel=INFO"],
             "beat": [*celery, "beat", "--loglevel=WARNING"],
             "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
         }
@@ -114,26 +114,43 @@ class Stack:
         self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
         self.wait_for("/readyz")
 
+    def serve_alone(self, *options: str) -> None:
+        """Let `manage.py serve` do everything, on either profile, unless it does."""
+        if not self.is_running("serve"):
+            self._start_process("serve", ["manage.py", "serve", *options])
+            self.wait_for("/readyz")
+
     def prepare(self) -> None:
         """What `serve` does by itself: the tables, the showcase, the static files. In one process, which is faster."""
         self._run("-c", PREPARE)
 
     def launch(self, *names: str) -> None:
-        """Start those processes and wait for nothing."""
+        """Start those processes; a worker is waited for until it takes work."""
         for name in names:
-            with (self.data_dir / f"{name}.log").open("ab") as output:
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, *self.commands()[name]],
-                    cwd=ROOT, env=self.environment, stdout=output, stderr=output,
-                )  # fmt: skip
+            begun = self._start_process(name, self.commands()[name])
+            if name == "worker":
+                self._wait(lambda begun=begun: " ready." in self.log("worker")[begun:])  # type: ignore[misc]
+
+    def _start_process(self, name: str, command: list[str]) -> int:
+        """Start a process; returns how long its log was until then."""
+        begun = len(self.log(name))
+        with (self.data_dir / f"{name}.log").open("ab") as output:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *command], cwd=ROOT, env=self.environment, stdout=output, stderr=output
+            )
+        return begun
 
     def wait_for(self, path: str) -> None:
-        """Wait until the server answers there with a 200; a process that ends meanwhile fails the test."""
+        """Wait until the server answers there with a 200."""
+        self._wait(lambda: self._answers(path))
+
+    def _wait(self, until: Callable[[], bool]) -> None:
+        """Wait for something; a process that ends meanwhile fails the test."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers(path):
+        while not until():
             dead = [name for name, process in self.processes.items() if process.poll() is not None]
             if dead or time.monotonic() > deadline:
-                raise AssertionError(f"{dead or self.url} does not answer.\n{self.log()}")
+                raise AssertionError(f"{dead or self.url} does not stand.\n{self.log()}")
             time.sleep(0.05)
 
     def _answers(self, path: str) -> bool:

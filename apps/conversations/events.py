@@ -144,7 +144,7 @@ class AgentComplete(TypedDict):
 
 
 class AgentFailed(TypedDict):
-    """The task failed or was rejected; `discarded` names artifacts that were begun."""
+    """The task failed or was rejected, or a turn did after which it goes on; `discarded` names what it had begun."""
 
     code: str
     discarded: list[str]

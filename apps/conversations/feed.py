@@ -127,8 +127,7 @@ class Hub:
         if loop is None or loop.is_closed():
             self._stop_listening()
             return
-        self._recent.pop(context_id, None)
-        self._recent[context_id] = index
+        self._recent[context_id] = max(index, self._recent.pop(context_id, 0))
         if len(self._recent) > RECENT:
             self._recent.pop(next(iter(self._recent)), None)
         if context_id in self._readers:

@@ -5,18 +5,17 @@ Everything a message leads to (idempotency, context, message, task, run, events)
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
-import rfc8785
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, ledger, wakeups
+from apps.conversations import blobs, ledger, notes, wakeups
+from apps.conversations.digests import digest_of
 from apps.conversations.errors import (
     InvalidParams,
     TaskBusy,
@@ -74,8 +73,8 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
 
 
 def hash_of(message: JSON) -> str:
-    """SHA-256 of the message's canonical JSON (RFC 8785)."""
-    return hashlib.sha256(rfc8785.dumps(message)).hexdigest()
+    """What tells this message from another of the same id."""
+    return digest_of(message)
 
 
 def _earlier(principal: Principal, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
@@ -263,7 +262,15 @@ def cancel(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
 
 
 def cancel_found(task: Task) -> None:
-    """Cancel a task that the caller may touch. Raises TaskNotCancelable."""
+    """Cancel a task that the caller may touch. Raises TaskNotCancelable, which leaves a note in the task's last run."""
+    try:
+        _cancel(task)
+    except TaskNotCancelable:
+        notes.leave_late(task.pk, "A cancel came after the task had ended.")
+        raise
+
+
+def _cancel(task: Task) -> None:
     with ledger.writing(task.context_id) as log:
         state = TaskState(log.task(task.pk).state)
         if state == TaskState.CANCELED:

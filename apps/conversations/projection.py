@@ -5,14 +5,12 @@ The ledger folds events as they are written, replay folds them again from the lo
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import rfc8785
-
 from apps.conversations import lifecycle
+from apps.conversations.digests import digest_of
 from apps.conversations.events import JSON, EventType, Opening
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event, Message, Task
@@ -147,12 +145,13 @@ def _agent_complete(event: Event, rows: Rows) -> None:
     for artifact in rows.provisional(rows.task(event.task_id)):
         artifact.state = Artifact.State.DELIVERED
         artifact.parts = assemble(rows.chunks(artifact))
-        artifact.digest = hashlib.sha256(rfc8785.dumps(artifact.parts)).hexdigest()
+        artifact.digest = digest_of(artifact.parts)
 
 
 def _discard(event: Event, rows: Rows) -> None:
     for artifact in rows.provisional(rows.task(event.task_id)):
-        artifact.state = Artifact.State.DISCARDED
+        if artifact.artifact_id in event.payload["discarded"]:
+            artifact.state = Artifact.State.DISCARDED
 
 
 def assemble(chunks: list[Event]) -> list[Any]:

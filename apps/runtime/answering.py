@@ -48,20 +48,21 @@ async def answer(principal: Principal, agent: Agent, message: JSON) -> Answered:
         await asyncio.sleep(0.1)  # the same message is being answered for another request of this sender
     try:
         parts = await _parts(agent, message)
-        return await bridge.run(_record, principal, agent, message, parts)
     except BaseException:
         await bridge.run(_release, principal, agent, message)
         raise
+    # A caller that goes away now leaves the answer in the record, for when it asks again.
+    return await asyncio.shield(bridge.run(_record_or_release, principal, agent, message, parts))
 
 
 async def _parts(agent: Agent, message: JSON) -> list[Part]:
     said = agentkit.Message.from_wire(message, load=blobs.content_of)
     try:
-        async with asyncio.timeout(settings.ANSWER_SECONDS):
+        async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
             return await agentkit.answer(handler_at(agent.handler), said, executor=handler_threads())
-    except TimeoutError:
-        raise NoAnswer(f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds.") from None
     except Exception as error:
+        if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
+            raise NoAnswer(f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds.") from None
         log.exception("agent %s failed", agent.slug)
         raise NoAnswer from error
 
@@ -111,6 +112,17 @@ def _release(principal: Principal, agent: Agent, message: JSON) -> None:
     Accepted.objects.filter(
         Q(answer=None, task=None), sender=principal.sender, agent=agent, message_id=message["messageId"]
     ).delete()
+
+
+def _record_or_release(principal: Principal, agent: Agent, message: JSON, parts: list[Part]) -> Answered:
+    try:
+        try:
+            return _record(principal, agent, message, parts)
+        except IntegrityError:  # another message opened the new context at this very moment
+            return _record(principal, agent, message, parts)
+    except BaseException:
+        _release(principal, agent, message)
+        raise
 
 
 def _record(principal: Principal, agent: Agent, message: JSON, parts: list[Part]) -> Answered:

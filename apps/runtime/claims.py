@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-import rfc8785
+from django.db import transaction
 
 from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents.models import Agent
-from apps.conversations import blobs, leases, ledger, wire
+from apps.conversations import blobs, leases, ledger, notes, wire
+from apps.conversations.digests import digest_of
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
-from apps.runtime import notes, outcomes
+from apps.runtime import outcomes
+from apps.runtime.publishing import publish
 from bridge import statements
 from bridge.statements import Selection
 
@@ -61,7 +62,7 @@ def said(row: Message, task: Task) -> Said:
 def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
     """Take the run for `worker`; None where it is not to be had.
 
-    A run whose attempts are used up is not executed again: its task fails with a reason.
+    A run whose attempts are used up is not executed again: its turn fails with a reason.
     """
     run = RUN.one(run_id)
     if run is None:
@@ -115,7 +116,7 @@ def _take(run: Run, worker: str, snapshot: JSON, now: datetime.datetime) -> bool
         "started_at": run.started_at or now,
         "interrupted": False,
         "input": snapshot,
-        "input_hash": hashlib.sha256(rfc8785.dumps(snapshot)).hexdigest(),
+        "input_hash": digest_of(snapshot),
     }
     return bool(statements.update(Run, where, values))
 
@@ -135,14 +136,10 @@ def _give_up(log: Ledger, run: Run) -> None:
         reason = f"The work was cut off {run.attempt - 1} times and is not tried again."
     else:
         reason = "The work was cut off, and this agent's work is not repeated by itself. Send the message again."
-    outcomes.fail(log, run.task, reason, code="worker_lost")
-    Run.objects.filter(pk=run.pk).update(
-        state=Run.State.FAILED,
-        attempt=run.attempt - 1,
-        finished_at=log.now,
-        lease_until=None,
-        error={"code": "worker_lost", "message": reason},
-    )
+    following = outcomes.cut_off(log, run, Hold(run.pk, run.fence), reason)
+    Run.objects.filter(pk=run.pk).update(attempt=run.attempt - 1)  # this one did not begin
+    if following is not None:
+        transaction.on_commit(lambda: publish(following))
 
 
 def _history(run: Run) -> list[Message]:
@@ -163,12 +160,12 @@ def _references(task: Task) -> list[ReferencedTask]:
 
 
 def _snapshot(run: Run, history: list[Message]) -> JSON:
-    """What the turn is given, in a form that can be compared later."""
+    """What the turn is given, in a form that can be compared later. Of memory, which is erased, only the digest."""
     given: dict[str, Any] = {
         "message": wire.stored_message(run.message, run.task.context),
         "history": [message.message_id for message in history],
         "references": run.task.references,
         "slot": run.slot,
-        "memory": run.memory,
+        "memory": digest_of(run.memory),
     }
     return given

@@ -5,12 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from celery import current_app
 from celery.beat import EmbeddedService
+from celery.platforms import EX_OK
+from celery.worker import state
+from django.conf import settings
 
 from apps.runtime.process import close_this_process
 from apps.runtime.sweeping import sweep
+
+STOP_SECONDS = 10.0
 
 
 @contextmanager
@@ -32,5 +38,15 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
         yield
     finally:
         beat.stop()
-        controller.stop()
+        _end(controller, threads[0])
         close_this_process(grace)
+
+
+def _end(controller: Any, thread: threading.Thread) -> None:
+    """Stop the worker. One that listens to a socket does so itself, for two threads must not read the same socket."""
+    if settings.CELERY_BROKER_URL.startswith("memory://"):
+        controller.stop()
+    else:
+        state.should_stop = EX_OK
+        thread.join(STOP_SECONDS)
+        state.should_stop = None

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
+from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -16,9 +17,10 @@ from django.utils.module_loading import import_string
 import bridge
 from agentkit import Failed, HandlerError, Outcome, TaskContext
 from apps.agents.models import Agent
+from apps.conversations import notes
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import notes, outcomes
+from apps.runtime import outcomes
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean
 from apps.runtime.outcomes import Ending
@@ -52,12 +54,24 @@ async def execute(assignment: Assignment, interrupted: Callable[[], bool]) -> No
             if not interrupted():
                 raise
             outcome = None
-        await _end(assignment, recorder, outcome, task, error)
+        await _through(_end(assignment, recorder, outcome, task, error), interrupted)
     except LeaseLost:
         await _note_late(assignment)
     except asyncio.CancelledError:
         recorder.abandon()
         raise
+
+
+async def _through(ending: Coroutine[Any, Any, None], interrupted: Callable[[], bool]) -> None:
+    """Await the recording of a turn's end, which an interruption does not cut short: the turn is over already."""
+    work = asyncio.ensure_future(ending)
+    while True:
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if work.cancelled() or not interrupted():
+                work.cancel()
+                raise
 
 
 def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
@@ -80,16 +94,16 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
 async def _turn(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | None]:
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
     try:
-        async with asyncio.timeout(agent.time_limit):
+        async with asyncio.timeout(agent.time_limit) as limit:
             return await _executor(agent.kind)(agent, task), None
     except (LeaseLost, RecordLost):
         raise
-    except TimeoutError:
-        limit = f"{agent.time_limit:g}"
-        return Failed(f"The agent took longer than its limit of {limit} seconds.", "time_limit"), None
     except HandlerError as error:
         return _broken(agent, error, "agent_unavailable")
     except Exception as error:
+        if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
+            seconds = f"{agent.time_limit:g}"
+            return Failed(f"The agent took longer than its limit of {seconds} seconds.", "time_limit"), None
         return _broken(agent, error, "agent_error")
 
 
@@ -113,15 +127,19 @@ async def _end(
             streamed=recorder.streamed,
             error=error,
         )
-        following = await bridge.persist(outcomes.finish, assignment.task, assignment.message, ending)
+        await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
         ending = Ending(assignment.hold, failed, turn=assignment.turn, error=told)
-        following = await bridge.persist(outcomes.finish, assignment.task, assignment.message, ending)
+        await bridge.persist(_finish, assignment, ending)
+
+
+def _finish(assignment: Assignment, ending: Ending) -> None:
+    following = outcomes.finish(assignment.task, assignment.message, ending)
     if following is not None:
-        await bridge.run(publish, following)
+        publish(following)
 
 
 async def _note_late(assignment: Assignment) -> None:

@@ -66,19 +66,29 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     artifacts = _artifacts(ending)
     with ledger.writing(task.context) as log:
         log.knows(task, artifacts=[] if ending.nothing_before and not ending.streamed else None)
-        waiting = _next_message(task, message)
-        state = _state_after(ending.outcome, waiting)
-        _close_run(log, ending, keep_memory=not state.is_terminal)
-        _deliver(log, task, ending.tokens, artifacts)
-        if ending.outcome is not None and waiting is None:
-            _conclude(log, task, ending.outcome, erase=ending.turn > 1)
-            return None
-        return _go_on(log, task, ending.outcome, waiting)
+        return _end_turn(log, task, message, ending, artifacts)
 
 
-def fail(log: Ledger, task: Task, reason: str, *, code: str) -> None:
-    """Record a failure that no handler had a part in."""
-    _conclude(log, task, Failed(reason, code))
+def cut_off(log: Ledger, run: Run, hold: Hold, reason: str) -> uuid.UUID | None:
+    """Record that a turn was lost with its worker and is not repeated; gives the run of the next turn, if one waits.
+
+    `run.task` and `run.message` are used. Raises ledger.LeaseLost.
+    """
+    lost = Ending(hold, Failed(reason, "worker_lost"), turn=run.turn, memory=run.memory)
+    return _end_turn(log, run.task, run.message, lost, [])
+
+
+def _end_turn(
+    log: Ledger, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
+) -> uuid.UUID | None:
+    waiting = _next_message(task, message)
+    state = _state_after(ending.outcome, waiting)
+    _close_run(log, ending, keep_memory=not state.is_terminal)
+    _deliver(log, task, ending.tokens, artifacts)
+    if ending.outcome is not None and waiting is None:
+        _conclude(log, task, ending.outcome, erase=ending.turn > 1)
+        return None
+    return _go_on(log, task, ending, waiting)
 
 
 def _state_after(outcome: Outcome | None, waiting: Message | None) -> TaskState:
@@ -118,8 +128,14 @@ def _next_message(task: Task, message: Message) -> Message | None:
     return LATER.one(task.pk, Message.Role.USER, message.index)
 
 
-def _go_on(log: Ledger, task: Task, outcome: Outcome | None, waiting: Message | None) -> uuid.UUID | None:
-    """The turn's words are recorded, the task keeps working, and the waiting message becomes its next turn."""
+def _go_on(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> uuid.UUID | None:
+    """The turn's words are recorded, the task keeps working, and the waiting message becomes its next turn.
+
+    What the turn had begun is discarded if it failed or was interrupted.
+    """
+    outcome = ending.outcome
+    if outcome is None or isinstance(outcome, Failed | Rejected):
+        _discard_begun(log, task, ending)
     if outcome is not None and outcome.parts:
         log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
     if waiting is None:
@@ -127,6 +143,17 @@ def _go_on(log: Ledger, task: Task, outcome: Outcome | None, waiting: Message | 
     run = intake.next_run(task.pk, waiting, _slot(outcome))
     log.also_insert(run)
     return run.pk
+
+
+def _discard_begun(log: Ledger, task: Task, ending: Ending) -> None:
+    begun = [one.artifact_id for one in log.provisional(log.task(task.pk)) if one.run == ending.hold.run_id]
+    if begun or ending.outcome is not None:
+        code = _code_of(ending.outcome) if ending.outcome else "interrupted"
+        log.add(EventType.AGENT_FAILED, {"code": code, "discarded": begun}, task=task.pk)
+
+
+def _code_of(outcome: Outcome) -> str:
+    return outcome.code if isinstance(outcome, Failed) else "rejected"
 
 
 def _slot(outcome: Outcome | None) -> JSON | None:
@@ -143,8 +170,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) 
     if isinstance(outcome, Completed):
         log.add(EventType.AGENT_COMPLETE, {"artifacts": ids}, task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
-        code = outcome.code if isinstance(outcome, Failed) else "rejected"
-        log.add(EventType.AGENT_FAILED, {"code": code, "discarded": ids}, task=task.pk)
+        log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
     unsaid = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
     payload: dict[str, Any] = {"state": state, "message": _said(log, task, parts or [{"text": unsaid}])}

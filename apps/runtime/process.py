@@ -21,7 +21,7 @@ from apps.conversations.ledger import Hold
 from apps.conversations.models import Run
 from apps.runtime.claims import Assignment, claim
 from apps.runtime.execution import execute
-from apps.runtime.outcomes import fail
+from apps.runtime.outcomes import cut_off
 from apps.runtime.publishing import publish
 from bridge import statements
 
@@ -155,7 +155,7 @@ def give_back(assignments: Iterable[Assignment]) -> None:
     for assignment in assignments:
         hold = assignment.hold
         if not assignment.agent.retry_safe:
-            _fail_cut_off(assignment)
+            _cut_off(assignment)
         elif (
             Run.objects.filter(pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING)
             .update(state=Run.State.QUEUED, attempt=F("attempt") - 1, lease_until=None)
@@ -163,16 +163,16 @@ def give_back(assignments: Iterable[Assignment]) -> None:
             publish(hold.run_id)
 
 
-def _fail_cut_off(assignment: Assignment) -> None:
+def _cut_off(assignment: Assignment) -> None:
     reason = "The platform was restarted, and this agent's work is not repeated by itself. Send the message again."
     try:
         with ledger.writing(assignment.context_id, hold=assignment.hold) as entry:
-            fail(entry, assignment.task, reason, code="worker_lost")
-            Run.objects.filter(pk=assignment.hold.run_id).update(
-                state=Run.State.FAILED, finished_at=entry.now, lease_until=None, error={"code": "worker_lost"}
-            )
+            run = Run.objects.select_related("task", "message").get(pk=assignment.hold.run_id)
+            following = cut_off(entry, run, assignment.hold, reason)
     except ledger.LeaseLost:
-        pass
+        return
+    if following is not None:
+        publish(following)
 
 
 _this_process: WorkerProcess | None = None

@@ -60,9 +60,7 @@ class Recorder:
             return
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
-        if self._writer.done():
-            await self._writer
-        await self._queue.put(clean_emission(emission))
+        await self._put(self._writer, clean_emission(emission))
 
     async def close(self) -> Tokens | None:
         """Record what waits; gives the tokens that were streamed, whose last piece belongs to the turn's end.
@@ -70,13 +68,24 @@ class Recorder:
         Raises ledger.LeaseLost, and whatever else kept it from being recorded.
         """
         if self._writer is not None:
-            ending = asyncio.ensure_future(self._queue.put(None))
-            await asyncio.wait({ending, self._writer}, return_when=asyncio.FIRST_COMPLETED)
+            await self._put(self._writer, None)
             await self._writer
-            ending.cancel()
         if not self._token_artifact:
             return None
         return Tokens(self._token_artifact, self._token_text, self._pending_text)
+
+    async def _put(self, writer: asyncio.Task[None], emission: Emission | None) -> None:
+        """Queue it, unless the recording has ended or ends while there is no room: then its error is raised."""
+        if not (writer.done() or self._queue.full()):
+            self._queue.put_nowait(emission)
+            return
+        putting = asyncio.ensure_future(self._queue.put(emission))
+        try:
+            await asyncio.wait({putting, writer}, return_when=asyncio.FIRST_COMPLETED)
+            if writer.done():
+                await writer
+        finally:
+            putting.cancel()
 
     def abandon(self) -> None:
         """Record no more."""

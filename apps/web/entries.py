@@ -63,7 +63,7 @@ def delivered_artifact(context: Context, row: Artifact) -> JSON:
         "at": wire.timestamp(row.created_at),
         "parts": [
             {**_file(part, context, row, number), "preview": _address(context, row, number, "artifact-preview")}
-            for number, part in enumerate(row.parts)
+            for number, part in enumerate(parts.pieces_joined(row.parts))
         ],
     }
 

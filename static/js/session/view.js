@@ -145,12 +145,15 @@ export class View {
     element.className = "work";
     element.hidden = isTrifle(item);
     const wasOpen = element.querySelector("details")?.open ?? false;
+    const hadFocus = element.contains(document.activeElement);
     const line = item.ended ? this.done(item) : this.running(item);
     if (!item.steps.length) return element.replaceChildren(h("div", { class: "work-line" }, line));
     const fold = icon("fold");
     fold.classList.add("turns");
     const details = h("details", { open: wasOpen }, h("summary", { class: "work-line" }, fold, line), stepsOf(item));
-    return element.replaceChildren(details);
+    element.replaceChildren(details);
+    if (hadFocus) details.firstElementChild.focus();
+    return element;
   }
 
   running(item) {
@@ -164,7 +167,7 @@ export class View {
       total ? h("progress", { max: total, value: done ?? 0, "aria-label": "Progress" }) : null,
       total ? h("span", { class: "far figures" }, `${done ?? 0} of ${total}`) : null,
       making && !total ? h("span", { class: "far figures" }, bytes(making.size)) : null,
-      h("span", { class: "elapsed figures", "data-since": item.began }),
+      h("span", { class: "elapsed figures", "data-since": item.began }, elapsed(item.began)),
     ];
   }
 
@@ -180,12 +183,8 @@ export class View {
     ];
   }
 
-  /** How long it has been going on; nothing in the first seconds, which need no comment. */
   tick() {
-    for (const element of this.list.querySelectorAll(".elapsed")) {
-      const passed = Date.now() - new Date(element.dataset.since);
-      element.textContent = passed > 3000 ? seconds(element.dataset.since, Date.now()) : "";
-    }
+    for (const element of this.list.querySelectorAll(".elapsed")) element.textContent = elapsed(element.dataset.since);
   }
 }
 
@@ -193,6 +192,11 @@ export class View {
 function isTrifle({ ended, began, steps, outcome }) {
   const fine = outcome !== "failed" && outcome !== "rejected" && outcome !== "canceled";
   return Boolean(ended) && fine && !steps.length && new Date(ended) - new Date(began) < 1000;
+}
+
+/** How long it has been going on; nothing in the first seconds, which need no comment. */
+function elapsed(since) {
+  return Date.now() - new Date(since) > 3000 ? seconds(since, Date.now()) : "";
 }
 
 function stepsOf(item) {

@@ -1,0 +1,145 @@
+"""Agents that behave as agents should not, and some that say what they were given."""
+
+import asyncio
+import threading
+
+from agentkit import Artifact, Completed, InputRequired, Outcome, ResponseType, SkillHandler, TaskContext
+
+
+class Raising(SkillHandler):
+    """Raises what the message names."""
+
+    async def on_request(self, task: TaskContext) -> None:
+        await task.artifact("draft").append("half")
+        raise {"RuntimeError": RuntimeError, "TimeoutError": TimeoutError, "OSError": OSError}[task.message.text](
+            "boom"
+        )
+
+
+class Nonsense(SkillHandler):
+    """Returns, says or remembers something that is no JSON, or no outcome."""
+
+    async def on_request(self, task: TaskContext) -> object:
+        match task.message.text:
+            case "object":
+                return object()
+            case "nan":
+                return {"value": float("nan")}
+            case "unserialisable":
+                return {"value": object()}
+            case "memory":
+                task.memory["thing"] = object()
+                return "done"
+            case "chunk":
+                await task.artifact("data").append({"value": float("inf")})
+                return "done"
+            case _:
+                return f"nul \0 and half a pair \ud83d of {task.message.text}"
+
+
+class Slow(SkillHandler):
+    """Takes longer than it may."""
+
+    time_limit = 0.2
+
+    async def on_request(self, task: TaskContext) -> None:
+        await task.artifact("draft").append("half")
+        await asyncio.Event().wait()
+
+
+class Flooding(SkillHandler):
+    """Begins the same artifact twice, which cannot be recorded, and goes on for long."""
+
+    time_limit = 20
+
+    async def on_request(self, task: TaskContext) -> str:
+        for _ in range(2):
+            await task.artifact("same", artifact_id="same").append("text")
+        for number in range(2000):
+            await task.progress(f"step {number}")
+        return "done"
+
+
+class Large(SkillHandler):
+    """Delivers half a megabyte."""
+
+    async def on_request(self, task: TaskContext) -> Artifact:
+        return Artifact.text("large", "x" * 500_000)
+
+
+class Measuring(SkillHandler):
+    """Says how long the texts of the referenced tasks' artifacts are."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        artifacts = [artifact for reference in task.references for artifact in reference.artifacts]
+        return " ".join(str(len(artifact.files[0].text)) for artifact in artifacts) or "nothing"
+
+
+class Talking(SkillHandler):
+    """Streams 200 tokens at once, thinks, calls a tool and streams 50 chunks."""
+
+    async def on_request(self, task: TaskContext) -> None:
+        for number in range(200):
+            await task.token(f"{number} ")
+        await task.thought("hm")
+        await task.tool_result(await task.tool_call("add", {"a": 1}), "add", 2)
+        async with task.artifact("lines") as lines:
+            for number in range(50):
+                await lines.append(f"{number}\n")
+
+
+class Remembering(SkillHandler):
+    """Asks until it was told three things."""
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        seen = task.memory.setdefault("seen", [])
+        seen.append(task.message.text)
+        task.memory["large"] = 2**60
+        return InputRequired("More?", slot="more") if len(seen) < 3 else Completed(", ".join(seen))
+
+
+class Waiting(SkillHandler):
+    """Waits until it is stopped, and tells a test how that was."""
+
+    begun = threading.Event()
+    stopped = threading.Event()
+
+    async def on_request(self, task: TaskContext) -> str:
+        if task.message.text != "wait":
+            return f"went on with {task.message.text}"
+        await task.artifact("draft").append("half")
+        Waiting.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            Waiting.stopped.set()
+        return ""
+
+
+class WaitingInAThread(SkillHandler):
+    """Speaks, in a thread, until it is stopped."""
+
+    begun = threading.Event()
+    stopped = threading.Event()
+
+    def on_request(self, task) -> None:
+        try:
+            while True:
+                task.progress("still here")
+                WaitingInAThread.begun.set()
+        finally:
+            WaitingInAThread.stopped.set()
+
+
+class Counting(SkillHandler):
+    """Answers with a message, after the test let it."""
+
+    response_type = ResponseType.MESSAGE
+    asked = 0
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        Counting.asked += 1
+        if task.message.text == "TimeoutError":
+            raise TimeoutError
+        await asyncio.sleep(0)
+        return Completed(f"answer {Counting.asked}")

@@ -1,0 +1,118 @@
+"""Whatever an agent does, its task ends in words for people, the details are for operators, the record holds."""
+
+import pytest
+
+import bridge
+from apps.conversations import intake, replay, wire
+from apps.conversations.models import Artifact, Run, Task
+from tests.working import carry_out, types_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def outcome_of(ada, agent, message):
+    """The task on the wire and its run, after its turn."""
+    receipt = await bridge.run(intake.accept, ada.principal, agent, message)
+    await carry_out(receipt.run)
+    assert await bridge.run(replay.differences, receipt.context) == []
+
+    def read():
+        task = Task.objects.select_related("context").get(pk=receipt.task)
+        return wire.load_task(task), Run.objects.get(pk=receipt.run)
+
+    return await bridge.run(read)
+
+
+@pytest.mark.parametrize("kind", ["RuntimeError", "TimeoutError", "OSError"])
+async def test_an_agent_that_raises_fails_without_telling_why(ada, agent, said, kind):
+    task, run = await outcome_of(ada, await agent("Raising"), said(kind))
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "boom" not in str(task)
+    assert task["artifacts"] == []
+    assert (run.state, run.error["code"]) == (Run.State.FAILED, "agent_error")
+    assert "boom" in run.error["message"]
+    assert "Traceback" in run.error["traceback"]
+    states = await bridge.run(lambda: list(Artifact.objects.values_list("state", flat=True)))
+    assert states == [Artifact.State.DISCARDED]
+
+
+@pytest.mark.parametrize("kind", ["object", "nan", "unserialisable", "memory", "chunk"])
+async def test_what_is_no_json_fails_the_task(ada, agent, said, kind):
+    task, run = await outcome_of(ada, await agent("Nonsense"), said(kind))
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert run.error["code"] == "agent_error"
+    assert task["artifacts"] == []
+
+
+async def test_text_that_no_database_takes_is_mended(ada, agent, said):
+    task, _ = await outcome_of(ada, await agent("Nonsense"), said("something"))
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["artifacts"][0]["parts"][0]["text"] == "nul \ufffd and half a pair \ufffd of something"
+
+
+async def test_an_agent_that_takes_too_long_is_stopped(ada, agent, said):
+    task, run = await outcome_of(ada, await agent("Slow"), said())
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "0.2 seconds" in task["status"]["message"]["parts"][0]["text"]
+    assert run.error["code"] == "time_limit"
+    assert task["artifacts"] == []
+
+
+@pytest.mark.timeout(15)
+async def test_an_agent_whose_words_cannot_be_recorded_is_not_left_waiting(ada, agent, said):
+    task, run = await outcome_of(ada, await agent("Flooding"), said())
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert run.error["code"] == "agent_error"
+
+
+async def test_an_agent_that_cannot_be_loaded_fails_its_tasks(ada, agent, said):
+    broken = await agent("Large")
+    broken.handler = "tests.runtime.agents:Gone"
+    await bridge.run(broken.save)
+    task, run = await outcome_of(ada, broken, said())
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert run.error["code"] == "agent_unavailable"
+
+
+async def test_tokens_are_joined_and_chunks_are_not_and_thoughts_are_kept_on_request_only(ada, agent, said):
+    counted = {}
+    for keep in (False, True):
+        task, _ = await outcome_of(ada, await agent("Talking", keep_thoughts=keep), said())
+        types = await bridge.run(types_of, task["id"])
+        counted[keep] = {kind: types.count(kind) for kind in set(types)}
+        texts = [artifact["parts"] for artifact in task["artifacts"]]
+        assert texts[0] == [{"text": "".join(f"{n} " for n in range(200)), "mediaType": "text/plain"}]
+        assert "".join(part.get("text", "") for part in texts[1]) == "".join(f"{n}\n" for n in range(50))
+    for keep, types in counted.items():
+        assert types["agent_token"] < 20
+        assert types["artifact_update"] == 51  # the last one closes it
+        assert types.get("agent_thought", 0) == keep
+        assert types["agent_tool_call"] == types["agent_tool_result"] == 1
+
+
+async def test_large_content_is_kept_in_files_and_loaded_for_the_next_task(ada, agent, said):
+    large = await agent("Large")
+    task, _ = await outcome_of(ada, large, said())
+    stored = await bridge.run(lambda: Artifact.objects.get().parts[0])
+    assert stored["stored"]["size"] == 500_000
+    assert task["artifacts"][0]["parts"][0]["text"] == "x" * 500_000
+    measuring = await agent("Measuring")
+    refined, _ = await outcome_of(ada, measuring, said("more", referenceTaskIds=[task["id"]]))
+    assert refined["status"]["message"]["parts"][0]["text"] == "500000"
+
+
+async def test_memory_goes_from_turn_to_turn_and_is_gone_at_the_end(ada, agent, said):
+    remembering = await agent("Remembering")
+    receipt = await bridge.run(intake.accept, ada.principal, remembering, said("a"))
+    task = receipt.task
+    await carry_out(receipt.run)
+    assert await bridge.run(lambda: Run.objects.get().memory) == {"seen": ["a"], "large": 2**60}
+    for text in "bc":
+        receipt = await bridge.run(intake.accept, ada.principal, remembering, said(text, taskId=str(task)))
+        await carry_out(receipt.run)
+    ended = await bridge.run(lambda: Task.objects.get(pk=task))
+    assert ended.status_message["parts"] == [{"text": "a, b, c"}]
+    runs = await bridge.run(lambda: list(Run.objects.order_by("turn")))
+    assert [run.memory for run in runs] == [{}, {}, {}]
+    assert all("seen" not in str(run.input) for run in runs), "a snapshot must not keep what is to be erased"
+    assert len({run.input["memory"] for run in runs}) == 3

@@ -1,0 +1,65 @@
+"""A worker by hand: what worker processes do with runs, one step at a time."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from typing import Any
+
+import bridge
+from agentkit import Chunk, Emission, Outcome
+from apps.conversations.ledger import Hold
+from apps.conversations.models import Event, Run, Task
+from apps.runtime.claims import Assignment, claim
+from apps.runtime.execution import execute
+from apps.runtime.outcomes import Ending, finish
+from apps.runtime.recording import line_of, record
+from bridge import statements
+
+
+def begin(run_id: uuid.UUID | None, worker: str = "a worker") -> Assignment:
+    """Claim a run that is to be had."""
+    assert run_id is not None
+    assignment = claim(run_id, worker)
+    assert assignment is not None
+    return assignment
+
+
+def say(assignment: Assignment, *emissions: Emission) -> None:
+    """Record what a handler says. Raises LeaseLost."""
+    record(assignment, [line_of(emission) for emission in emissions])
+
+
+def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.UUID | None:
+    """Record how the turn ended; gives the next turn's run. Raises LeaseLost."""
+    ending = Ending(assignment.hold, outcome, turn=assignment.turn, streamed=True, **fields)
+    return finish(assignment.task, assignment.message, ending)
+
+
+async def carry_out(run_id: uuid.UUID | None) -> None:
+    """Take the turn of a run as a worker process does, without one."""
+    assignment = await bridge.run(begin, run_id)
+    await execute(assignment, lambda: False)
+
+
+def chunk(artifact_id: str, text: str, *, append: bool = False, last: bool = True) -> Chunk:
+    return Chunk(artifact_id, artifact_id, "", [{"text": text}], append, last)
+
+
+def let_the_lease_run_out(hold: Hold) -> None:
+    past = statements.database_time() - datetime.timedelta(seconds=1)
+    Run.objects.filter(pk=hold.run_id, state=Run.State.RUNNING).update(lease_until=past)
+
+
+def state_of(task_id: uuid.UUID) -> str:
+    return Task.objects.get(pk=task_id).state
+
+
+def types_of(task_id: uuid.UUID) -> list[str]:
+    """The types of a task's events, in order."""
+    return list(Event.objects.filter(task=task_id).order_by("index").values_list("type", flat=True))
+
+
+def log_of(context_id: uuid.UUID) -> list[tuple[int, str, Any]]:
+    """Everything in a context's log, to be compared later."""
+    return list(Event.objects.filter(context=context_id).order_by("index").values_list("index", "type", "payload"))
