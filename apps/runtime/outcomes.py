@@ -159,7 +159,12 @@ def _code_of(outcome: Outcome) -> str:
 def _slot(outcome: Outcome | None) -> JSON | None:
     if not isinstance(outcome, InputRequired | AuthRequired):
         return None
-    return {"name": outcome.slot} | ({"schema": outcome.schema} if outcome.schema else {})
+    if not outcome.schema:
+        return {"name": outcome.slot}
+    slot: JSON = {"name": outcome.slot, "schema": outcome.schema}
+    properties = outcome.schema.get("properties")
+    # A database may keep the names of a JSON object in an order of its own; a form has the author's.
+    return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
 def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) -> None:

@@ -104,7 +104,8 @@ def web_address(url: str) -> str:
 def _values(data: Any, labels: Mapping[str, str]) -> list[JSON]:
     """A form's values by name; any other data as it is written."""
     if isinstance(data, dict) and all(isinstance(value, str | int | float | bool) for value in data.values()):
-        return [{"name": labels.get(name, name), "value": _said(value)} for name, value in data.items()]
+        names = dict.fromkeys([*(name for name in labels if name in data), *data])
+        return [{"name": labels.get(name, name), "value": _said(data[name])} for name in names]
     return [{"name": "", "value": prose.json_text(data)}]
 
 

@@ -2,6 +2,7 @@
 import { bytes, h, icon, safe, sign } from "../dom.js";
 import { dress, seconds } from "../times.js";
 
+const CHIPS = 8; // files that are named below an answer; all of them are in the panel
 const CLIPPED = 6000; // characters of one's own message beyond which it is folded
 
 const OUTCOMES = {
@@ -102,7 +103,7 @@ export class View {
     const artifacts = (item.files ?? []).map((key) => [key, this.page.artifactOf(key)]).filter(([, one]) => one);
     const worth = artifacts.filter(([, one]) => !repeats(one, item));
     if (!worth.length) return;
-    const chips = worth.map(([key, one]) =>
+    const chips = worth.slice(0, CHIPS).map(([key, one]) =>
       h(
         "button",
         { type: "button", class: "chip", onclick: () => this.page.openArtifact(key) },
@@ -111,6 +112,10 @@ export class View {
         h("span", { class: "size" }, bytes(one.parts[0]?.size)),
       ),
     );
+    if (worth.length > CHIPS) {
+      const open = () => this.page.openArtifact(worth[CHIPS][0]);
+      chips.push(h("button", { type: "button", class: "chip", onclick: open }, `${worth.length - CHIPS} more`));
+    }
     element.append(h("div", { class: "chips" }, chips));
   }
 
