@@ -14,7 +14,8 @@ from django.views.decorators.http import require_safe
 from apps.agents.models import Agent
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
-from apps.web.entries import artifacts_before, entries_of, settled_events
+from apps.web.deliveries import artifacts_before
+from apps.web.entries import entries_of, settled_events
 from apps.web.principals import principal_of
 from apps.web.shell import page
 

@@ -7,7 +7,8 @@ import pytest
 from apps.conversations import ledger
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
-from apps.web.entries import artifacts_before, entries_of, settled_events
+from apps.web.deliveries import artifacts_before
+from apps.web.entries import entries_of, settled_events
 from apps.web.sessions import TURNS, beginning
 from tests.web import telling
 
