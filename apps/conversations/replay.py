@@ -83,9 +83,9 @@ def differences(context_id: uuid.UUID) -> list[str]:
     expected, actual = _by_identity(rebuilt.rows()), _by_identity(stored)
     for identity in sorted(expected.keys() | actual.keys()):
         if identity not in actual:
-            found.append(f"{' '.join(identity)} is missing")
+            found.append(f"{_name(identity)} is missing")
         elif identity not in expected:
-            found.append(f"{' '.join(identity)} has no events")
+            found.append(f"{_name(identity)} has no events")
         else:
             found += _changes(identity, expected[identity], actual[identity])
     return found
@@ -111,9 +111,13 @@ def values_of(row: models.Model) -> dict[str, Any]:
     return {f.attname: getattr(row, f.attname) for f in row._meta.concrete_fields if f.attname not in skipped}
 
 
+def _name(identity: tuple[str, str, str]) -> str:
+    return " ".join(identity).strip()
+
+
 def _changes(identity: tuple[str, str, str], expected: dict[str, Any], actual: dict[str, Any]) -> list[str]:
     return [
-        f"{' '.join(identity).strip()}: {name} is {actual[name]!r}, the log says {expected[name]!r}"
+        f"{_name(identity)}: {name} is {actual[name]!r}, the log says {expected[name]!r}"
         for name in expected
         if expected[name] != actual[name]
     ]

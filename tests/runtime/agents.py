@@ -64,15 +64,16 @@ class Large(SkillHandler):
     """Delivers half a megabyte."""
 
     async def on_request(self, task: TaskContext) -> Artifact:
-        return Artifact.text("large", "x" * 500_000)
+        return Artifact.bytes("large.bin", b"x" * 500_000, "application/octet-stream")
 
 
 class Measuring(SkillHandler):
-    """Says how long the texts of the referenced tasks' artifacts are."""
+    """Says how long its message is, and the artifacts of the referenced tasks."""
 
     async def on_request(self, task: TaskContext) -> str:
         artifacts = [artifact for reference in task.references for artifact in reference.artifacts]
-        return " ".join(str(len(artifact.files[0].text)) for artifact in artifacts) or "nothing"
+        sizes = [len(task.message.text), *(len(artifact.files[0].read()) for artifact in artifacts)]
+        return " ".join(map(str, sizes))
 
 
 class Talking(SkillHandler):

@@ -1,0 +1,79 @@
+"""The statements and transactions of the hot path are counted: more of them is a decision, not an accident."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agentkit import Completed
+from apps.conversations import intake, wire
+from apps.conversations.models import Task
+from tests.working import begin, chunk, end, say
+
+pytestmark = pytest.mark.django_db(transaction=True)
+CONTROL = re.compile(r"^(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK|SET|PRAGMA)")
+
+
+class Cost:
+    """Counts what is sent to the database in a `with` block."""
+
+    def __enter__(self):
+        self._queries = CaptureQueriesContext(connection)
+        self._queries.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        self._queries.__exit__(*exception)
+        sent = [query["sql"] for query in self._queries.captured_queries]
+        self.transactions = sum(sql.startswith("BEGIN") for sql in sent)
+        self.statements = [sql for sql in sent if not CONTROL.match(sql)]
+
+
+def measured(ada, echo, said):
+    """What each step costs the second time, when all its SQL is built."""
+    costs = {}
+    for _ in range(2):
+        with Cost() as costs["accept"]:
+            sent = intake.accept(ada.principal, echo, said())
+        with Cost() as costs["claim"]:
+            held = begin(sent.run)
+        with Cost() as costs["first words"]:
+            say(held, chunk("lines", "1\n", last=False))
+        with Cost() as costs["record"]:
+            say(held, *(chunk("lines", f"{n}\n", append=True, last=False) for n in range(100)))
+        with Cost() as costs["finish"]:
+            end(held, Completed("done"))
+        task = Task.objects.select_related("context").get(pk=sent.task)
+        with Cost() as costs["load_task"]:
+            wire.load_task(task)
+    return costs
+
+
+def test_a_turn_costs_as_many_statements_as_it_is_known_to(ada, echo, said):
+    costs = measured(ada, echo, said)
+    together = connection.vendor == "postgresql"  # where a transaction's writes are one statement
+    found = {step: len(cost.statements) for step, cost in costs.items()}
+    assert found == (ON_POSTGRESQL if together else ON_SQLITE), "\n".join(costs["finish"].statements)
+
+
+def test_a_turn_is_two_transactions_and_one_for_each_batch(ada, echo, said):
+    found = {step: cost.transactions for step, cost in measured(ada, echo, said).items()}
+    assert found == {"accept": 1, "claim": 1, "first words": 1, "record": 1, "finish": 1, "load_task": 0}
+
+
+def test_the_thousandth_chunk_costs_what_the_second_did(ada, echo, said):
+    held = begin(intake.accept(ada.principal, echo, said()).run)
+    say(held, chunk("lines", "0", last=False))
+    found = []
+    for number in (1, 1000):
+        with Cost() as cost:
+            say(held, chunk("lines", "x", append=True, last=False))
+        found.append(len(cost.statements))
+        if number == 1:
+            say(held, *(chunk("lines", "x", append=True, last=False) for _ in range(1000)))
+    assert found[0] == found[1]
+
+
+ON_SQLITE = {"accept": 6, "claim": 6, "first words": 7, "record": 5, "finish": 10, "load_task": 2}
+ON_POSTGRESQL = {"accept": 0, "claim": 0, "first words": 0, "record": 0, "finish": 0, "load_task": 0}
