@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import uuid
 from collections.abc import Sequence
@@ -61,9 +62,10 @@ class Ending:
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     """Record the end of the turn that `message` began; gives the run of the next turn, to be published.
 
-    Raises ledger.LeaseLost where the run is no longer held.
+    It may be called again when it could not be recorded. Raises ledger.LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
+    task = copy.copy(task)  # events are folded into it: the caller's stays as it is when they are rolled back
     with ledger.writing(task.context) as log:
         log.knows(task, artifacts=[] if ending.nothing_before and not ending.streamed else None)
         return _end_turn(log, task, message, ending, artifacts)
