@@ -20,6 +20,6 @@ def test_the_earlier_attempt_is_stopped(ada, said):
         assert process.offer(sent.run)
         let_the_lease_run_out(Hold(sent.run, 1))
         assert process.offer(sent.run)
-        assert Stoppable.stopped.wait(3)
+        assert Stoppable.stopped.wait(15)
     finally:
         process.close(0)
