@@ -127,6 +127,8 @@ class Stack:
     def launch(self, *names: str) -> None:
         """Start those processes; a worker is waited for until it takes work."""
         for name in names:
+            self.processes.pop(name, None)  # what ended before is not missed while the others come up
+        for name in names:
             begun = self._start_process(name, self.commands()[name])
             if name == "worker":
                 self._wait(lambda begun=begun: " ready." in self.log("worker")[begun:])  # type: ignore[misc]
