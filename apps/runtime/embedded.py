@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from celery import current_app
 from celery.beat import EmbeddedService
+from celery.worker import state
+from django.conf import settings
 
 from apps.runtime.process import close_this_process
 from apps.runtime.sweeping import sweep
@@ -18,7 +21,7 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
     """A Celery worker and its beat in threads of this process; what they were at is given back at the end."""
     controller = current_app.WorkController(
         app=current_app, hostname="embedded", pool="threads", without_heartbeat=True, without_mingle=True,
-        without_gossip=True, quiet=True,
+        without_gossip=True, quiet=True, use_eventloop=False,
     )  # fmt: skip
     beat = EmbeddedService(current_app, thread=True, scheduler_cls=current_app.conf.beat_scheduler)
     threads = [
@@ -32,5 +35,15 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
         yield
     finally:
         beat.stop()
-        controller.stop()
+        _stop(controller, threads[0])
         close_this_process(grace)
+
+
+def _stop(controller: Any, thread: threading.Thread) -> None:
+    """End the worker. Where its broker is a server, its own thread must do it: two cannot share one connection."""
+    if settings.EMBEDDED:
+        controller.stop()
+        return
+    state.should_stop = 0
+    thread.join(timeout=10)
+    state.should_stop = None
