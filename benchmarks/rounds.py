@@ -60,7 +60,7 @@ def suited(targets: Sequence[Target], benchmark: Benchmark) -> Iterator[Target]:
         if target.stack is None:
             if not benchmark.inside:
                 yield target
-        elif target.stack.embedded:
+        elif target.stack.is_embedded:
             yield target
         elif not (benchmark.embedded_only or (benchmark.any_broker and services_seen)):
             services_seen = True

@@ -49,7 +49,7 @@ class Target:
 
     def _proc(self) -> Path:
         stack = self.inside
-        return Path(f"/proc/{stack.processes['serve' if stack.embedded else 'daphne'].pid}")
+        return Path(f"/proc/{stack.processes['serve' if stack.is_embedded else 'daphne'].pid}")
 
     def resident_kilobytes(self) -> float:
         """Memory that the process holds for itself; what it shares with others (libraries) does not grow."""
@@ -61,7 +61,7 @@ class Target:
     def database_connections(self) -> int:
         """Of the whole installation on PostgreSQL; on SQLite the open files of the database."""
         stack = self.inside
-        if stack.embedded:
+        if stack.is_embedded:
             files = (self._proc() / "fd").iterdir()
             return sum(1 for file in files if file.is_symlink() and os.readlink(file).endswith(".sqlite3"))
         with psycopg.connect(stack.services["DATABASE_URL"], autocommit=True) as connection:

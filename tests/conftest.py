@@ -45,12 +45,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def pytest_configure() -> None:
-    """Pages are tested without collecting static files first."""
-    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
-    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _own_queue() -> None:
     """Test runs that share a broker do not take each other's wake-ups."""

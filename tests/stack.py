@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -27,7 +27,7 @@ import psycopg
 from kombu import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
-START_SECONDS = 60.0
+START_SECONDS = 90.0
 SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
 PREPARE = """
 import django
@@ -66,12 +66,11 @@ class Stack:
 
     def __init__(self, *, services: Mapping[str, str] = os.environ, **environment: str) -> None:
         self.services = {key: services[key] for key in SERVICES if key in services}
-        self.embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
+        self.is_embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
         self.name = f"parley_{uuid.uuid4().hex[:10]}"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
-        self.is_embedded = settings.EMBEDDED
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         (self.data_dir / "static").symlink_to(static_files())
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
@@ -83,7 +82,7 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
             "INSTALLATION": self.name,
             "DJANGO_SETTINGS_MODULE": "config.settings",
-            **({} if self.embedded else self._with_database()),
+            **({} if self.is_embedded else self._with_database()),
             **environment,
         }
 
@@ -98,10 +97,10 @@ class Stack:
     def commands(self) -> dict[str, list[str]]:
         """The processes of this profile, in the order of their start."""
         celery = ["-m", "celery", "-A", "config"]
-        if self.embedded:
+        if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
         return {
-            "worker": [*celery, "worker", "--loglevel=WARNING"],
+            "worker": [*celery, "worker", "--loglevel=INFO"],
             "beat": [*celery, "beat", "--loglevel=WARNING"],
             "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
         }
@@ -110,31 +109,50 @@ class Stack:
 
     def start(self, *names: str) -> None:
         """Start those processes (all that are not running, without names) and wait until requests are answered."""
-        if not self.embedded and not self.processes:
+        if not self.is_embedded and not self.processes:
             self.prepare()
         self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
         self.wait_for("/readyz")
+
+    def serve_alone(self, *options: str) -> None:
+        """Let `manage.py serve` do everything, on either profile, unless it does."""
+        if not self.is_running("serve"):
+            self._start_process("serve", ["manage.py", "serve", *options])
+            self.wait_for("/readyz")
 
     def prepare(self) -> None:
         """What `serve` does by itself: the tables, the showcase, the static files. In one process, which is faster."""
         self._run("-c", PREPARE)
 
     def launch(self, *names: str) -> None:
-        """Start those processes and wait for nothing."""
+        """Start those processes; a worker is waited for until it takes work."""
         for name in names:
-            with (self.data_dir / f"{name}.log").open("ab") as output:
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, *self.commands()[name]],
-                    cwd=ROOT, env=self.environment, stdout=output, stderr=output,
-                )  # fmt: skip
+            self.processes.pop(name, None)  # what ended before is not missed while the others come up
+        for name in names:
+            begun = self._start_process(name, self.commands()[name])
+            if name == "worker":
+                self._wait(lambda begun=begun: " ready." in self.log("worker")[begun:])  # type: ignore[misc]
+
+    def _start_process(self, name: str, command: list[str]) -> int:
+        """Start a process; returns how long its log was until then."""
+        begun = len(self.log(name))
+        with (self.data_dir / f"{name}.log").open("ab") as output:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *command], cwd=ROOT, env=self.environment, stdout=output, stderr=output
+            )
+        return begun
 
     def wait_for(self, path: str) -> None:
-        """Wait until the server answers there with a 200; a process that ends meanwhile fails the test."""
+        """Wait until the server answers there with a 200."""
+        self._wait(lambda: self._answers(path))
+
+    def _wait(self, until: Callable[[], bool]) -> None:
+        """Wait for something; a process that ends meanwhile fails the test."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers(path):
+        while not until():
             dead = [name for name, process in self.processes.items() if process.poll() is not None]
             if dead or time.monotonic() > deadline:
-                raise AssertionError(f"{dead or self.url} does not answer.\n{self.log()}")
+                raise AssertionError(f"{dead or self.url} does not stand.\n{self.log()}")
             time.sleep(0.05)
 
     def _answers(self, path: str) -> bool:
@@ -169,7 +187,7 @@ class Stack:
     def close(self) -> None:
         """Leave nothing behind."""
         self.kill()
-        if not self.embedded:
+        if not self.is_embedded:
             with psycopg.connect(self.services["DATABASE_URL"], autocommit=True) as connection:
                 connection.execute(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
             with contextlib.suppress(Exception), Connection(self.environment["CELERY_BROKER_URL"]) as broker:
@@ -192,7 +210,7 @@ class Stack:
 
     def resident_bytes(self) -> int:
         """Memory of the process that answers requests."""
-        process = self.processes["serve" if self.embedded else "daphne"]
+        process = self.processes["serve" if self.is_embedded else "daphne"]
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -13,7 +13,7 @@ from apps.conversations.models import Event, Run, Task
 from apps.runtime.claims import Assignment, claim
 from apps.runtime.execution import execute
 from apps.runtime.outcomes import Ending, finish
-from apps.runtime.recording import line_of, record
+from apps.runtime.recording import Recording, line_of
 from bridge import statements
 
 
@@ -27,7 +27,7 @@ def begin(run_id: uuid.UUID | None, worker: str = "a worker") -> Assignment:
 
 def say(assignment: Assignment, *emissions: Emission) -> None:
     """Record what a handler says. Raises LeaseLost."""
-    record(assignment, [line_of(emission) for emission in emissions])
+    Recording(assignment, [line_of(emission) for emission in emissions]).write()
 
 
 def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.UUID | None:

@@ -90,7 +90,8 @@ def _require_streaming(agent: Agent) -> None:
 
 
 def _index(last_event_id: str, newest: int) -> int:
-    if not last_event_id.isdecimal() or not last_event_id.isascii() or not 0 <= int(last_event_id[:20]) <= newest:
+    is_index = last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 20
+    if not is_index or int(last_event_id) > newest:
         raise InvalidParams("Last-Event-ID must be the id of an event that this task's stream sent.", "Last-Event-ID")
     return int(last_event_id)
 

@@ -81,6 +81,6 @@ def inline(part: Part) -> Part:
 def count_uses(workspace_id: int, parts: Iterable[Part]) -> None:
     """Count the stored parts for the workspace, inside the transaction that records them."""
     uses = Counter((part["stored"]["sha256"], part["stored"]["size"]) for part in parts if "stored" in part)
-    for (sha256, size), number in uses.items():
+    for (sha256, size), number in sorted(uses.items()):  # in one order, or two transactions might wait for each other
         Blob.objects.get_or_create(workspace_id=workspace_id, sha256=sha256, defaults={"size": size})
         Blob.objects.filter(workspace_id=workspace_id, sha256=sha256).update(uses=F("uses") + number)

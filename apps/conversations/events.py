@@ -73,8 +73,11 @@ class AgentStart(TypedDict):
 
 
 class Slot(TypedDict):
+    """What a task asks for; `order` names the properties of an object schema as its author ordered them."""
+
     name: str
     schema: NotRequired[JSON]
+    order: NotRequired[list[str]]
 
 
 class AgentStatus(TypedDict):

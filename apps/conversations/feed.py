@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import uuid
 import weakref
 from collections.abc import AsyncGenerator, Iterator
@@ -98,6 +99,7 @@ class Hub:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
         self._born = loop.time()
+        self._lock = threading.Lock()  # of what follows, which threads that announce share with the loop
         self._recent: dict[str, int] = {}  # what contexts reached lately, the oldest first
         self._readers: dict[str, Reader] = {}
         self._poll: asyncio.Task[None] | None = None
@@ -106,7 +108,8 @@ class Hub:
     @contextmanager
     def reader(self, context_id: uuid.UUID) -> Iterator[Reader]:
         key = str(context_id)
-        reader = self._readers.setdefault(key, Reader(context_id, self._recent.get(key, 0)))
+        with self._lock:
+            reader = self._readers.setdefault(key, Reader(context_id, self._recent.get(key, 0)))
         reader.followers += 1
         if self._poll is None or self._poll.done():
             self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
@@ -127,10 +130,12 @@ class Hub:
         if loop is None or loop.is_closed():
             self._stop_listening()
             return
-        self._recent[context_id] = max(index, self._recent.pop(context_id, 0))
-        if len(self._recent) > RECENT:
-            self._recent.pop(next(iter(self._recent)), None)
-        if context_id in self._readers:
+        with self._lock:
+            self._recent[context_id] = max(index, self._recent.pop(context_id, 0))
+            if len(self._recent) > RECENT:
+                self._recent.pop(next(iter(self._recent)))
+            is_followed = context_id in self._readers
+        if is_followed:
             loop.call_soon_threadsafe(self._tell, context_id, index)
 
     def _tell(self, context_id: str, index: int) -> None:

@@ -20,7 +20,7 @@ from apps.agents.models import Agent
 from apps.conversations import blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
-from apps.conversations.models import Accepted
+from apps.conversations.models import Accepted, Message
 from apps.runtime.cleaning import clean
 from apps.runtime.hosting import handler_at, handler_threads
 from bridge import statements
@@ -37,6 +37,10 @@ class Answered:
     context: uuid.UUID
     index: int
     message: JSON
+
+
+class AnsweredMeanwhile(Exception):
+    """The answer is in the record already: of an earlier try, or of somebody who took the message over."""
 
 
 async def answer(principal: Principal, agent: Agent, message: JSON) -> Answered:
@@ -76,8 +80,7 @@ def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) ->
     if accepted is None:
         return _claim_new(principal, agent, message, body_hash)
     if accepted.answer is not None:
-        context = accepted.answer.context
-        return Answered(context.pk, accepted.answer.index, wire.message(accepted.answer, context))
+        return _answered(accepted.answer)
     if accepted.task_id is not None:
         raise InvalidParams("This messageId led to a task. Use a new messageId.", "messageId")
     now = statements.database_time()
@@ -85,6 +88,10 @@ def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) ->
     if overdue.update(claimed_until=_deadline(now)):
         return None
     return Answered(uuid.UUID(int=0), 0, {})
+
+
+def _answered(row: Message) -> Answered:
+    return Answered(row.context_id, row.index, wire.message(row, row.context))
 
 
 def _claim_new(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
@@ -120,6 +127,11 @@ def _record_or_release(principal: Principal, agent: Agent, message: JSON, parts:
             return _record(principal, agent, message, parts)
         except IntegrityError:  # another message opened the new context at this very moment
             return _record(principal, agent, message, parts)
+    except AnsweredMeanwhile:
+        accepted = intake.find_accepted(principal, agent, message["messageId"], intake.hash_of(message))
+        if accepted is None or accepted.answer is None:
+            raise NoAnswer from None
+        return _answered(accepted.answer)
     except BaseException:
         _release(principal, agent, message)
         raise
@@ -138,7 +150,9 @@ def _record(principal: Principal, agent: Agent, message: JSON, parts: list[Part]
         spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
         event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | {"parts": said}})
         row = log.message_at(event.index)
-        Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=message["messageId"]).update(
-            answer=row, claimed_until=None
+        claimed = Accepted.objects.filter(
+            sender=principal.sender, agent=agent, message_id=message["messageId"], answer=None
         )
+        if principal.is_known and not claimed.update(answer=row, claimed_until=None):
+            raise AnsweredMeanwhile
     return Answered(log.context.pk, event.index, wire.message(row, log.context))

@@ -9,11 +9,14 @@ from typing import Any
 
 from celery import current_app
 from celery.beat import EmbeddedService
+from celery.platforms import EX_OK
 from celery.worker import state
 from django.conf import settings
 
 from apps.runtime.process import close_this_process
 from apps.runtime.sweeping import sweep
+
+STOP_SECONDS = 10.0
 
 
 @contextmanager
@@ -21,7 +24,7 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
     """A Celery worker and its beat in threads of this process; what they were at is given back at the end."""
     controller = current_app.WorkController(
         app=current_app, hostname="embedded", pool="threads", without_heartbeat=True, without_mingle=True,
-        without_gossip=True, quiet=True, use_eventloop=False,
+        without_gossip=True, quiet=True, use_eventloop=False,  # a hub would hear of the end only with the next message
     )  # fmt: skip
     beat = EmbeddedService(current_app, thread=True, scheduler_cls=current_app.conf.beat_scheduler)
     threads = [
@@ -35,15 +38,15 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
         yield
     finally:
         beat.stop()
-        _stop(controller, threads[0])
+        _end(controller, threads[0])
         close_this_process(grace)
 
 
-def _stop(controller: Any, thread: threading.Thread) -> None:
-    """End the worker. Where its broker is a server, its own thread must do it: two cannot share one connection."""
-    if settings.EMBEDDED:
+def _end(controller: Any, thread: threading.Thread) -> None:
+    """Stop the worker. One that listens to a socket does so itself, for two threads must not read the same socket."""
+    if settings.CELERY_BROKER_URL.startswith("memory://"):
         controller.stop()
-        return
-    state.should_stop = 0
-    thread.join(timeout=10)
-    state.should_stop = None
+    else:
+        state.should_stop = EX_OK
+        thread.join(STOP_SECONDS)
+        state.should_stop = None

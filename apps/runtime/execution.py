@@ -33,10 +33,6 @@ Executor = Callable[[Agent, TaskContext], Awaitable[Outcome]]
 """What `EXECUTORS` names for each kind of agent."""
 
 
-class Interrupted(Exception):
-    """A newer message wants this turn to stop; it goes on with that message."""
-
-
 async def execute(assignment: Assignment, interrupted: Callable[[], bool]) -> None:
     """Take the turn of a run that this process holds, to its recorded end.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import uuid
 from collections.abc import Sequence
@@ -61,9 +62,10 @@ class Ending:
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     """Record the end of the turn that `message` began; gives the run of the next turn, to be published.
 
-    Raises ledger.LeaseLost where the run is no longer held.
+    It may be called again when it could not be recorded. Raises ledger.LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
+    task = copy.copy(task)  # events are folded into it: the caller's stays as it is when they are rolled back
     with ledger.writing(task.context) as log:
         log.knows(task, artifacts=[] if ending.nothing_before and not ending.streamed else None)
         return _end_turn(log, task, message, ending, artifacts)
@@ -159,7 +161,12 @@ def _code_of(outcome: Outcome) -> str:
 def _slot(outcome: Outcome | None) -> JSON | None:
     if not isinstance(outcome, InputRequired | AuthRequired):
         return None
-    return {"name": outcome.slot} | ({"schema": outcome.schema} if outcome.schema else {})
+    if not outcome.schema:
+        return {"name": outcome.slot}
+    slot: JSON = {"name": outcome.slot, "schema": outcome.schema}
+    properties = outcome.schema.get("properties")
+    # A database may keep the names of a JSON object in an order of its own; a form has the author's.
+    return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
 def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) -> None:

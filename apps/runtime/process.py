@@ -79,20 +79,22 @@ class WorkerProcess:
 
     def _begin(self, assignment: Assignment) -> None:
         key = str(assignment.hold.run_id)
+        if (lost := self._carried.get(key)) is not None:
+            lost.work.cancel()  # its lease ran out before anybody noticed, and this process took the run up again
         carried = Carried(assignment, self._loop.create_task(self._carry(assignment, key)))
         self._carried[key] = carried
 
     async def _carry(self, assignment: Assignment, key: str) -> None:
         bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
+        carried = self._carried[key]
         try:
-            await execute(assignment, lambda: self._carried[key].interrupted)
+            await execute(assignment, lambda: carried.interrupted)
         except asyncio.CancelledError:
             pass  # stopped: whoever stopped it has recorded why
         except Exception:
             log.exception("run %s could not be recorded; it is taken up again when its lease ends", key)
         finally:
-            carried = self._carried.get(key)
-            if carried is not None and carried.assignment.hold == assignment.hold:
+            if self._carried.get(key) is carried:
                 del self._carried[key]
             self._free.release()
 

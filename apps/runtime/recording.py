@@ -14,7 +14,9 @@ import bridge
 from agentkit import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
 from apps.conversations import blobs, ledger
 from apps.conversations.events import JSON, EventType
+from apps.conversations.ledger import Hold
 from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Context, Event
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean
 from apps.runtime.outcomes import ANSWER, Tokens
@@ -106,7 +108,7 @@ class Recorder:
 
     async def _record(self, lines: Sequence[Line]) -> None:
         try:
-            await bridge.persist(record, self._assignment, lines)
+            await bridge.persist(Recording(self._assignment, lines).write)
         except (OperationalError, InterfaceError) as error:
             raise RecordLost from error
 
@@ -156,12 +158,29 @@ class Recorder:
         ]
 
 
-def record(assignment: Assignment, lines: Sequence[Line]) -> None:
-    """Write lines on behalf of the run, in one transaction. Raises ledger.LeaseLost."""
-    stored = [_with_large_parts_stored(line) for line in lines]
-    with ledger.writing(assignment.context_id, hold=assignment.hold) as log:
-        for line in stored:
-            log.add(line.type, line.payload, task=assignment.task.pk, artifact_id=line.artifact_id)
+@dataclass(slots=True)
+class Recording:
+    """Lines to be written on behalf of a run, in one transaction, once however often it is tried."""
+
+    assignment: Assignment
+    lines: Sequence[Line]
+    _tried_after: int | None = None  # the context's newest event when it was tried before
+
+    def write(self) -> None:
+        """Write them, unless an earlier try was committed and only its answer got lost. Raises ledger.LeaseLost."""
+        hold, task = self.assignment.hold, self.assignment.task.pk
+        stored = [_with_large_parts_stored(line) for line in self.lines]
+        with ledger.writing(self.assignment.context_id, hold=hold) as log:
+            if self._tried_after is not None and _has_said_more(log.context, hold, self._tried_after):
+                return
+            self._tried_after = log.context.last_event
+            for line in stored:
+                log.add(line.type, line.payload, task=task, artifact_id=line.artifact_id)
+
+
+def _has_said_more(context: Context, hold: Hold, after: int) -> bool:
+    """Are there events of the run after this one? While the run is held, nobody but its recorder writes them."""
+    return Event.objects.filter(context=context, run=hold.run_id, index__gt=after).exists()
 
 
 def _with_large_parts_stored(line: Line) -> Line:

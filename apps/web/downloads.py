@@ -38,8 +38,8 @@ LONGEST_PREVIEW = 500_000  # bytes of text that a preview shows
 @login_required
 def message_file(request: HttpRequest, session: uuid.UUID, index: int, number: int) -> HttpResponse:
     """A part of a message, as a file."""
-    context = _context(request, session)
-    return _sent(request, _part(Message.objects.filter(context=context, index=index).first(), number))
+    said = Message.objects.filter(context=_context(request, session), index=index).first()
+    return _sent(request, _part(said.parts if said else [], number))
 
 
 @require_safe
@@ -107,16 +107,15 @@ def _artifact_part(
 ) -> tuple[JSON, str]:
     context = _context(request, session)
     found = Artifact.objects.delivered().filter(task__context=context, task=task, artifact_id=artifact).first()
-    part = _part(found, number)
+    part = _part(parts.pieces_joined(found.parts) if found else [], number)
     name = part.get("filename") or (found.name if found else "") or artifact
     return part, name
 
 
-def _part(holder: Message | Artifact | None, number: int) -> JSON:
-    if holder is None or not 0 <= number < len(holder.parts) or "url" in holder.parts[number]:
+def _part(held: list[JSON], number: int) -> JSON:
+    if number >= len(held) or "url" in held[number]:
         raise Http404
-    part: JSON = holder.parts[number]
-    return part
+    return held[number]
 
 
 def _sent(request: HttpRequest, part: JSON, name: str = "") -> HttpResponse:

@@ -7,7 +7,7 @@ comes with the `agent_complete` that delivers it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Q
@@ -19,6 +19,7 @@ from apps.conversations.events import EventType
 from apps.conversations.lifecycle import TERMINAL, TaskState
 from apps.conversations.models import Artifact, Context, Event, Task
 from apps.web import parts, prose, questions
+from apps.web.deliveries import delivered_artifact, delivered_by
 
 JSON = dict[str, Any]
 
@@ -28,7 +29,7 @@ LONGEST_VALUE = 2000  # characters of a tool's arguments or result
 
 def entries_of(context: Context, events: Sequence[Event]) -> list[JSON]:
     """The entries of some events that follow each other."""
-    delivered = _delivered_by(events)
+    delivered = delivered_by(events)
     entries: list[JSON] = []
     for event in events:
         entry = _entry(context, event, delivered)
@@ -44,48 +45,6 @@ def settled_events(context: Context, after: int, before: int) -> list[Event]:
     tokens = Q(type__in=TOKENS, task__in=tasks.filter(state=TaskState.COMPLETED).values("pk"))
     events = Event.objects.filter(context=context, index__gt=after, index__lt=before)
     return list(events.exclude(chunks).exclude(tokens).order_by("index"))
-
-
-def artifacts_before(context: Context, index: int) -> list[JSON]:
-    """The delivered artifacts that were begun before this index, oldest first."""
-    rows = Artifact.objects.delivered().filter(task__context=context, first_event__lt=index)
-    return [delivered_artifact(context, row) for row in rows.select_related("task").order_by("first_event")]
-
-
-def delivered_artifact(context: Context, row: Artifact) -> JSON:
-    """An artifact with its files, for the panel."""
-    return {
-        "taskId": str(row.task_id),
-        "artifactId": row.artifact_id,
-        "name": row.name,
-        "description": row.description,
-        "firstEvent": row.first_event,
-        "at": wire.timestamp(row.created_at),
-        "parts": [
-            {**_file(part, context, row, number), "preview": _address(context, row, number, "artifact-preview")}
-            for number, part in enumerate(row.parts)
-        ],
-    }
-
-
-def _file(part: JSON, context: Context, row: Artifact, number: int) -> JSON:
-    href = _address(context, row, number, "artifact-file")
-    if "url" in part:
-        href = parts.web_address(part["url"])
-    return {**parts.described_file(part), "href": href}
-
-
-def _address(context: Context, row: Artifact, number: int, view: str) -> str:
-    return reverse(f"web:{view}", args=[context.pk, row.task_id, row.artifact_id, number])
-
-
-def _delivered_by(events: Iterable[Event]) -> dict[uuid.UUID | None, list[Artifact]]:
-    finished = [event.task_id for event in events if event.type == EventType.AGENT_COMPLETE]
-    found: dict[uuid.UUID | None, list[Artifact]] = {task: [] for task in finished}
-    if finished:
-        for row in Artifact.objects.delivered().filter(task__in=finished).order_by("first_event"):
-            found[row.task_id].append(row)
-    return found
 
 
 def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, list[Artifact]]) -> JSON:

@@ -6,7 +6,6 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
 from apps.agents.models import Agent
@@ -37,7 +36,5 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     """What an agent can do, and where a session with it begins."""
     found = Agent.objects.visible_to(principal_of(request)).filter(slug=slug).first()
     if found is None:
-        if slug != slug.lower() and Agent.objects.visible_to(principal_of(request)).filter(slug=slug.lower()).exists():
-            return redirect("web:agent", slug.lower())
         raise Http404
     return page(request, "web/agent.html", agent=found, most_bytes=settings.MAX_REQUEST_BYTES)

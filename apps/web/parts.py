@@ -35,6 +35,32 @@ def shown(part: JSON, href: str, *, marked_up: bool, labels: Mapping[str, str] =
     return {**described_file(part), "href": href}
 
 
+def pieces_joined(parts: list[JSON]) -> list[JSON]:
+    """The parts, with text that came in pieces as one: each chunk of a streamed artifact is a part of its own."""
+    joined: list[JSON] = []
+    for part in parts:
+        if joined and _continues(joined[-1], part):
+            joined[-1]["pieces"].append(part["text"])
+        else:
+            joined.append({**part, "pieces": [part["text"]]} if "text" in part else part)
+    return [
+        {**{name: value for name, value in part.items() if name != "pieces"}, "text": "".join(part["pieces"])}
+        if "pieces" in part
+        else part
+        for part in joined
+    ]
+
+
+def _continues(before: JSON, part: JSON) -> bool:
+    """Is this the next piece of the same nameless text?"""
+    return (
+        "pieces" in before
+        and "text" in part
+        and not (before.get("filename") or part.get("filename"))
+        and before.get("mediaType") == part.get("mediaType")
+    )
+
+
 def described_file(part: JSON) -> JSON:
     """Name, media type and size (bytes; None for a link) of a file part."""
     name = part.get("filename", "")
@@ -78,7 +104,8 @@ def web_address(url: str) -> str:
 def _values(data: Any, labels: Mapping[str, str]) -> list[JSON]:
     """A form's values by name; any other data as it is written."""
     if isinstance(data, dict) and all(isinstance(value, str | int | float | bool) for value in data.values()):
-        return [{"name": labels.get(name, name), "value": _said(value)} for name, value in data.items()]
+        names = dict.fromkeys([*(name for name in labels if name in data), *data])
+        return [{"name": labels.get(name, name), "value": _said(data[name])} for name in names]
     return [{"name": "", "value": prose.json_text(data)}]
 
 

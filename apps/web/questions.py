@@ -139,7 +139,8 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
     if not isinstance(properties, dict) or len(properties) > MOST_FIELDS:
         return []
     must = required if isinstance(required, list) else []
-    fields = [_field(name, each, required=name in must) for name, each in properties.items()]
+    names = dict.fromkeys([name for name in slot.get("order", []) if name in properties] + list(properties))
+    fields = [_field(name, properties[name], required=name in must) for name in names]
     return [] if None in fields else [field for field in fields if field]
 
 

@@ -22,6 +22,7 @@ from apps.conversations.errors import (
     TaskFinished,
     TaskNotCancelable,
     TaskNotFound,
+    UnsupportedOperation,
 )
 from apps.conversations.intake import cancel_found
 from apps.conversations.models import Context, Message, Task
@@ -81,7 +82,7 @@ async def begin(request: HttpRequest, principal: Principal, slug: str) -> HttpRe
 async def say(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """A further message of a session: to the task that it names, or to the agent."""
     refuse_too_large(request)
-    context = await bridge.run(_context, principal, session)
+    context = await bridge.run(_context_to_write_in, principal, session)
     task = await bridge.run(_named_task, context, request.POST.get("task", ""))
     message = message_from(request, context.agent, task.slot if task else None)
     return _recorded(await _send_once(principal, context, task, message))
@@ -102,7 +103,7 @@ async def _send_once(principal: Principal, context: Context, task: Task | None, 
 @act
 async def again(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """A task that came to nothing is tried anew: its first message is sent again, as a new one."""
-    context = await bridge.run(_context, principal, session)
+    context = await bridge.run(_context_to_write_in, principal, session)
     parts = await bridge.run(_first_words, context, request.POST.get("task", ""))
     message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
     return _recorded(await _send_once(principal, context, None, message))
@@ -123,6 +124,14 @@ def _context(principal: Principal, session: uuid.UUID) -> Context:
     context = Context.objects.visible_to(principal).select_related("agent").filter(pk=session).first()
     if context is None:
         raise ContextNotFound
+    return context
+
+
+def _context_to_write_in(principal: Principal, session: uuid.UUID) -> Context:
+    """The caller's session, whose agent they may still use. Raises ContextNotFound, UnsupportedOperation."""
+    context = _context(principal, session)
+    if not Agent.objects.visible_to(principal).filter(pk=context.agent_id).exists():
+        raise UnsupportedOperation(f"{context.agent.name} is no longer there for you. What was said stays here.")
     return context
 
 
@@ -153,5 +162,4 @@ def _recorded_at(context: Context, message_id: str) -> int | None:
 
 
 def _recorded(sent: Sent) -> HttpResponse:
-    address = reverse("web:session", args=[sent.context])
-    return JsonResponse({"session": address, "index": sent.index}, status=HTTPStatus.CREATED)
+    return JsonResponse({"session": reverse("web:session", args=[sent.context])}, status=HTTPStatus.CREATED)

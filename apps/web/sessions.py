@@ -11,9 +11,11 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from apps.agents.models import Agent
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
-from apps.web.entries import artifacts_before, entries_of, settled_events
+from apps.web.deliveries import artifacts_before
+from apps.web.entries import entries_of, settled_events
 from apps.web.principals import principal_of
 from apps.web.shell import page
 
@@ -27,7 +29,9 @@ TURNS = 30  # messages of the person's own that a page begins with, and that "ea
 def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The page. Somebody else's session is not found."""
     context = _context(request, session)
-    return page(request, "web/session.html", session=context, agent=context.agent, beginning=beginning(context))
+    usable = Agent.objects.visible_to(principal_of(request)).filter(pk=context.agent_id).exists()
+    about = {"session": context, "agent": context.agent, "agent_is_usable": usable}
+    return page(request, "web/session.html", beginning=beginning(context), **about)
 
 
 @require_safe

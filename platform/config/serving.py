@@ -56,14 +56,19 @@ def serve(application: Any, host: str, port: int, *, worker: bool, ready: Callab
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM unwinds like Ctrl-C while the reactor, which has handlers of its own, is not running."""
+    """SIGTERM unwinds like Ctrl-C while the reactor, which then has handlers of its own, is not running."""
 
     def leave(*_: object) -> NoReturn:
         sys.exit(0)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    # The reactor takes SIGINT over from Python's own handler alone; a shell's background job begins without one.
+    before = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, leave),
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+    }
     try:
-        yield
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
-class ModuleStorage(CompressedManifestStaticFilesStorage):
+class ModuleStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     """Files named after their content, in the imports of ES modules too: a page never mixes old scripts with new."""
 
     support_js_module_import_aggregation = True

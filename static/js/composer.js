@@ -11,6 +11,7 @@ export class Composer {
     this.mostBytes = Number(form.dataset.mostBytes);
     this.listen();
     this.grow();
+    form.querySelector(".send").disabled = false; // until now the browser would have sent the form by itself
   }
 
   listen() {

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.conftest import CHROMIUM
 from tests.stack import Stack
 
 AGENTS = ("Storyteller", "Failing", "Asking", "Patient")
+PATIENCE = 20_000  # milliseconds, for a machine that does much else
+
 WIDE, MEDIUM, PHONE = (1440, 900), (768, 1024), (390, 844)
 SESSION = re.compile(r"/sessions/[0-9a-f-]{36}$")
 
@@ -30,6 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-gpu"]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
@@ -72,7 +75,7 @@ def open_browser(chromium: Browser, parley: Stack, signed_in: Any) -> Iterator[C
         viewport = {"width": size[0], "height": size[1]}
         options = {"storage_state": signed_in, "base_url": parley.url, "viewport": viewport, **options}
         contexts.append(chromium.new_context(**options))
-        contexts[-1].set_default_timeout(15_000)
+        contexts[-1].set_default_timeout(PATIENCE)
         return contexts[-1]
 
     yield opened

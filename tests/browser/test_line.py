@@ -19,7 +19,7 @@ def test_a_server_that_restarts_is_waited_for(page: Page, parley: Stack, complai
     complaints.clear()  # of refused connections, as it should be
 
 
-def test_what_happened_while_the_line_was_lost_is_made_up_for(page: Page, open_browser) -> None:
+def test_what_happened_while_the_line_was_lost_is_made_up_for(page: Page, open_browser, complaints) -> None:
     begin(page, "hello", "before")
     heard(page, "before")
     page.context.set_offline(True)
@@ -32,6 +32,7 @@ def test_what_happened_while_the_line_was_lost_is_made_up_for(page: Page, open_b
     heard(page, "meanwhile")
     expect(page.locator("#line-state")).to_be_hidden()
     expect(messages(page)).to_have_count(4)
+    complaints.clear()
 
 
 def test_a_message_whose_answer_was_lost_is_said_once(page: Page, complaints: list[str]) -> None:

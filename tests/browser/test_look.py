@@ -121,7 +121,7 @@ def test_the_chosen_theme_stays(page: Page) -> None:
 def test_motion_respects_who_wants_none(open_browser) -> None:
     page = open_browser(reduced_motion="reduce").new_page()
     begin(page, "patient", "the first")
-    assert page.locator(".work .sign .icon").evaluate("element => getComputedStyle(element).animationName") == "none"
+    expect(page.locator(".work .sign .icon")).to_have_css("animation-name", "none")
     heard(page, "That was the first message.")
 
 

@@ -144,3 +144,15 @@ class Counting(SkillHandler):
             raise TimeoutError
         await asyncio.sleep(0)
         return Completed(f"answer {Counting.asked}")
+
+
+class Stoppable(SkillHandler):
+    """Waits until it is stopped, and says so."""
+
+    stopped = threading.Event()
+
+    async def on_request(self, task: TaskContext) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopped.set()

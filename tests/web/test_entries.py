@@ -7,7 +7,8 @@ import pytest
 from apps.conversations import ledger
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
-from apps.web.entries import artifacts_before, entries_of, settled_events
+from apps.web.deliveries import artifacts_before
+from apps.web.entries import entries_of, settled_events
 from apps.web.sessions import TURNS, beginning
 from tests.web import telling
 
@@ -82,6 +83,19 @@ def test_streamed_words_end_as_one_laid_out_text(working):
         "**bold** words!",
     ]
     assert "<strong>bold</strong>" in of_type(entries, "agent_token_end")[0]["html"]
+
+
+def test_a_text_that_came_in_pieces_is_one_file(working, ada_browser):
+    with ledger.writing(working.context) as log:
+        for number in range(1000):
+            telling.chunk(log, working, "log", telling.text(f"{number}\n"), append=number > 0)
+        telling.chunk(log, working, "log", telling.picture(), append=True)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["log"]}, task=working.task)
+        telling.status(log, working, "completed", "There.")
+    text, picture = of_type(live(working), "agent_complete")[0]["artifacts"][0]["parts"]
+    assert ada_browser.get(text["href"]).text == "".join(f"{number}\n" for number in range(1000))
+    assert text["size"] == 3890
+    assert ada_browser.get(picture["href"]).content == telling.PNG
 
 
 def test_a_page_begins_without_the_pieces_of_what_is_whole(finished):

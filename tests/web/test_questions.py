@@ -99,5 +99,10 @@ def test_a_bound_that_is_none_is_none(bound):
     assert answer_from(form(schema, "n"), {"answer-n": "-5"}) == {"n": -5}
 
 
+def test_fields_keep_the_order_of_their_author_whatever_the_database_does_to_names():
+    slot = {"name": "trip", "schema": TRIP, "order": ["wish", "people", "gone"]}
+    assert [field.name for field in fields_of(slot)][:3] == ["wish", "people", "class"]
+
+
 def test_no_slot_is_no_question():
     assert fields_of(None) == []

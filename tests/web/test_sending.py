@@ -157,6 +157,19 @@ class TestASession:
         assert answer.status_code == 422
         assert "Wait until" in refusal(answer)
 
+    def test_an_agent_one_may_no_longer_use_takes_nothing_more(self, say, ada_browser, ada, echo):
+        receipt = telling.begun(ada, echo)
+        echo.access = "groups"
+        echo.save()
+        answer = say(receipt, text="and this")
+        assert answer.status_code == 422
+        assert "Echo is no longer there for you" in refusal(answer)
+        assert Message.objects.count() == 1
+        page = ada_browser.get(f"/sessions/{receipt.context}").text
+        assert "/agents/echo" not in page
+        stopped = ada_browser.post(f"/sessions/{receipt.context}/stop", {"task": str(receipt.task)})
+        assert stopped.status_code == 200
+
 
 class TestAnswers:
     @pytest.fixture

@@ -1,10 +1,14 @@
 // Telling a screen reader what happened while the page was open: each thing once, when it is whole.
+import { h } from "../dom.js";
+
+const KEPT = 20; // what was said last stays, so that a slow reader is not cut short
 
 const WORDS = { canceled: "Stopped.", failed: "Failed.", rejected: "Declined.", "input-required": "asks:", "auth-required": "asks:" };
 
 export function announce(region, agent, entries) {
   const said = entries.map((entry) => spoken(agent, entry)).filter(Boolean);
-  if (said.length) region.textContent = said.join(" ");
+  region.append(...said.map((words) => h("p", {}, words)));
+  while (region.children.length > KEPT) region.firstElementChild.remove();
 }
 
 function spoken(agent, { type, state, progress, message, artifacts }) {

@@ -10,6 +10,7 @@ export class Panel {
     this.opener = document.getElementById("to-panel");
     this.chosen = null;
     this.artifacts = {};
+    this.lines = new Map();
     this.opener.addEventListener("click", () => this.open());
     root.querySelector("#panel-close").addEventListener("click", () => this.close());
     addEventListener("keydown", (event) => event.key === "Escape" && this.isOver && this.close());
@@ -42,27 +43,42 @@ export class Panel {
     document.getElementById("file-count").textContent = shown.filter((one) => !one.making).length;
     this.opener.classList.toggle("has-none", !shown.length);
     document.getElementById("panel-nothing").hidden = shown.length > 0;
-    this.list.replaceChildren(...shown.map((one) => this.line(one, versions.get(one))));
+    this.drawLines(shown, versions);
     this.keepUp();
   }
 
-  line(artifact, version) {
-    const key = artifactKey(artifact);
+  /** Each file keeps its element, and with it the focus that may be there. */
+  drawLines(shown, versions) {
+    const before = this.lines;
+    this.lines = new Map();
+    const elements = shown.map((artifact) => {
+      const key = artifactKey(artifact);
+      const now = [artifact, versions.get(artifact), this.chosen === key];
+      const known = before.get(key);
+      const element = known?.element ?? h("li", { class: "artifact" });
+      if (!known || now.some((value, place) => value !== known.now[place])) this.fill(element, key, ...now);
+      this.lines.set(key, { element, now });
+      return element;
+    });
+    const inOrder = elements.every((element, place) => this.list.children[place] === element);
+    if (!inOrder || this.list.children.length > elements.length) this.list.replaceChildren(...elements);
+  }
+
+  fill(element, key, artifact, version, isChosen) {
+    const hadFocus = element.contains(document.activeElement);
     const part = artifact.parts[0];
     const parts = artifact.parts.length;
     const about = artifact.making
       ? ["being made", bytes(artifact.size)]
       : [part && kindOf(part.mediaType), bytes(part?.size), version && `v${version}`, parts > 1 && `${parts} parts`];
-    return h(
-      "li",
-      { class: "artifact" },
+    element.replaceChildren(
       h(
         "button",
         {
           type: "button",
           class: "artifact-open",
-          "aria-pressed": String(this.chosen === key),
-          onclick: () => this.choose(this.chosen === key ? null : key),
+          "aria-pressed": String(isChosen),
+          onclick: () => this.choose(isChosen ? null : key),
         },
         icon(part?.mediaType.startsWith("image/") ? "picture" : "file"),
         h(
@@ -72,8 +88,9 @@ export class Panel {
           h("span", { class: "about figures" }, about.filter(Boolean).join(" · ")),
         ),
       ),
-      part?.href && download(part, artifact.name),
+      ...(part?.href ? [download(part, artifact.name)] : []),
     );
+    if (hadFocus) element.firstElementChild.focus();
   }
 
   choose(key) {

@@ -2,6 +2,7 @@
 import { bytes, h, icon, safe, sign } from "../dom.js";
 import { dress, seconds } from "../times.js";
 
+const CHIPS = 8; // files that are named below an answer; all of them are in the panel
 const CLIPPED = 6000; // characters of one's own message beyond which it is folded
 
 const OUTCOMES = {
@@ -102,7 +103,7 @@ export class View {
     const artifacts = (item.files ?? []).map((key) => [key, this.page.artifactOf(key)]).filter(([, one]) => one);
     const worth = artifacts.filter(([, one]) => !repeats(one, item));
     if (!worth.length) return;
-    const chips = worth.map(([key, one]) =>
+    const chips = worth.slice(0, CHIPS).map(([key, one]) =>
       h(
         "button",
         { type: "button", class: "chip", onclick: () => this.page.openArtifact(key) },
@@ -111,6 +112,10 @@ export class View {
         h("span", { class: "size" }, bytes(one.parts[0]?.size)),
       ),
     );
+    if (worth.length > CHIPS) {
+      const open = () => this.page.openArtifact(worth[CHIPS][0]);
+      chips.push(h("button", { type: "button", class: "chip", onclick: open }, `${worth.length - CHIPS} more`));
+    }
     element.append(h("div", { class: "chips" }, chips));
   }
 
@@ -145,12 +150,15 @@ export class View {
     element.className = "work";
     element.hidden = isTrifle(item);
     const wasOpen = element.querySelector("details")?.open ?? false;
+    const hadFocus = element.contains(document.activeElement);
     const line = item.ended ? this.done(item) : this.running(item);
     if (!item.steps.length) return element.replaceChildren(h("div", { class: "work-line" }, line));
     const fold = icon("fold");
     fold.classList.add("turns");
     const details = h("details", { open: wasOpen }, h("summary", { class: "work-line" }, fold, line), stepsOf(item));
-    return element.replaceChildren(details);
+    element.replaceChildren(details);
+    if (hadFocus) details.firstElementChild.focus();
+    return element;
   }
 
   running(item) {
@@ -164,7 +172,7 @@ export class View {
       total ? h("progress", { max: total, value: done ?? 0, "aria-label": "Progress" }) : null,
       total ? h("span", { class: "far figures" }, `${done ?? 0} of ${total}`) : null,
       making && !total ? h("span", { class: "far figures" }, bytes(making.size)) : null,
-      h("span", { class: "elapsed figures", "data-since": item.began }),
+      h("span", { class: "elapsed figures", "data-since": item.began }, elapsed(item.began)),
     ];
   }
 
@@ -180,12 +188,8 @@ export class View {
     ];
   }
 
-  /** How long it has been going on; nothing in the first seconds, which need no comment. */
   tick() {
-    for (const element of this.list.querySelectorAll(".elapsed")) {
-      const passed = Date.now() - new Date(element.dataset.since);
-      element.textContent = passed > 3000 ? seconds(element.dataset.since, Date.now()) : "";
-    }
+    for (const element of this.list.querySelectorAll(".elapsed")) element.textContent = elapsed(element.dataset.since);
   }
 }
 
@@ -193,6 +197,11 @@ export class View {
 function isTrifle({ ended, began, steps, outcome }) {
   const fine = outcome !== "failed" && outcome !== "rejected" && outcome !== "canceled";
   return Boolean(ended) && fine && !steps.length && new Date(ended) - new Date(began) < 1000;
+}
+
+/** How long it has been going on; nothing in the first seconds, which need no comment. */
+function elapsed(since) {
+  return Date.now() - new Date(since) > 3000 ? seconds(since, Date.now()) : "";
 }
 
 function stepsOf(item) {
