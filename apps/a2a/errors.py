@@ -67,6 +67,10 @@ class Unauthenticated(Refusal):
     """This agent answers to known callers only. Send an API key as "Authorization: Bearer <key>"."""
 
 
+class Forbidden(Refusal):
+    """This API key may not do this. Use one whose scopes allow it."""
+
+
 class AgentNotFound(Refusal):
     """There is no such agent."""
 
@@ -107,6 +111,7 @@ TABLE: dict[type[Exception], Row] = {
     ContextNotFound: Row(-32602, 400, "INVALID_ARGUMENT"),
     NoAnswer: Row(-32603, 500, "INTERNAL"),
     BadCredentials: _own(401, "UNAUTHENTICATED", "UNAUTHENTICATED"),
+    Forbidden: _own(403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
     Unauthenticated: _own(401, "UNAUTHENTICATED", "UNAUTHENTICATED"),
     AgentNotFound: _own(404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     RequestDataTooBig: _own(413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE", "The request is too large."),

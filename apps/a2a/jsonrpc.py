@@ -17,7 +17,7 @@ from apps.a2a import extensions, versions
 from apps.a2a.callers import admit
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, NotJson, Problem, problem
 from apps.a2a.fields import UNSTORABLE
-from apps.a2a.operations import OPERATIONS, Call, Operation
+from apps.a2a.operations import OPERATIONS, Call, Operation, check_scope
 from apps.a2a.reading import read_json
 from apps.a2a.sse import event_stream
 from apps.a2a.streams import Updates
@@ -42,6 +42,7 @@ async def endpoint(request: HttpRequest, slug: str) -> HttpResponseBase:
         body = await _read(request.body)
         request_id = id_of(body)
         operation = operation_of(body, versions.version_of(request))
+        check_scope(principal, body["method"])
         activated = extensions.negotiate(agent, request)
         call = Call(principal, agent, body.get("params", {}), request.headers.get("Last-Event-ID", ""))
         response = _answer(request_id, await operation(call))

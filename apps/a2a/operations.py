@@ -12,11 +12,11 @@ from typing import Any
 
 import bridge
 from apps.a2a import snapshots, streams
-from apps.a2a.errors import JSON, PushNotificationNotSupported
+from apps.a2a.errors import JSON, Forbidden, PushNotificationNotSupported
 from apps.a2a.listing import list_tasks
 from apps.a2a.requests import read_asking, read_listing, read_nothing, read_sending
 from apps.a2a.streams import Updates
-from apps.accounts.principals import Principal
+from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.conversations.errors import InvalidParams, UnsupportedOperation
 from apps.runtime.sending import send, settled
@@ -103,6 +103,17 @@ async def _webhook(call: Call) -> JSON:
 async def _extended_card(call: Call) -> JSON:
     read_nothing(call.params, call.agent)
     raise UnsupportedOperation("This agent has no extended card: its card says so.")
+
+
+CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask"})
+"""The operations that a key needs the scope to write for; the others are for reading."""
+
+
+def check_scope(principal: Principal, method: str) -> None:
+    """Raises Forbidden where the caller's key is limited to other things."""
+    scope = WRITE if method in CHANGING else READ
+    if not principal.may(scope):
+        raise Forbidden(f"This API key may not do this: it lacks the scope {scope}.")
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -12,7 +12,7 @@ from django.contrib.auth.models import PermissionsMixin
 from django.db import models, transaction
 from django.utils import timezone
 
-from apps.accounts.principals import Principal
+from apps.accounts.principals import SCOPES, Principal
 
 
 class UserManager(BaseUserManager["User"]):
@@ -113,7 +113,12 @@ class ApiKey(models.Model):
     def issue(
         cls, user: User, name: str, *, scopes: list[str] | None = None, lifetime: datetime.timedelta | None = None
     ) -> tuple[ApiKey, str]:
-        """Make a key of `user`; returns the row and the key's text, which is not kept anywhere."""
+        """Make a key of `user`; returns the row and the key's text, which is not kept anywhere.
+
+        Raises ValueError for a scope that does not exist.
+        """
+        if unknown := set(scopes or []) - SCOPES.keys():
+            raise ValueError(f"There is no scope {', '.join(sorted(unknown))}. There are: {', '.join(SCOPES)}.")
         prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         key = cls.objects.create(
             user=user,

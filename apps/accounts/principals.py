@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+READ = "tasks:read"
+WRITE = "tasks:write"
+SCOPES = {READ: "see tasks, conversations and files", WRITE: "send messages and cancel tasks"}
+"""What an API key may be limited to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:

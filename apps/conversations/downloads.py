@@ -1,5 +1,6 @@
 """Downloads of what is kept in files, for who may see the conversation."""
 
+import re
 import uuid
 
 from django.core.files.storage import default_storage
@@ -9,10 +10,11 @@ from django.http.response import HttpResponseBase
 
 from apps.accounts.credentials import BadCredentials, principal_of
 from apps.accounts.models import User
-from apps.accounts.principals import Principal
+from apps.accounts.principals import READ, Principal
 from apps.conversations import blobs
 from apps.conversations.models import Artifact, Context, Message
 
+MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
 SAFE_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
 
 
@@ -31,11 +33,15 @@ def file(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpRespon
         return HttpResponse(
             str(refusal), status=401, content_type="text/plain", headers={"WWW-Authenticate": 'Bearer realm="parley"'}
         )
+    if not principal.may(READ):
+        return HttpResponse(f"This API key may not do this: it lacks the scope {READ}.", status=403)
     context = Context.objects.visible_to(principal).filter(pk=context_id).first()
     part = find_part(context, sha256) if context else None
     if part is None:
         raise Http404
-    media_type = part.get("mediaType") or "application/octet-stream"
+    media_type = part.get("mediaType") or ""
+    if not MEDIA_TYPE.fullmatch(media_type):
+        media_type = "application/octet-stream"
     response = FileResponse(
         default_storage.open(blobs.path_of(sha256)),
         as_attachment=media_type not in SAFE_INLINE or "download" in request.GET,

@@ -6,7 +6,6 @@ import datetime
 import uuid
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
 from django.conf import settings
 from django.urls import reverse
@@ -186,24 +185,3 @@ def _token_update(event: Event) -> JSON:
         "append": not payload.get("first", False),
         "lastChunk": event.type == EventType.AGENT_TOKEN_END,
     }
-
-
-def log_entry(event: Event) -> JSON:
-    """An event for the platform's own clients (pages, client API): stored content is a link."""
-    return {
-        "index": event.index,
-        "type": event.type,
-        "at": timestamp(event.at),
-        "taskId": str(event.task_id) if event.task_id else None,
-        "runId": str(event.run) if event.run else None,
-        "payload": _linked(event.payload, event.context_id),
-    }
-
-
-def _linked(value: Any, context_id: object) -> Any:
-    if isinstance(value, dict):
-        if "stored" in value and isinstance(value["stored"], dict):
-            rest = {name: inner for name, inner in value.items() if name != "stored"}
-            return {"url": download_path(value, context_id), "size": value["stored"]["size"], **rest}
-        return {name: _linked(inner, context_id) for name, inner in value.items()}
-    return [_linked(inner, context_id) for inner in value] if isinstance(value, list) else value

@@ -128,7 +128,7 @@ async def _end(
         raise
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
-        ending = Ending(assignment.hold, failed, turn=assignment.turn, error=told)
+        ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)
         await bridge.persist(_finish, assignment, ending)
 
 

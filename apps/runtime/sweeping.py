@@ -12,13 +12,16 @@ from apps.runtime.publishing import publish
 from bridge import statements
 
 AT_ONCE = 500
+REPUBLISH = datetime.timedelta(seconds=30)  # a backlog is not to fill the queue with its own wake-ups
 
 
 def sweep() -> int:
     """Publish overdue runs again and say how many. It is safe to run it anywhere, at any time, twice."""
     now = statements.database_time()
     long_ago = now - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
-    unheard = Q(state=Run.State.QUEUED, queued_at__lt=long_ago) & (Q(published_at=None) | Q(published_at__lt=long_ago))
+    unheard = Q(state=Run.State.QUEUED, queued_at__lt=long_ago) & (
+        Q(published_at=None) | Q(published_at__lt=now - REPUBLISH)
+    )
     abandoned = Q(state=Run.State.RUNNING, lease_until__lt=now)
     overdue = list(Run.objects.filter(unheard | abandoned).order_by("queued_at").values_list("pk", flat=True)[:AT_ONCE])
     Run.objects.filter(pk__in=overdue).update(published_at=now)

@@ -6,7 +6,6 @@ from typing import Any
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 from structlog.contextvars import bind_contextvars
 
@@ -16,6 +15,7 @@ pages = get_asgi_application()
 from apps.web.routing import websocket_urlpatterns  # noqa: E402  (needs Django's apps)
 from config import daphne_limits  # noqa: E402
 from config.direct import DirectHandler, Receive, Scope, Send  # noqa: E402
+from config.origins import SameOrigin  # noqa: E402
 
 DIRECT = ("/a2a", "/.well-known", "/healthz", "/readyz")
 
@@ -36,6 +36,6 @@ daphne_limits.install()
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

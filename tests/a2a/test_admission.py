@@ -8,6 +8,7 @@ from django.utils import timezone
 
 import bridge
 from apps.accounts.models import ApiKey
+from apps.accounts.principals import SCOPES
 from apps.agents.models import Agent
 from tests.a2a.calling import Caller, message
 
@@ -128,3 +129,21 @@ async def test_the_use_of_a_key_is_noted(ada, ada_at, echo):
 async def test_without_a_key_nothing_is_read(echo, anybody_at):
     check_challenge(await anybody_at("echo").post(b"{"))
     check_challenge(await anybody_at("echo").call("SendMessage", {"message": message()}))
+
+
+async def test_a_key_does_what_its_scopes_allow(worker, ada, echo):
+    reading, writing = [Caller("echo", (await bridge.run(ApiKey.issue, ada, "k", scopes=[s]))[1]) for s in SCOPES]
+    task = (await writing.send(message("hi"))).result["task"]
+    assert (await reading.call("GetTask", {"id": task["id"]})).result["id"] == task["id"]
+    for answer in (
+        await reading.send(message("hi")),
+        await reading.call("CancelTask", {"id": task["id"]}),
+        await writing.call("GetTask", {"id": task["id"]}),
+        await writing.call("ListTasks", {}),
+    ):
+        assert (answer.status, answer.code, answer.reason) == (403, 403, "PERMISSION_DENIED")
+
+
+def test_a_scope_that_does_not_exist_is_refused(ada):
+    with pytest.raises(ValueError, match="There is no scope tasks:sing"):
+        ApiKey.issue(ada, "key", scopes=["tasks:sing"])

@@ -10,6 +10,7 @@ from django.utils import timezone
 from unfold.forms import UserChangeForm, UserCreationForm
 
 from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import SCOPES
 from console.fields import WordsField
 
 
@@ -40,11 +41,20 @@ class UserForm(UserChangeForm):
 
 
 class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
-    scopes = WordsField(required=False, help_text="What the key may do, one to a line; empty means everything.")
+    scopes = WordsField(
+        required=False,
+        help_text=f"What the key may do, of {' and '.join(SCOPES)}, one to a line; empty means everything.",
+    )
 
     class Meta:
         model = ApiKey
         fields = ("user", "name", "scopes", "expires_at")
+
+    def clean_scopes(self) -> list[str]:
+        scopes: list[str] = self.cleaned_data["scopes"]
+        if unknown := [scope for scope in scopes if scope not in SCOPES]:
+            raise ValidationError(f"There is no scope {', '.join(unknown)}. There are: {', '.join(SCOPES)}.")
+        return scopes
 
     def clean_expires_at(self) -> datetime.datetime | None:
         expires: datetime.datetime | None = self.cleaned_data["expires_at"]

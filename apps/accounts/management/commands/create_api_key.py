@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import SCOPES
 
 
 class Command(BaseCommand):
@@ -14,7 +15,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
         parser.add_argument("--name", default="command line")
-        parser.add_argument("--scopes", default="", help="comma-separated; empty means everything")
+        parser.add_argument(
+            "--scopes", default="", help=f"comma-separated, of {', '.join(SCOPES)}; empty means everything"
+        )
         parser.add_argument("--expires", type=int, metavar="DAYS")
 
     def handle(self, *args: Any, email: str, name: str, scopes: str, expires: int | None, **options: Any) -> None:
@@ -25,5 +28,8 @@ class Command(BaseCommand):
             raise CommandError("--expires takes a number of days of at least 1.")
         lifetime = datetime.timedelta(days=expires) if expires else None
         wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-        _, text = ApiKey.issue(user, name, scopes=wanted, lifetime=lifetime)
+        try:
+            _, text = ApiKey.issue(user, name, scopes=wanted, lifetime=lifetime)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
         self.stdout.write(text)

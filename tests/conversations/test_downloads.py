@@ -1,0 +1,58 @@
+"""Large content is kept in a file, and given to whoever may see its conversation."""
+
+import base64
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import ApiKey
+from apps.conversations import intake
+from apps.conversations.models import Message
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CONTENT = bytes(range(256)) * 2000
+
+
+@pytest.fixture
+def address(ada, echo, said) -> str:
+    part = {"raw": base64.b64encode(CONTENT).decode(), "filename": "big.bin", "mediaType": "application/x-big"}
+    receipt = intake.accept(ada.principal, echo, said(parts=[part]))
+    stored = Message.objects.get(context=receipt.context).parts[0]["stored"]
+    assert stored["size"] == len(CONTENT)
+    return reverse("file", args=[receipt.context, stored["sha256"]])
+
+
+def got(address: str, key: str = "") -> object:
+    return Client().get(address, headers={"Authorization": f"Bearer {key}"} if key else {})
+
+
+def test_its_owner_gets_it(address, ada):
+    answer = got(address, ApiKey.issue(ada, "key")[1])
+    assert b"".join(answer.streaming_content) == CONTENT
+    assert answer["Content-Type"] == "application/x-big"
+    assert answer["Content-Disposition"] == 'attachment; filename="big.bin"'
+    assert answer["X-Content-Type-Options"] == "nosniff"
+
+
+def test_anybody_else_finds_nothing(address, bob):
+    assert got(address, ApiKey.issue(bob, "key")[1]).status_code == 404
+    assert got(address).status_code == 404
+
+
+def test_a_bad_key_is_told_so(address):
+    answer = got(address, "parley_abc_def")
+    assert answer.status_code == 401
+    assert answer["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_a_key_that_may_not_read_is_told_so(address, ada):
+    assert got(address, ApiKey.issue(ada, "key", scopes=["tasks:write"])[1]).status_code == 403
+
+
+def test_a_media_type_that_no_header_can_carry_is_left_out(address, ada):
+    message = Message.objects.get()
+    message.parts[0]["mediaType"] = "text/html\r\nX-Evil: 1"
+    message.save()
+    assert got(address, ApiKey.issue(ada, "key")[1])["Content-Type"] == "application/octet-stream"
