@@ -218,23 +218,27 @@ class Ledger:
         self._messages[message.index] = message
 
     def add_artifact(self, artifact: Artifact) -> None:
-        self._new_artifacts.append(artifact)
+        self._new_artifacts = [*without(self._new_artifacts, artifact), artifact]
         if (known := self._artifacts.get(artifact.task_id)) is not None:
-            known.append(artifact)
+            self._artifacts[artifact.task_id] = [*without(known, artifact), artifact]
 
     def provisional(self, task: Task) -> list[Artifact]:
         if task.pk not in self._artifacts:
             stored = PROVISIONAL.all(task.pk, Artifact.State.PROVISIONAL)
-            new = [artifact for artifact in self._new_artifacts if artifact.task_id == task.pk]
-            self._artifacts[task.pk] = [*stored, *new]
+            self._artifacts[task.pk] = stored
+            for artifact in self._new_artifacts:
+                if artifact.task_id == task.pk:
+                    self._artifacts[task.pk] = [*without(self._artifacts[task.pk], artifact), artifact]
         return [known for known in self._artifacts[task.pk] if known.state == Artifact.State.PROVISIONAL]
 
     def chunks(self, artifact: Artifact) -> list[Event]:
         new = [event for event in self.events if is_chunk_of(event, artifact)]
         if artifact in self._new_artifacts:
             return new
-        stored = Event.objects.filter(task_id=artifact.task_id, artifact_id=artifact.artifact_id).order_by("index")
-        return [*stored, *new]
+        stored = Event.objects.filter(
+            task_id=artifact.task_id, artifact_id=artifact.artifact_id, index__gte=artifact.first_event
+        )
+        return [*stored.order_by("index"), *new]
 
     def _save_context(self, batch: Batch) -> None:
         values = {"last_event": self.context.last_event, "updated_at": self.context.updated_at}
@@ -266,11 +270,19 @@ class Ledger:
             if artifact.state != Artifact.State.PROVISIONAL:
                 values = {"state": artifact.state, "parts": artifact.parts, "digest": artifact.digest}
                 batch.update(Artifact, {"id": artifact.pk}, values)
-        batch.insert(self._new_artifacts)
+        batch.insert(self._new_artifacts, replacing=("task", "artifact_id"))
 
 
 def is_chunk_of(event: Event, artifact: Artifact) -> bool:
-    return event.task_id == artifact.task_id and event.artifact_id == artifact.artifact_id
+    """Does the event bring a chunk of the artifact, as it was begun last?"""
+    is_later = event.index >= artifact.first_event
+    return is_later and event.task_id == artifact.task_id and event.artifact_id == artifact.artifact_id
+
+
+def without(artifacts: list[Artifact], begun: Artifact) -> list[Artifact]:
+    """The artifacts but for one that is begun anew under the same id."""
+    key = begun.task_id, begun.artifact_id
+    return [artifact for artifact in artifacts if (artifact.task_id, artifact.artifact_id) != key]
 
 
 def _description(context: Context) -> tuple[str, int]:

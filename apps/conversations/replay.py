@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import models
 
+from apps.conversations.ledger import without
 from apps.conversations.models import Artifact, Context, Event, Message, Task
 from apps.conversations.projection import fold
 
@@ -37,13 +38,14 @@ class Rebuilt:
         self.messages.append(message)
 
     def add_artifact(self, artifact: Artifact) -> None:
-        self.artifacts.append(artifact)
+        self.artifacts = [*without(self.artifacts, artifact), artifact]
 
     def provisional(self, task: Task) -> list[Artifact]:
         return [a for a in self.artifacts if a.task_id == task.pk and a.state == Artifact.State.PROVISIONAL]
 
     def chunks(self, artifact: Artifact) -> list[Event]:
-        return self._chunks.get((artifact.task_id, artifact.artifact_id), [])
+        chunks = self._chunks.get((artifact.task_id, artifact.artifact_id), [])
+        return [event for event in chunks if event.index >= artifact.first_event]
 
     def take(self, event: Event) -> None:
         if event.artifact_id:

@@ -26,13 +26,17 @@ class Batch:
     def __init__(self) -> None:
         self._writes: list[tuple[str, list[Any], Exception | None]] = []
 
-    def insert(self, rows: Sequence[models.Model]) -> None:
-        """Insert rows of one model; a key that the database makes is not read back. Signals are not sent."""
+    def insert(self, rows: Sequence[models.Model], *, replacing: tuple[str, ...] = ()) -> None:
+        """Insert rows of one model; a key that the database makes is not read back. Signals are not sent.
+
+        With `replacing`, a row that has the same values in these fields, which are unique together, is overwritten.
+        """
         if not rows:
             return
         fields, sql, one = _insertion(type(rows[0]), connection.vendor)
         params = [value for row in rows for value in _values(fields, row)]
-        self._writes.append((f"{sql} {', '.join([one] * len(rows))}", params, None))
+        overwriting = _overwriting(type(rows[0]), replacing, connection.vendor) if replacing else ""
+        self._writes.append((f"{sql} {', '.join([one] * len(rows))}{overwriting}", params, None))
         for row in rows:
             row._state.adding, row._state.db = False, connection.alias
 
@@ -95,6 +99,16 @@ def _insertion(model: type[models.Model], _vendor: str) -> tuple[list[models.Fie
     columns = ", ".join(quote(str(field.column)) for field in fields)
     sql = f"INSERT INTO {quote(model._meta.db_table)} ({columns}) VALUES"
     return fields, sql, f"({', '.join(['%s'] * len(fields))})"
+
+
+@cache
+def _overwriting(model: type[models.Model], unique: tuple[str, ...], vendor: str) -> str:
+    fields, _, _ = _insertion(model, vendor)
+    quote = connection.ops.quote_name
+    columns = [quote(str(field.column)) for field in fields if field.name not in unique and not field.primary_key]
+    names = [quote(str(field.column)) for field in fields if field.name in unique]
+    values = ", ".join(f"{column} = EXCLUDED.{column}" for column in columns)
+    return f" ON CONFLICT ({', '.join(names)}) DO UPDATE SET {values}"
 
 
 COMPARISONS = {"gt": ">", "lt": "<"}
