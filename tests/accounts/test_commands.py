@@ -58,9 +58,11 @@ def test_create_api_key_prints_the_key_alone(ada, printed):
 
 
 def test_create_api_key_takes_a_name_scopes_and_a_lifetime(ada, printed):
-    printed("create_api_key", "ada@example.org", "--name", "ci", "--scopes", "a, b,,", "--expires", "7")
+    printed(
+        "create_api_key", "ada@example.org", "--name", "ci", "--scopes", "tasks:read, ,tasks:write", "--expires", "7"
+    )
     key = ApiKey.objects.get()
-    assert (key.name, key.scopes) == ("ci", ["a", "b"])
+    assert (key.name, key.scopes) == ("ci", ["tasks:read", "tasks:write"])
     left = key.expires_at - timezone.now()
     assert datetime.timedelta(days=6, hours=23) < left <= datetime.timedelta(days=7)
 

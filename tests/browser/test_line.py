@@ -10,8 +10,10 @@ def test_a_server_that_restarts_is_waited_for(page: Page, parley: Stack, complai
     begin(page, "hello", "before")
     heard(page, "before")
     parley.terminate()
-    expect(page.locator("#line-state")).to_have_text("The line is lost. Reconnecting…")
-    parley.start()
+    try:
+        expect(page.locator("#line-state")).to_have_text("The line is lost. Reconnecting…")
+    finally:
+        parley.start()
     expect(page.locator("#line-state")).to_be_hidden(timeout=30_000)
     say(page, "after")
     heard(page, "after")

@@ -8,10 +8,9 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests import stack
-from tests.conftest import CHROMIUM
 from tests.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -20,18 +19,14 @@ SOON = 15_000  # milliseconds
 
 
 @pytest.fixture
-def page() -> Iterator[Page]:
+def page(chromium: Browser) -> Iterator[Page]:
     """A browser's page on which nothing may go wrong unheard."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        complaints: list[str] = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "console", lambda said: complaints.append(said.text) if "Content Security Policy" in said.text else None
-        )
-        yield page
-        browser.close()
+    page = chromium.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text) if "Content Security Policy" in said.text else None)
+    yield page
+    page.close()
     assert complaints == []
 
 

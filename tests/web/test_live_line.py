@@ -52,12 +52,6 @@ async def hear(socket, *, until):
     return heard
 
 
-@pytest.fixture(autouse=True)
-def _origins(monkeypatch, settings):
-    """The origins that are allowed were read when the application was made."""
-    monkeypatch.setattr(application.application_mapping["websocket"], "allowed_origins", ["testserver"])
-
-
 async def test_a_line_brings_everything_in_order(ada_browser, finished):
     async with line(finished.context, ada_browser) as socket:
         assert (await socket.connect())[0]
@@ -118,7 +112,7 @@ async def test_a_session_that_is_not_there_is_not_found(ada_browser):
         assert await closed_with(socket) == consumers.NOT_FOUND
 
 
-@pytest.mark.parametrize("origin", [b"http://evil.example", b"null", b""])
+@pytest.mark.parametrize("origin", [b"http://evil.example", b"http://testserver:9000", b"null", b""])
 async def test_a_page_of_another_site_gets_no_line(ada_browser, finished, origin):
     foreign = [(b"host", b"testserver"), (b"origin", origin)]
     async with line(finished.context, ada_browser, headers=foreign) as socket:
