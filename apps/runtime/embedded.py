@@ -16,16 +16,20 @@ from django.conf import settings
 from apps.runtime.process import close_this_process
 from apps.runtime.sweeping import sweep
 
+NODE = "parley@embedded"
 STOP_SECONDS = 10.0
+LOOK_SECONDS = 0.5
 
 
 @contextmanager
 def worker(*, grace: float = 5.0) -> Iterator[None]:
     """A Celery worker and its beat in threads of this process; what they were at is given back at the end."""
     controller = current_app.WorkController(
-        app=current_app, hostname="embedded", pool="threads", without_heartbeat=True, without_mingle=True,
+        app=current_app, hostname=NODE, pool="threads", without_heartbeat=True, without_mingle=True,
         without_gossip=True, quiet=True,
     )  # fmt: skip
+    if not _in_memory():
+        controller.timer.call_repeatedly(LOOK_SECONDS, lambda: None)  # or its loop would sleep through `should_stop`
     beat = EmbeddedService(current_app, thread=True, scheduler_cls=current_app.conf.beat_scheduler)
     threads = [
         threading.Thread(target=controller.start, name="celery-worker", daemon=True),
@@ -44,9 +48,13 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
 
 def _end(controller: Any, thread: threading.Thread) -> None:
     """Stop the worker. One that listens to a socket does so itself, for two threads must not read the same socket."""
-    if settings.CELERY_BROKER_URL.startswith("memory://"):
+    if _in_memory():
         controller.stop()
     else:
         state.should_stop = EX_OK
         thread.join(STOP_SECONDS)
         state.should_stop = None
+
+
+def _in_memory() -> bool:
+    return bool(settings.CELERY_BROKER_URL.startswith("memory://"))

@@ -9,6 +9,7 @@ from celery import shared_task
 from celery.exceptions import Reject
 from celery.signals import worker_shutdown
 
+from apps.runtime.embedded import NODE
 from apps.runtime.process import close_this_process, this_process
 from apps.runtime.publishing import EXECUTE
 from apps.runtime.sweeping import sweep
@@ -29,6 +30,7 @@ def sweep_runs() -> None:
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
-def give_leases_back(**_: Any) -> None:
-    """SIGTERM: what is running may end, the rest is given back."""
-    close_this_process(DRAIN_SECONDS)
+def give_leases_back(sender: Any = None, **_: Any) -> None:
+    """SIGTERM: what is running may end, the rest is given back. The embedded worker sees to that itself."""
+    if getattr(sender, "hostname", "") != NODE:
+        close_this_process(DRAIN_SECONDS)
