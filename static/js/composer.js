@@ -28,10 +28,12 @@ export class Composer {
     });
     words.addEventListener("paste", ({ clipboardData }) => this.add(clipboardData.files));
     const chooser = form.querySelector("#files");
-    chooser.addEventListener("change", () => {
+    const take = () => {
       this.add(chooser.files);
       chooser.value = "";
-    });
+    };
+    chooser.addEventListener("change", take);
+    take(); // what was chosen before this script was there
     document.addEventListener("dragover", (event) => this.dragged(event, true));
     document.addEventListener("dragleave", (event) => event.relatedTarget || form.classList.remove("dropping"));
     document.addEventListener("drop", (event) => {

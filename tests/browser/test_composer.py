@@ -77,6 +77,18 @@ def test_a_file_comes_along_and_can_be_left_behind(page: Page, csv: Path) -> Non
     assert Path(downloaded.value.path()).read_bytes() == csv.read_bytes()
 
 
+def test_a_file_that_was_chosen_before_the_page_was_ready_is_not_forgotten(page: Page, csv: Path) -> None:
+    held = []
+    page.route("**/js/agent.*.js", lambda route: held.append(route))
+    page.goto("/agents/echo", wait_until="commit")
+    page.locator("#files").set_input_files(csv)
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()  # the browser would send the form by itself
+    held.pop().continue_()
+    expect(page.locator(".chosen")).to_contain_text("depths.csv")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url(SESSION)
+
+
 def test_a_file_can_be_dropped_onto_the_page(page: Page) -> None:
     page.goto("/agents/echo")
     page.evaluate(
