@@ -132,7 +132,7 @@ def _provisional_artifact(event: Event, rows: Rows, described: JSON) -> Artifact
         artifact_id=event.artifact_id,
         run=event.run,
         state=Artifact.State.PROVISIONAL,
-        name=described.get("name", ""),
+        name=described.get("name", "")[:250],
         description=described.get("description", ""),
         extensions=described.get("extensions", []),
         metadata=described.get("metadata", {}),

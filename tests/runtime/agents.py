@@ -48,13 +48,12 @@ class Slow(SkillHandler):
 
 
 class Flooding(SkillHandler):
-    """Begins the same artifact twice, which cannot be recorded, and goes on for long."""
+    """Says a number that no JSON writer takes, which cannot be recorded, and goes on for long."""
 
     time_limit = 20
 
     async def on_request(self, task: TaskContext) -> str:
-        for _ in range(2):
-            await task.artifact("same", artifact_id="same").append("text")
+        await task.tool_call("count", {"up to": 10**5000})
         for number in range(2000):
             await task.progress(f"step {number}")
         return "done"
