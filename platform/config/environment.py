@@ -54,7 +54,7 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
     elif config["ENGINE"].endswith("postgresql"):
         # Bridge threads keep a connection each; the rest of the pool serves ordinary pages and admin.
         config["OPTIONS"] = {
-            "server_side_binding": False,
+            "server_side_binding": True,  # statements that are prepared: the server plans them once a connection
             "prepare_threshold": 2,
             "pool": {"min_size": 1, "max_size": bridge_threads + 16, "timeout": 20},
         }
