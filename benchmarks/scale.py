@@ -32,7 +32,7 @@ class Scale:
 FULL = Scale(
     seconds=200,
     rounds=5,
-    requests={1: 60, 8: 160, 32: 320},
+    requests={1: 40, 8: 80, 32: 128},
     reads=60,
     streams=30,
     chunks=1000,
