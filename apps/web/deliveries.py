@@ -15,9 +15,12 @@ from apps.web import parts
 
 JSON = dict[str, Any]
 
+LONGEST_WORDS = 2000  # characters
+
 
 def delivered_artifact(context: Context, row: Artifact) -> JSON:
     """An artifact with its files, for the panel."""
+    joined = parts.pieces_joined(row.parts)
     return {
         "taskId": str(row.task_id),
         "artifactId": row.artifact_id,
@@ -27,9 +30,16 @@ def delivered_artifact(context: Context, row: Artifact) -> JSON:
         "at": wire.timestamp(row.created_at),
         "parts": [
             {**_file(part, context, row, number), "preview": _address(context, row, number, "artifact-preview")}
-            for number, part in enumerate(parts.pieces_joined(row.parts))
+            for number, part in enumerate(joined)
         ],
+        "words": _words(joined),
     }
+
+
+def _words(joined: list[JSON]) -> str:
+    """What a short artifact says that is nothing but words: a page need not name it below the same words."""
+    words = joined[0].get("text", "") if len(joined) == 1 and not joined[0].get("filename") else ""
+    return words if len(words) <= LONGEST_WORDS else ""
 
 
 def artifacts_before(context: Context, index: int) -> list[JSON]:

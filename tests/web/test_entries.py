@@ -98,6 +98,13 @@ def test_a_text_that_came_in_pieces_is_one_file(working, ada_browser):
     assert ada_browser.get(picture["href"]).content == telling.PNG
 
 
+def test_an_artifact_that_only_repeats_the_answer_says_so(ada, echo):
+    artifacts = {"answer": telling.text("Done."), "file": telling.text("Done.", filename="done.txt")}
+    receipt = telling.finished(ada, echo, artifacts)
+    answer, file = of_type(live(receipt), "agent_complete")[0]["artifacts"]
+    assert (answer["words"], file["words"]) == ("Done.", "")
+
+
 def test_a_page_begins_without_the_pieces_of_what_is_whole(finished):
     begun = first_paint(finished)
     assert not of_type(begun["entries"], "artifact_update")

@@ -227,8 +227,7 @@ function timeOf(at) {
 
 /** Is the artifact nothing but the message's own words? Then it is in the panel alone. */
 function repeats(artifact, item) {
-  const [part, second] = artifact.parts;
-  return !second && part?.mediaType === "text/plain" && part.size === new Blob([item.text]).size;
+  return Boolean(artifact.words) && artifact.words.trim() === item.text.trim();
 }
 
 export function fileChip(part) {
