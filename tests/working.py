@@ -17,10 +17,10 @@ from apps.runtime.recording import Recording, line_of
 from bridge import statements
 
 
-def begin(run_id: uuid.UUID | None, worker: str = "a worker") -> Assignment:
+def begin(run_id: uuid.UUID | None, worker: str = "") -> Assignment:
     """Claim a run that is to be had."""
     assert run_id is not None
-    assignment = claim(run_id, worker)
+    assignment = claim(run_id, worker or f"a worker:{uuid.uuid4().hex[:6]}")
     assert assignment is not None
     return assignment
 

@@ -63,6 +63,11 @@ def content_of(part: Part) -> bytes:
     return json.dumps(part.get("data"), ensure_ascii=False).encode()
 
 
+def kept(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:
+    """What the parts say of content that is kept in files, by its SHA-256."""
+    return {part["stored"]["sha256"]: part["stored"] for part in parts if "stored" in part}
+
+
 def inline(part: Part) -> Part:
     """A stored part with its content back in its place; any other part as it is."""
     if "stored" not in part:

@@ -2,9 +2,10 @@
 
 import re
 import uuid
+from collections.abc import Iterator
 
 from django.core.files.storage import default_storage
-from django.db.models import Model
+from django.db.models import Exists, OuterRef
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
@@ -12,7 +13,9 @@ from apps.accounts.credentials import BadCredentials, principal_of
 from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
 from apps.conversations import blobs
-from apps.conversations.models import Artifact, Context, Message
+from apps.conversations.events import EventType
+from apps.conversations.ledger import parts_of
+from apps.conversations.models import Artifact, Context, Event, Message
 
 MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
 SAFE_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
@@ -55,10 +58,20 @@ def file(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpRespon
 
 
 def find_part(context: Context, sha256: str) -> blobs.Part | None:
-    """The stored part of this digest among the context's messages and delivered artifacts."""
-    holders: list[Model] = [
-        *Message.objects.filter(context=context, parts__icontains=sha256),
-        *Artifact.objects.delivered().filter(task__context=context, parts__icontains=sha256),
-    ]
-    parts = (part for holder in holders for part in holder.parts)  # type: ignore[attr-defined]
-    return next((part for part in parts if part.get("stored", {}).get("sha256") == sha256), None)
+    """The stored part of this digest among what the context shows: messages, artifacts, and those being made."""
+    found = (part for parts in _shown(context, sha256) for part in parts)
+    return next((part for part in found if part.get("stored", {}).get("sha256") == sha256), None)
+
+
+def _shown(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
+    """The parts of all that may name the digest."""
+    for message in Message.objects.filter(context=context, parts__icontains=sha256):
+        yield message.parts
+    for artifact in Artifact.objects.delivered().filter(task__context=context, parts__icontains=sha256):
+        yield artifact.parts
+    being_made = Artifact.objects.filter(
+        task=OuterRef("task"), artifact_id=OuterRef("artifact_id"), state=Artifact.State.PROVISIONAL
+    )
+    chunks = Event.objects.filter(context=context, type=EventType.ARTIFACT_UPDATE, payload__icontains=sha256)
+    for chunk in chunks.filter(Exists(being_made)):
+        yield parts_of(chunk)

@@ -53,23 +53,31 @@ class Target:
     task: uuid.UUID | None
 
 
-def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
+def accept(principal: Principal, agent: Agent, message: JSON, *, sender: str = "") -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
+    `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
+    (`sender_of_one_call`), so that a call that is tried again after a commit nobody heard of records it once.
     Raises errors.Refusal; then nothing was stored. Publish `Receipt.run` after this returns.
     """
+    sender = sender or principal.sender
     body_hash = hash_of(message)
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     for _ in range(3):
         try:
-            return _record(principal, agent, stored, body_hash)
+            return _record(principal, agent, stored, sender, body_hash)
         except (IntegrityError, UnsupportedOperation) as refusal:
             # The message came before, or its new context was opened at this very moment.
-            if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
+            if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
                 return earlier
             if isinstance(refusal, UnsupportedOperation):
                 raise
     raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
+
+
+def sender_of_one_call(principal: Principal) -> str:
+    """Who remembers a message that is sent in this call: a known caller for good, anybody else within the call."""
+    return principal.sender or f"call:{uuid.uuid4().hex}"
 
 
 def hash_of(message: JSON) -> str:
@@ -77,10 +85,10 @@ def hash_of(message: JSON) -> str:
     return digest_of(message)
 
 
-def _earlier(principal: Principal, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
-    if not principal.is_known:
+def _earlier(sender: str, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
+    if not sender:
         return None
-    accepted = find_accepted(principal, agent, message_id, body_hash)
+    accepted = find_accepted(sender, agent, message_id, body_hash)
     if accepted is None:
         return None
     if accepted.task is None:
@@ -93,11 +101,11 @@ def _earlier(principal: Principal, agent: Agent, message_id: str, body_hash: str
     return Receipt(accepted.task.context_id, accepted.task.pk, index, repeated=True)
 
 
-def find_accepted(principal: Principal, agent: Agent, message_id: str, body_hash: str) -> Accepted | None:
+def find_accepted(sender: str, agent: Agent, message_id: str, body_hash: str) -> Accepted | None:
     """What this sender's message led to earlier. Raises InvalidParams where its body was another."""
     accepted = (
         Accepted.objects.select_related("task", "answer")
-        .filter(sender=principal.sender, agent=agent, message_id=message_id)
+        .filter(sender=sender, agent=agent, message_id=message_id)
         .first()
     )
     if accepted is not None and accepted.body_hash != body_hash:
@@ -105,15 +113,15 @@ def find_accepted(principal: Principal, agent: Agent, message_id: str, body_hash
     return accepted
 
 
-def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Receipt:
+def _record(principal: Principal, agent: Agent, message: JSON, sender: str, body_hash: str) -> Receipt:
     target = find_target(principal, agent, message)
     run: Run | None
     with ledger.writing(target.context or ledger.new_context()) as log:
         task_id = target.task or uuid.uuid4()
-        if principal.is_known:
+        if sender:
             log.also_insert(
                 Accepted(
-                    sender=principal.sender,
+                    sender=sender,
                     agent=agent,
                     message_id=message["messageId"],
                     body_hash=body_hash,

@@ -21,7 +21,7 @@ from apps.conversations import blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
 from apps.conversations.models import Accepted, Message
-from apps.runtime.cleaning import clean
+from apps.runtime.cleaning import clean_parts
 from apps.runtime.hosting import handler_at, handler_threads
 from bridge import statements
 
@@ -63,7 +63,7 @@ async def _parts(agent: Agent, message: JSON) -> list[Part]:
     said = agentkit.Message.from_wire(message, load=blobs.content_of)
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return await agentkit.answer(handler_at(agent.handler), said, executor=handler_threads())
+            return clean_parts(await agentkit.answer(handler_at(agent.handler), said, executor=handler_threads()))
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             raise NoAnswer(f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds.") from None
@@ -76,7 +76,7 @@ def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) ->
     intake.find_target(principal, agent, message)
     if not principal.is_known:
         return None
-    accepted = intake.find_accepted(principal, agent, message["messageId"], body_hash)
+    accepted = intake.find_accepted(principal.sender, agent, message["messageId"], body_hash)
     if accepted is None:
         return _claim_new(principal, agent, message, body_hash)
     if accepted.answer is not None:
@@ -128,7 +128,7 @@ def _record_or_release(principal: Principal, agent: Agent, message: JSON, parts:
         except IntegrityError:  # another message opened the new context at this very moment
             return _record(principal, agent, message, parts)
     except AnsweredMeanwhile:
-        accepted = intake.find_accepted(principal, agent, message["messageId"], intake.hash_of(message))
+        accepted = intake.find_accepted(principal.sender, agent, message["messageId"], intake.hash_of(message))
         if accepted is None or accepted.answer is None:
             raise NoAnswer from None
         return _answered(accepted.answer)
@@ -139,7 +139,7 @@ def _record_or_release(principal: Principal, agent: Agent, message: JSON, parts:
 
 def _record(principal: Principal, agent: Agent, message: JSON, parts: list[Part]) -> Answered:
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    said = blobs.store_large(clean([dict(part) for part in parts]))
+    said = blobs.store_large([dict(part) for part in parts])
     target = intake.find_target(principal, agent, message)
     with ledger.writing(target.context.pk if target.context else ledger.new_context()) as log:
         payload: JSON = {"message": stored}

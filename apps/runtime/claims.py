@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from django.db import transaction
@@ -19,6 +20,7 @@ from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
 from apps.runtime import outcomes
+from apps.runtime.cleaning import Given
 from apps.runtime.publishing import publish
 from bridge import statements
 from bridge.statements import Selection
@@ -30,7 +32,7 @@ RUN = Selection(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Assignment:
     """A run that this process holds, with everything its turn is given."""
 
@@ -53,6 +55,14 @@ class Assignment:
     def said(self) -> Said:
         return said(self.message, self.task)
 
+    @cached_property
+    def given(self) -> Given:
+        """The content in files that the turn is given, and may pass on."""
+        said = [self.said, *self.history, *(one for task in self.references for one in task.messages)]
+        parts = [part for message in said for part in message.parts]
+        parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
+        return blobs.kept(dict(part) for part in parts)
+
 
 def said(row: Message, task: Task) -> Said:
     """A recorded message as handlers see it; content that is kept in files is loaded when it is read."""
@@ -60,28 +70,20 @@ def said(row: Message, task: Task) -> Said:
 
 
 def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
-    """Take the run for `worker`; None where it is not to be had.
+    """Take the run for `worker`, a name of this one claim; None where it is not to be had.
 
-    A run whose attempts are used up is not executed again: its turn fails with a reason.
+    A run whose attempts are used up is not executed again: its turn fails with a reason. When the claim is tried
+    again after a commit that nobody heard of, the run is the worker's already.
     """
     run = RUN.one(run_id)
     if run is None:
         return None
     history, references = _history(run), _references(run.task)
-    snapshot = _snapshot(run, history)
-    with ledger.writing(run.task.context) as log:
-        if not _take(run, worker, snapshot, log.now):
-            notes.leave(run_id, f"{worker} came second.", unless_queued=True)
-            return None
-        log.act_for(hold := Hold(run.pk, run.fence))
-        task = run.task
-        log.knows(task, artifacts=[] if run.is_first else None)
-        if run.attempt > attempts_of(run.task.agent):
-            _give_up(log, run)
-            return None
-        _start(log, task, run)
+    is_taken = run.state == Run.State.RUNNING and run.worker == worker
+    if not is_taken and not _claimed(run, worker, _snapshot(run, history)):
+        return None
     return Assignment(
-        hold=hold,
+        hold=Hold(run.pk, run.fence),
         agent=run.task.agent,
         task=run.task,
         message=run.message,
@@ -92,6 +94,21 @@ def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
         history=[said(message, run.task) for message in history],
         references=references,
     )
+
+
+def _claimed(run: Run, worker: str, snapshot: JSON) -> bool:
+    """Take the run and record that its turn begins, or that it will not; False where there is nothing to execute."""
+    with ledger.writing(run.task.context) as log:
+        if not _take(run, worker, snapshot, log.now):
+            notes.leave(run.pk, f"{worker} came second.", unless_queued=True)
+            return False
+        log.act_for(Hold(run.pk, run.fence))
+        log.knows(run.task, artifacts=[] if run.is_first else None)
+        if run.attempt > attempts_of(run.task.agent):
+            _give_up(log, run)
+            return False
+        _start(log, run.task, run)
+    return True
 
 
 def attempts_of(agent: Agent) -> int:

@@ -22,7 +22,7 @@ from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.runtime import outcomes
 from apps.runtime.claims import Assignment
-from apps.runtime.cleaning import clean
+from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
@@ -115,7 +115,7 @@ async def _end(
     try:
         ending = Ending(
             assignment.hold,
-            outcome,
+            clean_outcome(outcome, assignment.given) if outcome else None,
             turn=assignment.turn,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
             memory=clean(task.memory),

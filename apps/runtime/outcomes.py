@@ -15,7 +15,6 @@ from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
-from apps.runtime.cleaning import clean
 from bridge.statements import Selection
 
 STATES: dict[type[Outcome], TaskState] = {
@@ -47,7 +46,7 @@ class Tokens:
 
 @dataclass(slots=True)
 class Ending:
-    """How a turn ended, ready to be written: an outcome, or None for one that a newer message interrupted."""
+    """How a turn ended, ready to be written: a clean outcome, or None for one that a newer message interrupted."""
 
     hold: Hold
     outcome: Outcome | None
@@ -209,20 +208,11 @@ def _artifacts(ending: Ending) -> list[Artifact]:
     given = [one for one in outcome.artifacts if not _is_streamed_text(one, ending)]
     if not given and not ending.streamed:
         given = [Artifact(outcome.parts or [{"text": "Done."}], name=ANSWER)]
-    return [
-        dataclasses.replace(
-            one,
-            parts=_storable(one.parts),
-            name=clean(one.name),
-            description=clean(one.description),
-            metadata=clean(one.metadata),
-        )
-        for one in given
-    ]
+    return [dataclasses.replace(one, parts=_storable(one.parts)) for one in given]
 
 
 def _storable(parts: Sequence[Part]) -> list[Any]:
-    return blobs.store_large(clean([dict(part) for part in parts]))
+    return blobs.store_large([dict(part) for part in parts])
 
 
 def _is_streamed_text(artifact: Artifact, ending: Ending) -> bool:

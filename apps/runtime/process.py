@@ -60,7 +60,7 @@ class WorkerProcess:
         if self._closing or not self._free.acquire(timeout=FULL_WAIT_SECONDS):
             return False
         try:
-            assignment = bridge.call(claim, run_id, self.name)
+            assignment = bridge.call(claim, run_id, f"{self.name}:{uuid.uuid4().hex[:6]}")
         except BaseException:
             self._free.release()
             raise

@@ -18,7 +18,7 @@ from apps.conversations.ledger import Hold
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
 from apps.runtime.claims import Assignment
-from apps.runtime.cleaning import clean
+from apps.runtime.cleaning import clean_emission
 from apps.runtime.outcomes import ANSWER, Tokens
 
 BATCH = 100  # emissions recorded in one transaction
@@ -62,7 +62,7 @@ class Recorder:
             return
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
-        await self._put(self._writer, clean_emission(emission))
+        await self._put(self._writer, clean_emission(emission, self._assignment.given))
 
     async def close(self) -> Tokens | None:
         """Record what waits; gives the tokens that were streamed, whose last piece belongs to the turn's end.
@@ -223,8 +223,3 @@ def _chunk(emission: Chunk) -> Line:
     artifact |= {name: value for name, value in about.items() if value}
     payload = {"artifact": artifact, "append": emission.append, "lastChunk": emission.last}
     return Line(EventType.ARTIFACT_UPDATE, payload, emission.artifact_id)
-
-
-def clean_emission[E: Emission](emission: E) -> E:
-    """The emission with its values fit for the record. Raises ValueError."""
-    return type(emission)(**{name: clean(value) for name, value in vars(emission).items()})

@@ -43,7 +43,8 @@ async def send(principal: Principal, agent: Agent, message: JSON, *, require_tas
         answered = await answer(principal, agent, message)
         return Sent(answered.context, answered.index, answer=answered.message)
     since = feed.listening()
-    receipt = await bridge.run(accept_and_publish, principal, agent, message)
+    once = intake.sender_of_one_call(principal)  # chosen before the first try: the bridge may try again
+    receipt = await bridge.run(accept_and_publish, principal, agent, message, sender=once)
     return Sent(
         receipt.context,
         receipt.index,
@@ -63,9 +64,9 @@ def response_type(agent: Agent, message: JSON) -> ResponseType:
         return ResponseType.TASK
 
 
-def accept_and_publish(principal: Principal, agent: Agent, message: JSON) -> Receipt:
-    """Record the message and name its run to the workers. Raises errors.Refusal."""
-    receipt = intake.accept(principal, agent, message)
+def accept_and_publish(principal: Principal, agent: Agent, message: JSON, *, sender: str = "") -> Receipt:
+    """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
+    receipt = intake.accept(principal, agent, message, sender=sender)
     if receipt.run is not None:
         publish(receipt.run)
     return receipt

@@ -6,9 +6,12 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from agentkit import Chunk, Failed
 from apps.accounts.models import ApiKey
 from apps.conversations import intake
-from apps.conversations.models import Message
+from apps.conversations.ledger import parts_of
+from apps.conversations.models import Event, Message
+from tests.working import begin, end, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,3 +59,16 @@ def test_a_media_type_that_no_header_can_carry_is_left_out(address, ada):
     message.parts[0]["mediaType"] = "text/html\r\nX-Evil: 1"
     message.save()
     assert got(address, ApiKey.issue(ada, "key")[1])["Content-Type"] == "application/octet-stream"
+
+
+def test_what_a_running_task_streams_is_to_be_had_at_once_and_not_once_it_failed(ada, bob, echo, said):
+    held = begin(intake.accept(ada.principal, echo, said()).run)
+    raw = {"raw": base64.b64encode(CONTENT).decode(), "mediaType": "application/x-big"}
+    say(held, Chunk("big", "big", "", [raw], append=False, last=False))
+    part = parts_of(Event.objects.get(type="artifact_update"))[0]
+    address = reverse("file", args=[held.context_id, part["stored"]["sha256"]])
+    key = ApiKey.issue(ada, "key")[1]
+    assert b"".join(got(address, key).streaming_content) == CONTENT
+    assert got(address, ApiKey.issue(bob, "key")[1]).status_code == 404
+    end(held, Failed("no"))
+    assert got(address, key).status_code == 404

@@ -108,3 +108,62 @@ async def test_a_courier_carries_only_the_newest_of_a_context(monkeypatch):
     gate.set()
     assert await asyncio.to_thread(finished.wait, 10)
     assert carried == [1, 100]
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """After which indexes the log was read."""
+    asked, read = [], feed.read
+
+    def noted(context, after):
+        asked.append(after)
+        return read(context, after)
+
+    monkeypatch.setattr(feed, "read", noted)
+    return asked
+
+
+@pytest.fixture
+async def heard_for_long(monkeypatch):
+    """The ear of this event loop has been open for long."""
+    monkeypatch.setattr(feed._hub(), "_born", asyncio.get_running_loop().time() - 60)
+
+
+async def listen(sent, since):
+    async with aclosing(feed.follow(sent.context, sent.index, since=since)) as batches:
+        return [event.index for event in await anext(batches)]
+
+
+async def test_who_listened_before_looks_for_nothing_until_something_is_announced(
+    ada, echo, said, settings, heard_for_long, reads
+):
+    settings.FEED_POLL_SECONDS = 3600
+    since = feed.listening()
+    sent = await bridge.run(intake.accept, ada.principal, echo, said())
+    following = asyncio.create_task(listen(sent, since))
+    await asyncio.sleep(0)  # it has begun
+    assert reads == []
+    await bridge.run(rename, sent.context)
+    assert await asyncio.wait_for(following, 10) == [sent.index + 1]
+    assert reads == [sent.index]
+
+
+async def test_what_was_announced_between_listening_and_following_is_not_missed(
+    ada, echo, said, settings, heard_for_long
+):
+    settings.FEED_POLL_SECONDS = 3600
+    since = feed.listening()
+    sent = await bridge.run(intake.accept, ada.principal, echo, said())
+    await bridge.run(rename, sent.context)
+    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
+
+
+@pytest.mark.parametrize("ear", ["new", "not mentioned"])
+async def test_who_may_have_missed_an_announcement_looks_first(ada, echo, said, settings, reads, ear):
+    settings.FEED_POLL_SECONDS = 3600
+    sent = await bridge.run(intake.accept, ada.principal, echo, said())
+    await bridge.run(rename, sent.context)
+    feed._hub()._recent.clear()
+    since = feed.listening() if ear == "new" else None
+    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
+    assert reads == [sent.index]

@@ -146,12 +146,35 @@ class Counting(SkillHandler):
 
 
 class Stoppable(SkillHandler):
-    """Waits until it is stopped, and says so."""
+    """Says that it has begun, waits until it is stopped, and says so."""
 
+    begun = threading.Event()
     stopped = threading.Event()
 
     async def on_request(self, task: TaskContext) -> None:
+        self.begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             self.stopped.set()
+
+
+class Forwarding(SkillHandler):
+    """Delivers the parts that the message names as data, and with the word "streamed" as a stream."""
+
+    async def on_request(self, task: TaskContext) -> Artifact | None:
+        parts = [part for value in task.message.data for part in value]
+        if task.message.text == "streamed":
+            for part in parts:
+                await task.artifact("stream").append(part)
+            return None
+        return Artifact(parts or [file.part for file in task.files], "forwarded")
+
+
+class ForwardingAtOnce(SkillHandler):
+    """Answers with a message of the parts that the message names as data."""
+
+    response_type = ResponseType.MESSAGE
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        return Completed(task.message.data[0])

@@ -16,8 +16,10 @@ def test_the_earlier_attempt_is_stopped(ada, said):
     sent = intake.accept(ada.principal, agent, said())
     process = WorkerProcess()
     try:
+        Stoppable.begun.clear()
         Stoppable.stopped.clear()
         assert process.offer(sent.run)
+        assert Stoppable.begun.wait(15)
         let_the_lease_run_out(Hold(sent.run, 1))
         assert process.offer(sent.run)
         assert Stoppable.stopped.wait(15)
