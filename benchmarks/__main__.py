@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--url URL --key KEY] [--only NAME] [--variant NAME] [--quick] [--json FILE]`"""
+"""`python -m benchmarks [--url URL --key KEY] [--only NAME] [--variant NAME] [--quick] [--million] [--json FILE]`"""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import report, variants
 from benchmarks.catalogue import BENCHMARKS, Benchmark
 from benchmarks.rounds import measure
-from benchmarks.scale import FULL, QUICK
+from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.target import Target
 
 
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     before, began = report.machine(), time.monotonic()
     with targets(options) as chosen:
-        results = measure(chosen, wanted(options.only), QUICK if options.quick else FULL)
+        results = measure(chosen, wanted(options.only), scale(options))
         names = [target.name for target in chosen]
     described = {**before, "load at the end": report.machine()["load"], "seconds": round(time.monotonic() - began)}
     print(", ".join(f"{name} {value}" for name, value in described.items()))
@@ -38,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
     made.add_argument("--variant", action="append", choices=list(variants.services()), help="one of the stacks alone")
     made.add_argument("--quick", action="store_true", help="a tiny round, to see that everything works")
+    made.add_argument("--million", action="store_true", help="list 1,000,000 tasks, which take minutes to be made")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     return made
 
@@ -51,6 +53,11 @@ def targets(options: argparse.Namespace) -> Iterator[list[Target]]:
     found = variants.services()
     with variants.running({name: found[name] for name in options.variant or found}) as running:
         yield running
+
+
+def scale(options: argparse.Namespace) -> Scale:
+    chosen = QUICK if options.quick else FULL
+    return replace(chosen, many=1_000_000) if options.million else chosen
 
 
 def wanted(only: Sequence[str] | None) -> list[Benchmark]:

@@ -1,14 +1,16 @@
 """What the benchmarks need in a throwaway database: `python -m benchmarks.rows agents|tasks SLUG COUNT`.
 
-Tasks are made by the thousand, around the ledger, which is right in a throwaway database alone.
+Tasks are made by the database itself, around the ledger, which is right in a throwaway database alone: a million in a
+minute or two.
 """
 
 from __future__ import annotations
 
-import datetime
+import hashlib
 import os
 import sys
-import uuid
+from dataclasses import dataclass
+from string import Template
 
 import django
 
@@ -20,14 +22,49 @@ from django.db import connection, transaction  # noqa: E402  (needs Django's app
 from apps.accounts.models import User  # noqa: E402
 from apps.agents.models import Agent  # noqa: E402
 from apps.agents.registration import register_hosted  # noqa: E402
-from apps.conversations.models import Artifact, Context, Message, Task  # noqa: E402
 from apps.showcase.loading import DEMO  # noqa: E402
 from benchmarks.agents import AGENTS  # noqa: E402
 
 PER_CONTEXT = 100
 PER_TASK = 7  # events that a task of `echo` has
-BATCH = 5000  # tasks that are written in one transaction
-BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+BATCH = 20_000  # tasks that are written in one transaction
+BEGAN = "2026-01-01 00:00:00"
+PARTS = '[{"text": "hello"}]'
+SAID = f"""'{{"messageId": "answer ' || n || '", "role": "ROLE_AGENT", "parts": {PARTS}}}'"""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a database says what the statements below need.
+
+    Attributes:
+        numbers: the rows `n` from one number to another.
+        key: a UUID of a text, the same for the same text.
+        at: a number of seconds after BEGAN.
+        json: a JSON value of a text.
+    """
+
+    numbers: str
+    key: str
+    at: str
+    json: str
+
+
+DIALECTS = {
+    "postgresql": Dialect(
+        "generate_series(%(first)s::int, %(last)s::int) AS numbers (n)",
+        "md5({})::uuid",
+        f"timestamptz '{BEGAN}+00' + ({{}}) * interval '1 second'",
+        "({})::jsonb",
+    ),
+    "sqlite": Dialect(
+        "(WITH RECURSIVE numbers (n) AS (SELECT %(first)s UNION ALL SELECT n + 1 FROM numbers WHERE n < %(last)s)"
+        " SELECT n FROM numbers) AS numbers",
+        "md5({})",
+        f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', '{BEGAN}', ({{}}) || ' seconds')",
+        "({})",
+    ),
+}
 
 
 def register_agents() -> None:
@@ -37,57 +74,78 @@ def register_agents() -> None:
 
 
 def make_tasks(slug: str, count: int) -> None:
-    """Give the demo user so many completed tasks at that agent."""
+    """Give the demo user so many tasks at that agent: a question, an answer and an artifact each."""
     agent, owner = Agent.objects.get(slug=slug), User.objects.get(email=DEMO)
-    for first in range(0, count, BATCH):
-        write(agent, owner, range(first, min(count, first + BATCH)))
     with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            connection.connection.create_function("md5", 1, md5, deterministic=True)
+        for first in range(0, count, BATCH):
+            last = min(count, first + BATCH) - 1
+            of = {"slug": slug, "agent": agent.pk, "owner": owner.pk, "workspace": agent.workspace_id}
+            with transaction.atomic():
+                cursor.execute(statement(CONTEXTS), of | {"first": first // PER_CONTEXT, "last": last // PER_CONTEXT})
+                for template in (TASKS, QUESTIONS, ANSWERS, ARTIFACTS):
+                    cursor.execute(statement(template), of | {"first": first, "last": last})
         cursor.execute("ANALYZE")  # what a database that grew slowly has done by itself
 
 
-@transaction.atomic
-def write(agent: Agent, owner: User, numbers: range) -> None:
-    """Write tasks with a question, an answer and an artifact each."""
-    rows: dict[type, list[object]] = {Context: [], Task: [], Message: [], Artifact: []}
-    for number in numbers:
-        at = BEGAN + datetime.timedelta(seconds=number)
-        if number % PER_CONTEXT == 0:
-            context = new_context(agent, owner, at)
-            rows[Context].append(context)
-        task, *others = new_task(context, number % PER_CONTEXT * PER_TASK, at)
-        for row in (task, *others):
-            rows[type(row)].append(row)
-    for model, made in rows.items():
-        model.objects.bulk_create(made, batch_size=1000)
+def md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def new_context(agent: Agent, owner: User, at: datetime.datetime) -> Context:
-    key = uuid.uuid4()
-    last = PER_CONTEXT * PER_TASK
-    return Context(
-        id=key, context_id=str(key), owner=owner, workspace_id=agent.workspace_id, agent=agent, title="Bulk",
-        last_event=last, created_at=at, updated_at=at,
-    )  # fmt: skip
+def statement(template: Template) -> str:
+    """A template in the words of the database: keys and times are made of `n`."""
+    say = DIALECTS[connection.vendor]
+    of_context = "n" if template is CONTEXTS else f"(n / {PER_CONTEXT})"
+    return template.substitute(
+        numbers=say.numbers,
+        task=say.key.format("'task ' || CAST(%(slug)s AS text) || n"),
+        context=say.key.format(f"'context ' || CAST(%(slug)s AS text) || {of_context}"),
+        question=say.key.format("'question ' || CAST(%(slug)s AS text) || n"),
+        answer=say.key.format("'answer ' || CAST(%(slug)s AS text) || n"),
+        at=say.at.format(f"n * {PER_CONTEXT}" if template is CONTEXTS else "n"),
+        parts=say.json.format(f"'{PARTS}'"),
+        said=say.json.format(SAID),
+        none=say.json.format("'[]'"),
+        nothing=say.json.format("'{}'"),
+        first=f"n %% {PER_CONTEXT} * {PER_TASK}",
+        events=PER_CONTEXT * PER_TASK,
+    )
 
 
-def new_task(context: Context, after: int, at: datetime.datetime) -> tuple[Task, Message, Message, Artifact]:
-    """A task whose events begin after index `after`."""
-    parts = [{"text": "hello"}]
-    answer = {"messageId": str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
-    task = Task(
-        context=context, owner=context.owner, workspace_id=context.workspace_id, agent=context.agent,
-        state="completed", status_message=answer, created_at=at, status_at=at,
-    )  # fmt: skip
-    of = {"context": context, "task": task, "parts": parts, "created_at": at}
-    return (
-        task,
-        Message(role=Message.Role.USER, index=after + 1, message_id=str(uuid.uuid4()), **of),
-        Message(role=Message.Role.AGENT, index=after + PER_TASK, message_id=answer["messageId"], **of),
-        Artifact(
-            task=task, artifact_id=str(uuid.uuid4()), state=Artifact.State.DELIVERED, name="answer", parts=parts,
-            first_event=after + 4, created_at=at,
-        ),
-    )  # fmt: skip
+CONTEXTS = Template("""
+INSERT INTO conversations_context
+    (id, context_id, owner_id, workspace_id, agent_id, title, fork_reason, last_event, created_at, updated_at)
+SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Bulk', '', $events, $at, $at
+FROM $numbers
+""")
+TASKS = Template("""
+INSERT INTO conversations_task
+    (id, context_id, owner_id, workspace_id, agent_id, state, status_message, "references", metadata,
+     created_at, status_at)
+SELECT $task, $context, %(owner)s, %(workspace)s, %(agent)s,
+    CASE n %% 1000 WHEN 0 THEN 'failed' WHEN 1 THEN 'input-required' ELSE 'completed' END,
+    $said, $none, $nothing, $at, $at
+FROM $numbers
+""")
+QUESTIONS = Template("""
+INSERT INTO conversations_message
+    (id, context_id, task_id, "index", role, message_id, parts, "references", extensions, metadata, created_at)
+SELECT $question, $context, $task, $first + 1, 'user', 'question ' || n, $parts, $none, $none, $nothing, $at
+FROM $numbers
+""")
+ANSWERS = Template("""
+INSERT INTO conversations_message
+    (id, context_id, task_id, "index", role, message_id, parts, "references", extensions, metadata, created_at)
+SELECT $answer, $context, $task, $first + 7, 'agent', 'answer ' || n, $parts, $none, $none, $nothing, $at
+FROM $numbers
+""")
+ARTIFACTS = Template("""
+INSERT INTO conversations_artifact
+    (task_id, artifact_id, state, name, description, parts, digest, extensions, metadata, first_event, created_at)
+SELECT $task, 'answer ' || n, 'delivered', 'answer', '', $parts, '', $none, $nothing, $first + 4, $at
+FROM $numbers
+""")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Target:
     def run(self, module: str, *arguments: str) -> None:
         """Run a module with this installation's settings."""
         command = [sys.executable, "-m", module, *arguments]
-        subprocess.run(command, cwd=ROOT, env=self.inside.environment, check=True, timeout=240)
+        subprocess.run(command, cwd=ROOT, env=self.inside.environment, check=True, timeout=1200)
 
     # Looking at the process that answers requests
 

@@ -1,7 +1,8 @@
 """The record: one append-only log of events per context, and the rows derived from it.
 
 Only `ledger` writes events and derived rows (`Context`, `Message`, `Task`, `Artifact`); `Run` and `Accepted` are
-execution state and no part of replay.
+execution state and no part of replay. A foreign key that begins an index or a unique constraint of its table has no
+index of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Context(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     context_id = models.CharField(max_length=200, help_text="A2A contextId: the caller's own, or the primary key.")
-    owner = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, related_name="contexts")
+    owner = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.CASCADE, related_name="contexts", db_index=False
+    )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="contexts")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="contexts")
     title = models.CharField(max_length=200, blank=True)
@@ -46,7 +49,7 @@ class Context(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["owner", "context_id"], name="context_id_is_unique_within_its_owner")
         ]
-        indexes = [models.Index(fields=["owner", "-updated_at"], name="contexts_of_an_owner")]
+        indexes = [models.Index(fields=["owner", "-updated_at", "-id"], name="contexts_of_an_owner")]
 
     def __str__(self) -> str:
         return self.title or str(self.pk)
@@ -64,8 +67,10 @@ class Task(models.Model):
     """A unit of work in a context; it may span many turns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="tasks")
-    owner = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, related_name="tasks")
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="tasks", db_index=False)
+    owner = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.CASCADE, related_name="tasks", db_index=False
+    )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="tasks")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="tasks")
     state = models.CharField(max_length=20, choices=TaskState)
@@ -82,7 +87,10 @@ class Task(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["owner", "agent", "-status_at", "-id"], name="tasks_of_an_owner"),
+            models.Index(fields=["owner", "agent", "state", "-status_at", "-id"], name="tasks_of_an_owner_by_state"),
+            models.Index(fields=["context", "-status_at", "-id"], name="tasks_of_a_context_by_status"),
             models.Index(fields=["context", "created_at"], name="tasks_of_a_context"),
+            models.Index(fields=["-status_at", "-id"], name="tasks_by_status"),
         ]
 
     def __str__(self) -> str:
@@ -101,8 +109,10 @@ class Message(models.Model):
         AGENT = "agent"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="messages")
-    task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.CASCADE, related_name="messages")
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="messages", db_index=False)
+    task = models.ForeignKey(
+        Task, null=True, blank=True, on_delete=models.CASCADE, related_name="messages", db_index=False
+    )
     index = models.PositiveBigIntegerField()
     role = models.CharField(max_length=5, choices=Role)
     message_id = models.CharField(max_length=200)
@@ -135,7 +145,7 @@ class Artifact(models.Model):
         DELIVERED = "delivered"
         DISCARDED = "discarded", "of a turn that failed, was canceled, or was started again"
 
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="artifacts")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="artifacts", db_index=False)
     artifact_id = models.CharField(max_length=200)
     run = models.UUIDField(null=True, blank=True, help_text="The run that makes it.")
     state = models.CharField(max_length=12, choices=State)
@@ -163,12 +173,18 @@ class Artifact(models.Model):
 class Event(models.Model):
     """One line of a context's log. Written once, never changed."""
 
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="events")
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="events", db_index=False)
     index = models.PositiveBigIntegerField()
     type = models.CharField(max_length=30, choices=EventType)
     # Plain ids: a log is written before, and is read without, the rows that are derived from it.
     task = models.ForeignKey(
-        Task, null=True, blank=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="events"
+        Task,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="events",
     )
     run = models.UUIDField(null=True, blank=True)
     artifact_id = models.CharField(max_length=200, blank=True, help_text="Of a chunk: whose it is.")
@@ -200,7 +216,7 @@ class Run(models.Model):
         CANCELED = "canceled"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs", db_index=False)
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="runs")
     turn = models.PositiveIntegerField(help_text="1 for the task's first message.")
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
@@ -238,7 +254,8 @@ class Run(models.Model):
                 fields=["state", "lease_until"],
                 condition=models.Q(state__in=["queued", "running"]),
                 name="unfinished_runs",
-            )
+            ),
+            models.Index(fields=["-queued_at", "-id"], name="runs_by_age"),
         ]
 
     def __str__(self) -> str:

@@ -161,15 +161,23 @@ class Selection[M: models.Model]:
 
     def all(self, *values: Any) -> list[M]:
         """The rows for these values."""
-        compiled = self._compiled.get(connection.vendor)
-        if compiled is None:
-            queryset = self._build(*self._stand_ins)
-            compiled = self._compiled[connection.vendor] = _Compiled(queryset, self._stand_ins)
-        return compiled.run(values)
+        return self._here().run(values)
 
     def one(self, *values: Any) -> M | None:
         """The first row for these values, or None."""
         return next(iter(self.all(*values)), None)
+
+    def count(self, *values: Any) -> int:
+        """How many rows there are for these values, as far as the slice goes."""
+        return self._here().count(values)
+
+    def _here(self) -> _Compiled:
+        """It for the kind of database that this thread speaks to."""
+        compiled = self._compiled.get(connection.vendor)
+        if compiled is None:
+            queryset = self._build(*self._stand_ins)
+            compiled = self._compiled[connection.vendor] = _Compiled(queryset, self._stand_ins)
+        return compiled
 
 
 class _Compiled:
@@ -189,13 +197,20 @@ class _Compiled:
         self._related = get_related_populators(info, compiler.select, connection.alias, queryset._fetch_mode)  # type: ignore[attr-defined]
 
     def run(self, values: Sequence[Any]) -> list[Any]:
-        params = [field.get_db_prep_value(values[place], connection) for field, place in self._bound]
         with connection.cursor() as cursor:
-            cursor.execute(self._sql, params + self._fixed)
+            cursor.execute(self._sql, self._params(values))
             rows = cursor.fetchall()
         if self._converters:
             rows = self._compiler.apply_converters(rows, self._converters)
         return [self._instance(row) for row in rows]
+
+    def count(self, values: Sequence[Any]) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT COUNT(*) FROM ({self._sql}) AS counted", self._params(values))  # noqa: S608
+            return int(cursor.fetchone()[0])
+
+    def _params(self, values: Sequence[Any]) -> list[Any]:
+        return [field.get_db_prep_value(values[place], connection) for field, place in self._bound] + self._fixed
 
     def _instance(self, row: Any) -> models.Model:
         instance: models.Model = self._model.from_db(connection.alias, self._names, row[self._own])

@@ -52,9 +52,11 @@ async def test_a_task_of_somebody_else_is_refused_by_one_query(tasks, bob, echo)
     assert await bridge.run(counted, refused) == 1
 
 
-async def test_a_page_of_tasks_takes_three_queries_and_a_count(tasks, ada, echo):
+async def test_a_page_of_tasks_takes_three_queries_a_count_and_one_for_its_context(tasks, ada, echo):
     principal = ada.principal
     assert await bridge.run(counted, listing.list_tasks, principal, echo, everything()) == 3
+    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(context="one", page_size=3)) == 5
+    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(context="other")) == 1
     assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(page_size=3)) == 4
     assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(page_size=11)) == 4
     bare = everything(include_artifacts=False, history_length=0)

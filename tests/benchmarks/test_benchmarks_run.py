@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import main
+from benchmarks.__main__ import main, parser, scale
 from benchmarks.catalogue import BENCHMARKS, Benchmark
 from benchmarks.figures import latencies
 from benchmarks.rounds import measure, suited
@@ -54,3 +54,8 @@ def test_percentiles_are_values_that_were_measured() -> None:
     seconds = [number / 1000 for number in range(1, 101)]
     assert latencies(seconds, "it", 50, 99) == {"it, p50 ms": 50.0, "it, p99 ms": 99.0}
     assert latencies([0.002], "it", 50, 99) == {"it, p50 ms": 2.0, "it, p99 ms": 2.0}
+
+
+def test_a_million_tasks_are_listed_on_request() -> None:
+    assert scale(parser().parse_args(["--million"])).many == 1_000_000
+    assert scale(parser().parse_args([])).many == 100_000

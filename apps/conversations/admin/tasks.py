@@ -28,8 +28,8 @@ class TaskAdmin(LiveAdmin):
     search_fields = ("owner__email", "context__title")
     search_help_text = "Id of a task or context, owner's e-mail, title"
     id_lookups = ("pk", "context_id", "parent_id")
-    date_hierarchy = "created_at"
-    ordering = ("-created_at",)
+    date_hierarchy = "status_at"
+    ordering = ("-status_at",)
     select_related = ("agent", "owner", "workspace", "context")
     narrowings = {
         "context__id__exact": ("context", Context),

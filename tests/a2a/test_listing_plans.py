@@ -1,0 +1,85 @@
+"""A page of ListTasks is read from an index that has its order, whatever it is filtered by."""
+
+import datetime
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.a2a import listing
+from apps.a2a.requests import Listing
+from apps.agents.registration import register_hosted
+from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Context
+from apps.showcase.loading import DEMO
+from benchmarks.rows import PER_CONTEXT, make_tasks
+
+pytestmark = pytest.mark.django_db
+
+MANY = 4000
+INDEXES = {
+    "no filter": ("tasks_of_an_owner", {}),
+    "a context": ("tasks_of_a_context_by_status", {"context": "of the newest"}),
+    "a state that most have": ("tasks_of_an_owner", {"state": TaskState.COMPLETED}),
+    "a state that few have": ("tasks_of_an_owner_by_state", {"state": TaskState.FAILED}),
+    "a state that none has": ("tasks_of_an_owner_by_state", {"state": TaskState.WORKING}),
+    "a time long ago": ("tasks_of_an_owner", {"since": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)}),
+    "a time just now": ("tasks_of_an_owner", {"since": datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.UTC)}),
+}
+
+
+@pytest.fixture
+def owner(django_user_model):
+    return django_user_model.objects.create_user(DEMO, "correct horse", name="Demo")
+
+
+@pytest.fixture
+def agent(owner):
+    """An agent with many tasks, beside another with as many."""
+    made = [register_hosted(slug, "apps.showcase.agents.echo:Echo") for slug in ("many", "as-many")]
+    for one in made:
+        make_tasks(one.slug, MANY)
+    return made[0]
+
+
+def asked(**fields):
+    plain = {"context": "", "state": None, "since": None, "page_token": "", "history_length": None}
+    return Listing(**plain | {"page_size": 50, "include_artifacts": False} | fields)
+
+
+def page_and_plan(owner, agent, sought):
+    """A page, and how the database finds its tasks."""
+    with CaptureQueriesContext(connection) as captured:
+        page = listing.list_tasks(owner.principal, agent, sought)
+    [found] = [query["sql"] for query in captured if "LIMIT" in query["sql"] and "ORDER BY" in query["sql"]]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":  # to sort the few rows of a test is cheap: an index must do without
+            for way in ("sort", "bitmapscan", "seqscan"):
+                cursor.execute(f"SET LOCAL enable_{way} = off")
+        cursor.execute(("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + found)
+        return page, "\n".join(str(row[-1]) for row in cursor.fetchall())
+
+
+@pytest.mark.parametrize(("index", "filters"), INDEXES.values(), ids=INDEXES)
+def test_pages_come_from_an_index_in_their_order(owner, agent, index, filters):
+    if "context" in filters:
+        filters = {"context": Context.objects.filter(agent=agent).order_by("-updated_at").first().context_id}
+    sought = asked(**filters)
+    for _ in range(2):  # the first page and one that continues the list
+        page, plan = page_and_plan(owner, agent, sought)
+        assert index in plan, plan
+        assert "Sort" not in plan
+        assert "TEMP B-TREE" not in plan
+        if not page["nextPageToken"]:
+            return
+        sought = asked(**filters, page_token=page["nextPageToken"])
+
+
+def test_a_page_of_many_is_what_a_page_of_few_is(owner, agent):
+    page, _ = page_and_plan(owner, agent, asked(page_size=3))
+    assert page["totalSize"] == MANY
+    assert [task["status"]["timestamp"] for task in page["tasks"]] == [
+        f"2026-01-01T01:06:{second}.000Z" for second in (39, 38, 37)
+    ]
+    of_context, _ = page_and_plan(owner, agent, asked(context=page["tasks"][0]["contextId"]))
+    assert of_context["totalSize"] == PER_CONTEXT
