@@ -11,6 +11,7 @@ from typing import Any
 from django.db import connection
 
 from apps.conversations.models import Message
+from bridge.statements import execute, quote
 
 LOADED = ("task", "role", "message_id", "parts", "references", "extensions", "metadata")
 FIELDS: list[Any] = [Message._meta.get_field(name) for name in LOADED]
@@ -19,14 +20,12 @@ EMPTY = {"[]": list, "{}": dict}  # what most messages have in most of their fie
 
 
 def newest(tasks: Sequence[uuid.UUID], length: int) -> dict[uuid.UUID, list[Message]]:
-    """The newest `length` messages of each task, oldest first; fields that are not LOADED are read when they are asked for."""
+    """The newest `length` messages of each task, oldest first, with the LOADED fields alone."""
     found: dict[uuid.UUID, list[Message]] = defaultdict(list)
     if not tasks:
         return found
     keys = [TASK.get_db_prep_value(task, connection) for task in tasks]
-    with connection.cursor() as cursor:
-        cursor.execute(_statement(len(keys)), [*keys, length])
-        rows = cursor.fetchall()
+    rows = execute(_statement(len(keys)), [*keys, length]).fetchall()
     names = [field.attname for field in FIELDS]
     for task, role, message_id, *values in rows:
         key = task if isinstance(task, uuid.UUID) else uuid.UUID(task)
@@ -36,7 +35,6 @@ def newest(tasks: Sequence[uuid.UUID], length: int) -> dict[uuid.UUID, list[Mess
 
 
 def _statement(tasks: int) -> str:
-    quote = connection.ops.quote_name
     table, index = quote(Message._meta.db_table), quote("index")
     columns = ", ".join(quote(field.column) for field in FIELDS)
     of_tasks = f"{quote(TASK.column)} IN ({', '.join(['%s'] * tasks)})"
