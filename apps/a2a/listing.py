@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,23 +10,20 @@ from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
-from django.core import signing
 from django.db.models import Q
 
 from apps.a2a.errors import JSON
 from apps.a2a.requests import Listing
+from apps.a2a.tokens import Cursor, binding, read_token, token
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import histories, wire
-from apps.conversations.errors import InvalidParams
 from apps.conversations.models import Artifact, Context, Task, TaskQuerySet
 from bridge.statements import Selection
 
 MOST_COUNTED = 10_000  # totalSize is exact up to here, and no more than this is ever counted
 SHOWN = ("state", "status_at", "status_message", "metadata", "context", "context__context_id")
 
-Cursor = tuple[datetime.datetime, uuid.UUID]
-"""The status time and the id of the last task of a page."""
 Filters = dict[str, Any]
 """Lookups of tasks, each with a plain value."""
 
@@ -39,9 +35,6 @@ STAND_INS: Filters = {
     "status_at__gte": datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
 }
 CURSOR: Cursor = (datetime.datetime(2000, 1, 2, tzinfo=datetime.UTC), uuid.UUID(int=1))
-CONTEXT = Selection(
-    lambda owner, context_id: Context.objects.filter(owner=owner, context_id=context_id).only("pk"), 1, "context"
-)
 
 
 def list_tasks(principal: Principal, agent: Agent, listing: Listing) -> JSON:
@@ -49,15 +42,15 @@ def list_tasks(principal: Principal, agent: Agent, listing: Listing) -> JSON:
 
     An anonymous caller lists nothing: what belongs to nobody is not shown to everybody.
     """
-    binding = _binding(principal, agent, listing)
-    after = _read_token(listing.page_token, binding) if listing.page_token else None
+    bound = binding("tasks", principal.sender, agent.pk, listing.context, listing.state, listing.since)
+    after = read_token(listing.page_token, bound)
     filters = _filters(principal, agent, listing)
     rows = _page(filters, after, listing.page_size + 1) if filters else []
     page, has_more = rows[: listing.page_size], len(rows) > listing.page_size
     whole = after is None and not has_more
     return {
         "tasks": _shown(page, listing),
-        "nextPageToken": _token(page[-1], binding) if has_more else "",
+        "nextPageToken": token((page[-1].status_at, page[-1].pk), bound) if has_more else "",
         "pageSize": listing.page_size,
         "totalSize": len(page) if whole else _counted(tuple(filters)).count(*filters.values()),
     }
@@ -69,7 +62,7 @@ def _filters(principal: Principal, agent: Agent, listing: Listing) -> Filters:
         return {}
     filters: Filters = {"owner": principal.user_id, "agent": agent.pk}
     if listing.context:
-        context = CONTEXT.one(principal.user_id, listing.context)
+        context = Context.objects.visible_to(principal).filter(context_id=listing.context).only("pk").first()
         if context is None:
             return {}
         # The context is the owner's. Naming the owner again would offer the database an index that is long to read.
@@ -131,21 +124,3 @@ def _by_task(artifacts: Iterable[Artifact]) -> dict[uuid.UUID, list[Artifact]]:
     for artifact in artifacts:
         grouped[artifact.task_id].append(artifact)
     return grouped
-
-
-def _binding(principal: Principal, agent: Agent, listing: Listing) -> str:
-    """What a page token is bound to: it is of no use to another caller, or with other filters."""
-    bound = (principal.sender, agent.pk, listing.context, listing.state, listing.since)
-    return "a2a.tasks." + hashlib.sha256(repr(bound).encode()).hexdigest()
-
-
-def _token(last: Task, binding: str) -> str:
-    return signing.dumps([last.status_at.isoformat(), last.pk.hex], salt=binding, compress=False)
-
-
-def _read_token(token: str, binding: str) -> Cursor:
-    try:
-        at, key = signing.loads(token, salt=binding)
-    except signing.BadSignature:
-        raise InvalidParams("Is none that this list gave. Begin again without one.", "pageToken") from None
-    return datetime.datetime.fromisoformat(at), uuid.UUID(key)

@@ -13,13 +13,22 @@ from typing import Any
 
 import bridge
 from apps.a2a import snapshots, streams
+from apps.a2a.contexts import list_contexts
 from apps.a2a.errors import JSON, Forbidden, PushNotificationNotSupported
 from apps.a2a.listing import list_tasks
-from apps.a2a.requests import read_asking, read_listing, read_nothing, read_sending
+from apps.a2a.requests import (
+    read_asking,
+    read_clearing,
+    read_context_listing,
+    read_feedback,
+    read_listing,
+    read_nothing,
+    read_sending,
+)
 from apps.a2a.streams import Updates
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
-from apps.conversations import wire
+from apps.conversations import clearing, feedback, wire
 from apps.conversations.errors import InvalidParams, UnsupportedOperation
 from apps.runtime.sending import send, settled
 
@@ -108,7 +117,27 @@ async def _extended_card(call: Call) -> JSON:
     raise UnsupportedOperation("This agent has no extended card: its card says so.")
 
 
-CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask"})
+async def _feedback(call: Call) -> JSON:
+    """tasks/feedback of our own extension."""
+    asked = read_feedback(call.params, call.agent)
+    await bridge.run(feedback.give, call.principal, call.agent, asked.task, asked.feedback)
+    return {}
+
+
+async def _list_contexts(call: Call) -> JSON:
+    """contexts/list of our own extension."""
+    listing = read_context_listing(call.params, call.agent)
+    return await bridge.run(list_contexts, call.principal, call.agent, listing)
+
+
+async def _clear_context(call: Call) -> JSON:
+    """contexts/clear of our own extension."""
+    context_id = read_clearing(call.params, call.agent)
+    await bridge.run(clearing.clear, call.principal, call.agent, context_id)
+    return {}
+
+
+CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask", "tasks/feedback", "contexts/clear"})
 """The operations that a key needs the scope to write for; the others are for reading."""
 
 
@@ -131,5 +160,8 @@ OPERATIONS: dict[str, Operation] = {
     "ListTaskPushNotificationConfigs": _webhook,
     "DeleteTaskPushNotificationConfig": _webhook,
     "GetExtendedAgentCard": _extended_card,
+    "tasks/feedback": _feedback,
+    "contexts/list": _list_contexts,
+    "contexts/clear": _clear_context,
 }
-"""By the names that the protocol gives them, which are JSON-RPC's method names."""
+"""By the names that the protocol gives them, which are JSON-RPC's method names; the last are of our own extension."""

@@ -13,10 +13,12 @@ from apps.a2a.fields import Fields
 from apps.a2a.messages import check_media_types, read_message
 from apps.agents.models import Agent
 from apps.conversations.errors import InvalidParams
+from apps.conversations.events import Feedback
 from apps.conversations.lifecycle import TaskState
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 100
+LONGEST_FEEDBACK = 10_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,22 @@ class Listing:
     page_token: str
     history_length: int | None
     include_artifacts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ContextListing:
+    """The params of `contexts/list`."""
+
+    page_size: int
+    page_token: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivingFeedback:
+    """The params of `tasks/feedback`."""
+
+    task: str
+    feedback: Feedback
 
 
 def read_sending(params: Any, agent: Agent) -> Sending:
@@ -89,6 +107,42 @@ def read_listing(params: Any, agent: Agent) -> Listing:
     )
     fields.check()
     return listing
+
+
+def read_context_listing(params: Any, agent: Agent) -> ContextListing:
+    """Raises InvalidParams."""
+    fields = _fields(params, agent)
+    page_size = fields.integer("pageSize", 1, LARGEST_PAGE) or PAGE_SIZE
+    listing = ContextListing(page_size, fields.text("pageToken"))
+    fields.check()
+    return listing
+
+
+def read_clearing(params: Any, agent: Agent) -> str:
+    """The contextId. Raises InvalidParams."""
+    fields = _fields(params, agent)
+    context_id = fields.text("contextId", required=True, single_line=True)
+    fields.check()
+    return context_id
+
+
+def read_feedback(params: Any, agent: Agent) -> GivingFeedback:
+    """Raises InvalidParams."""
+    fields = _fields(params, agent)
+    task = fields.text("taskId", required=True, single_line=True)
+    rating = fields.integer("rating", 1, 5)
+    if fields.raw("rating") is None:
+        fields.refuse("rating", "Is required: a number of stars from 1 to 5.")
+    text, metadata = fields.text("feedback"), fields.struct("metadata")
+    if len(text) > LONGEST_FEEDBACK:
+        fields.refuse("feedback", f"At most {LONGEST_FEEDBACK} characters.")
+    fields.check()
+    given: Feedback = {"rating": rating or 0}
+    if text:
+        given["feedback"] = text
+    if metadata:
+        given["metadata"] = metadata
+    return GivingFeedback(task, given)
 
 
 def read_nothing(params: Any, agent: Agent) -> None:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import bridge
 from apps.a2a.errors import JSON
 from apps.a2a.snapshots import Snapshot
-from apps.conversations import feed, ledger, wire
+from apps.conversations import feed, wire
 from apps.conversations.events import EventType
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
@@ -72,7 +72,7 @@ def _closes(event: Event, closes: Closing) -> bool:
 async def _shown(events: Iterable[Event], context: Context) -> list[Update]:
     """What of these events crosses the A2A border."""
     events = list(events)
-    if any("stored" in part for event in events for part in ledger.parts_of(event)):
+    if any("stored" in part for event in events for part in event.parts):
         return await bridge.run(_shown_here, events, context)  # content is read from files
     return _shown_here(events, context)
 

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from apps.a2a.discovery import agent_card
+from apps.a2a.extension_pages import extension_page
 from apps.a2a.jsonrpc import endpoint
 
 app_name = "a2a"
@@ -10,4 +11,5 @@ urlpatterns = [
     path("a2a/<str:slug>", endpoint, name="jsonrpc"),
     path("a2a/<str:slug>/", endpoint),
     path("a2a/<str:slug>/.well-known/agent-card.json", agent_card, name="card"),
+    path("ext/<slug:name>/v<int:version>", extension_page, name="extension"),
 ]

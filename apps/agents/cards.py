@@ -56,8 +56,19 @@ def capabilities(agent: Agent) -> dict[str, Any]:
 
 
 def extensions(agent: Agent) -> list[dict[str, Any]]:
-    """The A2A extensions that the agent declares: `{"uri", "description"?, "required"?}`."""
-    return list(agent.capabilities.get("extensions", []))
+    """The A2A extensions that the agent declares (`{"uri", "description"?, "required"?}`): the platform's, its own."""
+    return [*platform_extensions(agent), *agent.capabilities.get("extensions", [])]
+
+
+def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
+    """What every endpoint here understands; each is described at its URI (docs/extensions)."""
+    described = {"conversations": "Feedback on tasks; listing and clearing conversations."}
+    if agent.streams:
+        described["cursor"] = "Streams that can be taken up again after the last event that was seen."
+    return [
+        {"uri": f"{settings.PUBLIC_BASE_URL}/ext/{name}/v1", "description": description}
+        for name, description in described.items()
+    ]
 
 
 def general_skill(agent: Agent) -> dict[str, Any]:

@@ -90,7 +90,16 @@ def are_stored(parts: Iterable[Part]) -> bool:
 
 def count_uses(workspace_id: int, parts: Iterable[Part]) -> None:
     """Count the stored parts for the workspace, inside the transaction that records them."""
+    _count(workspace_id, parts, 1)
+
+
+def release(workspace_id: int, parts: Iterable[Part]) -> None:
+    """Take back what was counted for these parts, inside the transaction that forgets them."""
+    _count(workspace_id, parts, -1)
+
+
+def _count(workspace_id: int, parts: Iterable[Part], sign: int) -> None:
     uses = Counter((part["stored"]["sha256"], part["stored"]["size"]) for part in parts if "stored" in part)
     for (sha256, size), number in sorted(uses.items()):  # in one order, or two transactions might wait for each other
         Blob.objects.get_or_create(workspace_id=workspace_id, sha256=sha256, defaults={"size": size})
-        Blob.objects.filter(workspace_id=workspace_id, sha256=sha256).update(uses=F("uses") + number)
+        Blob.objects.filter(workspace_id=workspace_id, sha256=sha256).update(uses=F("uses") + sign * number)

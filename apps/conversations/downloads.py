@@ -14,7 +14,6 @@ from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
 from apps.conversations import blobs
 from apps.conversations.events import EventType
-from apps.conversations.ledger import parts_of
 from apps.conversations.models import Artifact, Context, Event, Message
 
 MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
@@ -74,4 +73,4 @@ def _shown(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
     )
     chunks = Event.objects.filter(context=context, type=EventType.ARTIFACT_UPDATE, payload__icontains=sha256)
     for chunk in chunks.filter(Exists(being_made)):
-        yield parts_of(chunk)
+        yield chunk.parts

@@ -69,8 +69,8 @@ def accept(principal: Principal, agent: Agent, message: JSON, *, sender: str = "
             with suppress(ledger.NotAtOnce):
                 return _record(ledger.proposing, principal, agent, stored, sender, body_hash)
             return _record(ledger.writing, principal, agent, stored, sender, body_hash)
-        except (IntegrityError, UnsupportedOperation) as refusal:
-            # The message came before, or its new context was opened at this very moment.
+        except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
+            # The message came before, or its context was opened, or cleared, at this very moment.
             if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
                 return earlier
             if isinstance(refusal, UnsupportedOperation):
@@ -95,7 +95,8 @@ def _earlier(sender: str, agent: Agent, message_id: str, body_hash: str) -> Rece
     if accepted is None:
         return None
     if accepted.task is None:
-        raise InvalidParams("This messageId was answered with a message. Use a new messageId.", "messageId")
+        why = "answered with a message" if accepted.answer else "sent in a conversation that was cleared"
+        raise InvalidParams(f"This messageId was {why}. Use a new messageId.", "messageId")
     index = (
         Message.objects.filter(task=accepted.task_id, message_id=message_id, role=Message.Role.USER)
         .values_list("index", flat=True)
@@ -174,15 +175,19 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
     An anonymous caller continues a context only by the unguessable id that the platform gave it.
     Raises InvalidParams where the caller uses the id with another agent.
     """
-    contexts = Context.objects.visible_to(principal)
-    if principal.is_known:
-        context = contexts.filter(context_id=context_id).first()
-    else:
-        key = _uuid(context_id)
-        context = contexts.filter(pk=key, context_id=context_id).first() if key else None
+    context = context_of(principal, context_id)
     if context is not None and context.agent_id != agent.pk:
         raise InvalidParams("This contextId is in use with another agent. Choose another.", "contextId")
     return context
+
+
+def context_of(principal: Principal, context_id: str) -> Context | None:
+    """The caller's context of this A2A contextId, with whatever agent (see `find_context`)."""
+    contexts = Context.objects.visible_to(principal)
+    if principal.is_known:
+        return contexts.filter(context_id=context_id).first()
+    key = _uuid(context_id)
+    return contexts.filter(pk=key, context_id=context_id).first() if key else None
 
 
 def _uuid(text: str) -> uuid.UUID | None:
@@ -277,12 +282,17 @@ def cancel(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
 
 
 def cancel_found(task: Task) -> None:
-    """Cancel a task that the caller may touch. Raises TaskNotCancelable, which leaves a note in the task's last run."""
+    """Cancel a task that the caller may touch.
+
+    Raises TaskNotCancelable, which leaves a note in the task's last run, and TaskNotFound.
+    """
     try:
         _cancel(task)
     except TaskNotCancelable:
         notes.leave_late(task.pk, "A cancel came after the task had ended.")
         raise
+    except Context.DoesNotExist:  # it was cleared just now
+        raise TaskNotFound from None
 
 
 def _cancel(task: Task) -> None:
@@ -292,11 +302,18 @@ def _cancel(task: Task) -> None:
             return
         if state.is_terminal:
             raise TaskNotCancelable
-        discarded = [artifact.artifact_id for artifact in log.provisional(log.task(task.pk))]
-        log.add(EventType.AGENT_CANCELLED, {"discarded": discarded}, task=task.pk)
-        log.add(EventType.AGENT_STATUS, {"state": TaskState.CANCELED}, task=task.pk)
-        runs = list(Run.objects.unfinished().filter(task=task.pk).values_list("pk", flat=True))
-        Run.objects.unfinished().filter(task=task.pk).update(state=Run.State.CANCELED, finished_at=timezone.now())
-        Run.objects.filter(task=task.pk).update(memory={})
+        runs = record_cancel(log, task.pk)
     for run in runs:
         wakeups.stop(run)
+
+
+def record_cancel(log: Ledger, task: uuid.UUID) -> list[uuid.UUID]:
+    """Cancel a task that has not ended; gives the runs to be stopped once that is committed."""
+    discarded = [artifact.artifact_id for artifact in log.provisional(log.task(task))]
+    log.add(EventType.AGENT_CANCELLED, {"discarded": discarded}, task=task)
+    log.add(EventType.AGENT_STATUS, {"state": TaskState.CANCELED}, task=task)
+    unfinished = Run.objects.unfinished().filter(task=task)
+    runs = list(unfinished.values_list("pk", flat=True))
+    unfinished.update(state=Run.State.CANCELED, finished_at=timezone.now())
+    Run.objects.filter(task=task).update(memory={})
+    return runs

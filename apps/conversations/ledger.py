@@ -23,7 +23,7 @@ from django.db import connection, models, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from apps.conversations import blobs, leases, wakeups
+from apps.conversations import blobs, erasure, leases, wakeups
 from apps.conversations.events import EventType, Opening
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from apps.conversations.projection import fold
@@ -58,6 +58,10 @@ class LeaseLost(Exception):
     """The run is no longer this worker's: its lease ran out, or the task has ended."""
 
 
+class ContextCleared(LeaseLost, Context.DoesNotExist):
+    """The context was cleared: its log has ended, and no run of it is anybody's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """A worker's claim to a run: good while the run's fence is still this number and its lease lasts."""
@@ -80,7 +84,8 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
     A context given as a row that was read before is locked and brought up to date as far as its log goes.
 
     With `hold`, everything is written on behalf of a run, whose lease is extended.
-    Raises Context.DoesNotExist, LeaseLost, lifecycle.IllegalTransition; then nothing was written.
+    Raises Context.DoesNotExist (ContextCleared for one that was cleared), LeaseLost, lifecycle.IllegalTransition; then
+    nothing was written.
     """
     with transacting():
         row = Context.objects.get(pk=context) if isinstance(context, uuid.UUID) else context
@@ -113,10 +118,12 @@ def _lock(context: Context) -> datetime.datetime:
     """Lock the row, read the log's end under the lock, and give the database's time."""
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
-    sql = f"SELECT last_event, {TIME[connection.vendor]} FROM {table} WHERE id = %s {suffix}"  # noqa: S608
+    sql = f"SELECT last_event, {TIME[connection.vendor]}, deleted_at FROM {table} WHERE id = %s {suffix}"  # noqa: S608
     found = statements.execute(sql, [key]).fetchone()
     if found is None:
         raise Context.DoesNotExist
+    if found[2] is not None:
+        raise ContextCleared
     context.last_event = found[0]
     return time_from(found[1])
 
@@ -139,6 +146,7 @@ class Ledger:
         self._also: list[models.Model] = []
         self._also_updated: list[tuple[type[models.Model], dict[str, Any], dict[str, Any], Exception]] = []
         self._new_artifacts: list[Artifact] = []
+        self._is_cleared = False
 
     def hold(self, hold: Hold) -> None:
         """Write on behalf of a run, whose lease is extended. Raises LeaseLost."""
@@ -217,6 +225,8 @@ class Ledger:
         batch.insert(self.events)
         batch.write()
         blobs.count_uses(self.context.workspace_id, self.parts())
+        if self._is_cleared:
+            erasure.erase(self.context)
         for listener in _listeners():
             listener(self.context, self.events)
         announcement = self.context.pk, self.context.last_event
@@ -224,7 +234,7 @@ class Ledger:
 
     def parts(self) -> Iterator[Any]:
         """The A2A parts that the added events bring."""
-        return (part for event in self.events for part in parts_of(event))
+        return (part for event in self.events for part in event.parts)
 
     def knows(self, task: Task, artifacts: list[Artifact] | None = None) -> None:
         """Take a task that was read before, and its artifacts if known; compare-and-swap guards its state."""
@@ -273,6 +283,12 @@ class Ledger:
         )
         return [*stored.order_by("index"), *new]
 
+    def clear(self) -> None:
+        """Drop what was read or added; `write` deletes the rows."""
+        self._is_cleared = True
+        self._new_tasks, self._new_artifacts = [], []
+        self._tasks, self._artifacts, self._messages = {}, {}, {}
+
     def _save_context(self, batch: Batch) -> None:
         values = {"last_event": self.context.last_event, "updated_at": self.context.updated_at}
         if self.context._state.adding:
@@ -280,6 +296,8 @@ class Ledger:
         else:
             if _description(self.context) != self._described:
                 values |= {"title": self.context.title, "agent": self.context.agent_id}
+            if self.context.deleted_at is not None:
+                values["deleted_at"] = self.context.deleted_at
             where = {"id": self.context.pk, "last_event": self._began_at}
             batch.update(Context, where, values, missing=NotAtOnce(f"context {self.context.pk} has grown"))
 
@@ -325,12 +343,6 @@ def without(artifacts: list[Artifact], begun: Artifact) -> list[Artifact]:
 
 def _description(context: Context) -> tuple[str, int]:
     return context.title, context.agent_id
-
-
-def parts_of(event: Event) -> list[Any]:
-    """The A2A parts that an event brings."""
-    holder = event.payload.get("message") or event.payload.get("artifact") or {}
-    return list(holder.get("parts", []))
 
 
 def new_context() -> Context:

@@ -8,6 +8,7 @@ index of its own.
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.db import models
 from django.utils import timezone
@@ -21,8 +22,11 @@ from apps.conversations.lifecycle import TERMINAL, TaskState
 
 class ContextQuerySet(models.QuerySet["Context"]):
     def visible_to(self, principal: Principal) -> ContextQuerySet:
-        """A caller's own contexts; for an anonymous caller those of nobody, to be reached by id alone."""
-        return self.filter(owner_id=principal.user_id)
+        """A caller's own contexts; for an anonymous caller those of nobody, to be reached by id alone.
+
+        Those that were cleared are gone for everybody.
+        """
+        return self.filter(owner_id=principal.user_id, deleted_at=None)
 
 
 class Context(models.Model):
@@ -42,12 +46,17 @@ class Context(models.Model):
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
+    deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was cleared: its log alone is left.")
 
     objects = ContextQuerySet.as_manager()
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["owner", "context_id"], name="context_id_is_unique_within_its_owner")
+            models.UniqueConstraint(
+                fields=["owner", "context_id"],
+                condition=models.Q(deleted_at=None),
+                name="context_id_is_unique_within_its_owner",
+            )
         ]
         indexes = [models.Index(fields=["owner", "-updated_at", "-id"], name="contexts_of_an_owner")]
 
@@ -198,6 +207,12 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.index} {self.type}"
+
+    @property
+    def parts(self) -> list[Any]:
+        """The A2A parts that it brings."""
+        holder = self.payload.get("message") or self.payload.get("artifact") or {}
+        return list(holder.get("parts", []))
 
 
 class RunQuerySet(models.QuerySet["Run"]):

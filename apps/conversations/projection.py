@@ -35,6 +35,9 @@ class Rows(Protocol):
     def chunks(self, artifact: Artifact) -> list[Event]:
         """The events of the artifact's chunks, in order."""
 
+    def clear(self) -> None:
+        """Drop all tasks, messages and artifacts."""
+
 
 def fold(event: Event, rows: Rows) -> None:
     """Apply one event, whose index is given, to the rows of its context. Raises IllegalTransition."""
@@ -176,6 +179,13 @@ def _fork(event: Event, rows: Rows) -> None:
     rows.context.fork_reason = event.payload["reason"]
 
 
+def _deleted(event: Event, rows: Rows) -> None:
+    """What is left is a tombstone: the context without its words, and its log."""
+    rows.context.deleted_at = event.at
+    rows.context.title = ""
+    rows.clear()
+
+
 FOLDS: dict[EventType, Callable[[Event, Rows], None]] = {
     EventType.USER_MESSAGE: _user_message,
     EventType.AGENT_START: _agent_start,
@@ -189,5 +199,6 @@ FOLDS: dict[EventType, Callable[[Event, Rows], None]] = {
     EventType.AGENT_SWITCHED: _agent_switched,
     EventType.FORK: _fork,
     EventType.SESSION_RENAMED: _renamed,
+    EventType.SESSION_DELETED: _deleted,
 }
 """What the other types do to rows: nothing but being the newest event."""

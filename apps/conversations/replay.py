@@ -47,6 +47,9 @@ class Rebuilt:
         chunks = self._chunks.get((artifact.task_id, artifact.artifact_id), [])
         return [event for event in chunks if event.index >= artifact.first_event]
 
+    def clear(self) -> None:
+        self.tasks, self.messages, self.artifacts = {}, [], []
+
     def take(self, event: Event) -> None:
         if event.artifact_id:
             self._chunks.setdefault((event.task_id, event.artifact_id), []).append(event)

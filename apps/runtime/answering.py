@@ -20,7 +20,7 @@ from apps.agents.models import Agent
 from apps.conversations import blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
-from apps.conversations.models import Accepted, Message
+from apps.conversations.models import Accepted, Context, Message
 from apps.runtime.cleaning import clean_parts
 from apps.runtime.hosting import handler_at, handler_threads
 from bridge import statements
@@ -83,6 +83,10 @@ def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) ->
         return _answered(accepted.answer)
     if accepted.task_id is not None:
         raise InvalidParams("This messageId led to a task. Use a new messageId.", "messageId")
+    if accepted.claimed_until is None:
+        raise InvalidParams(
+            "This messageId was sent in a conversation that was cleared. Use a new messageId.", "messageId"
+        )
     now = statements.database_time()
     overdue = Accepted.objects.filter(pk=accepted.pk, answer=None, claimed_until__lt=now)
     if overdue.update(claimed_until=_deadline(now)):
@@ -125,7 +129,7 @@ def _record_or_release(principal: Principal, agent: Agent, message: JSON, parts:
     try:
         try:
             return _record(principal, agent, message, parts)
-        except IntegrityError:  # another message opened the new context at this very moment
+        except (IntegrityError, Context.DoesNotExist):  # its context was opened, or cleared, at this very moment
             return _record(principal, agent, message, parts)
     except AnsweredMeanwhile:
         accepted = intake.find_accepted(principal.sender, agent, message["messageId"], intake.hash_of(message))

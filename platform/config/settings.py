@@ -129,6 +129,9 @@ MAX_PARTS = 100  # of one message
 MAX_ID_LENGTH = 200
 DEFAULT_HISTORY_LENGTH = 100
 
+# A2A extensions of our own
+EXTENSION_PAGES = ROOT / "docs" / "extensions"  # <name>-v<version>.md is served at /ext/<name>/v<version>
+
 # People
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [

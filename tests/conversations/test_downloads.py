@@ -9,7 +9,6 @@ from django.urls import reverse
 from agentkit import Chunk, Failed
 from apps.accounts.models import ApiKey
 from apps.conversations import intake
-from apps.conversations.ledger import parts_of
 from apps.conversations.models import Event, Message
 from tests.working import begin, end, say
 
@@ -65,7 +64,7 @@ def test_what_a_running_task_streams_is_to_be_had_at_once_and_not_once_it_failed
     held = begin(intake.accept(ada.principal, echo, said()).run)
     raw = {"raw": base64.b64encode(CONTENT).decode(), "mediaType": "application/x-big"}
     say(held, Chunk("big", "big", "", [raw], append=False, last=False))
-    part = parts_of(Event.objects.get(type="artifact_update"))[0]
+    part = Event.objects.get(type="artifact_update").parts[0]
     address = reverse("file", args=[held.context_id, part["stored"]["sha256"]])
     key = ApiKey.issue(ada, "key")[1]
     assert b"".join(got(address, key).streaming_content) == CONTENT
