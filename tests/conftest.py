@@ -16,7 +16,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.runtime import embedded
-from tests import stack
+from tests import stack, strictness
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STRICT_SKIPS = not settings.EMBEDDED
@@ -80,6 +80,12 @@ def server() -> Iterator[stack.Stack]:
     """The whole of Parley as processes of their own, shared by all tests that only talk to it."""
     with stack.running() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _answers_are_read_strictly() -> Iterator[None]:
+    with strictness.strict_operations(), strictness.strict_clients():
+        yield
 
 
 @pytest.fixture
