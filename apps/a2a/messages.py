@@ -6,6 +6,7 @@ import base64
 import binascii
 import ipaddress
 import re
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from apps.agents.models import Agent
 from apps.conversations.errors import ContentTypeNotSupported
 
 CONTENT = ("text", "raw", "url", "data")
+MEDIA_RANGE = re.compile(r"[^/\s]+/[^/\s]+")
 USER = ("ROLE_USER", 1)  # ProtoJSON writes an enum by name or by number
 
 
@@ -45,6 +47,17 @@ def check_media_types(agent: Agent, message: JSON) -> None:
         if stated and not agent.takes(stated):
             taken = ", ".join(agent.input_modes)
             raise ContentTypeNotSupported(f"The agent does not take {stated}. It takes {taken}.")
+
+
+def check_output_modes(agent: Agent, accepted: Sequence[str]) -> None:
+    """Raises ContentTypeNotSupported where the agent makes nothing of what the client accepts.
+
+    A client that names something other than a media type, such as `text`, is taken to accept anything.
+    """
+    modes = [mode.partition(";")[0].strip().lower() for mode in accepted]
+    if modes and all(MEDIA_RANGE.fullmatch(mode) for mode in modes) and not agent.makes_any_of(modes):
+        made = ", ".join(agent.output_modes)
+        raise ContentTypeNotSupported(f"The agent makes none of the acceptedOutputModes. It makes {made}.")
 
 
 def _parts(fields: Fields) -> list[JSON]:

@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 
 from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.fields import Fields
-from apps.a2a.messages import check_media_types, read_message
+from apps.a2a.messages import check_media_types, check_output_modes, read_message
 from apps.agents.models import Agent
 from apps.conversations.errors import InvalidParams
 from apps.conversations.events import Feedback
@@ -75,12 +75,13 @@ def read_sending(params: Any, agent: Agent) -> Sending:
     message = read_message(described) if described else {}
     configuration = fields.message("configuration") or Fields({})
     sending = Sending(message, _history_length(configuration), configuration.flag("returnImmediately"))
-    configuration.lines("acceptedOutputModes")
+    accepted = configuration.lines("acceptedOutputModes")
     webhook = configuration.message("taskPushNotificationConfig")
     fields.check()
     if webhook is not None:
         raise PushNotificationNotSupported
     check_media_types(agent, message)
+    check_output_modes(agent, accepted)
     return sending
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
@@ -121,3 +123,14 @@ class Agent(models.Model):
         family = media_type.partition("/")[0]
         modes = {*self.input_modes, *(mode for skill in self.skills for mode in skill.get("inputModes", []))}
         return not modes.isdisjoint((media_type, f"{family}/*", "*/*"))
+
+    def makes_any_of(self, accepted: Iterable[str]) -> bool:
+        """Whether the agent, or a skill of it, has an output mode among these; `text/*` is allowed on both sides."""
+        modes = {*self.output_modes, *(mode for skill in self.skills for mode in skill.get("outputModes", []))}
+        return any(_overlap(one, mode) for one in accepted for mode in modes)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Is there a media type that both ranges cover?"""
+    pairs = zip(one.split("/"), other.split("/"), strict=False)
+    return all(a == b or "*" in (a, b) for a, b in pairs)

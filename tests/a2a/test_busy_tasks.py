@@ -1,0 +1,85 @@
+"""Messages to a task that is working, by what its agent's policy says."""
+
+from contextlib import aclosing
+
+import pytest
+
+import bridge
+from apps.conversations import replay
+from apps.conversations.models import Message, Task
+from tests.a2a.agents import steps
+from tests.a2a.calling import message, text_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+async def busy(worker, ada_at, stepping):
+    """A task that works, and the stream of what it does."""
+    async with aclosing(ada_at("stepping").stream("SendStreamingMessage", {"message": message("2")})) as events:
+        task = (await anext(events))[1]["task"]
+        while (await anext(events))[1].get("statusUpdate", {}).get("status", {}).get("state") != "TASK_STATE_WORKING":
+            pass
+        yield task, events
+        steps.allow(100)
+
+
+async def policy(agent, on_busy):
+    agent.on_busy = on_busy
+    await agent.asave()
+
+
+async def texts_of(task_id):
+    """What was said in a task, in order."""
+    rows = await bridge.run(lambda: list(Message.objects.filter(task=task_id).order_by("index")))
+    return ["".join(part["text"] for part in row.parts) for row in rows]
+
+
+async def state_of(task_id):
+    return await bridge.run(lambda: Task.objects.get(pk=task_id).state)
+
+
+async def test_a_message_becomes_the_next_turn_before_the_task_ends(busy, ada_at):
+    task, events = busy
+    queued = (await ada_at("stepping").send(message("1", taskId=task["id"]), returnImmediately=True)).result["task"]
+    assert queued["id"] == task["id"]
+    assert queued["status"]["state"] == "TASK_STATE_WORKING"
+    steps.allow(100)
+    rest = [response async for _, response in events]
+    assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [text for text in await texts_of(task["id"]) if text != "nearly there"] == ["2", "1", "end", "end"]
+    row = await bridge.run(Task.objects.get, pk=task["id"])
+    assert await bridge.run(replay.differences, row.context_id) == []
+
+
+async def test_a_message_is_refused_and_not_kept_where_the_agent_takes_none_while_it_works(busy, ada_at, stepping):
+    await policy(stepping, "reject")
+    task, _ = busy
+    for method in ("SendMessage", "SendStreamingMessage"):
+        answer = await ada_at("stepping").call(method, {"message": message("1", taskId=task["id"])})
+        assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION")
+    assert await texts_of(task["id"]) == ["2"]
+    assert await state_of(task["id"]) == "working"
+
+
+async def test_a_message_stops_the_turn_and_follows_it_where_the_agent_says_so(busy, ada_at, stepping):
+    await policy(stepping, "interrupt")
+    task, events = busy
+    sent = {"message": message("1", taskId=task["id"])}
+    async with aclosing(ada_at("stepping").stream("SendStreamingMessage", sent)) as following:
+        first = (await anext(following))[1]["task"]
+        assert (first["id"], first["status"]["state"]) == (task["id"], "TASK_STATE_WORKING")
+        steps.allow(100)
+        rest = [response async for _, response in events]
+        assert [response async for _, response in following][-1] == rest[-1]
+    done = (await ada_at("stepping").call("GetTask", {"id": task["id"]})).result
+    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [text_of(artifact) for artifact in done["artifacts"]] == ["1\n", "1 lines"], "the first turn was cut off"
+
+
+async def test_a_task_that_is_done_takes_no_message(busy, ada_at):
+    task, events = busy
+    steps.allow(100)
+    assert [response async for response in events]
+    answer = await ada_at("stepping").send(message("1", taskId=task["id"]))
+    assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION")
