@@ -43,7 +43,7 @@ CHOICES = (a2a.SendMessageResponse, a2a.StreamResponse, a2a.Part)
 """Of these, exactly one of the alternatives is there."""
 
 
-def strictly_parsed[M: Message](value: Any, kind: type[M]) -> M:
+def read_strictly[M: Message](value: Any, kind: type[M]) -> M:
     """The value as the SDK reads it. Raises AssertionError for what is unknown, or missing."""
     try:
         parsed = json_format.ParseDict(value, kind(), ignore_unknown_fields=False)
@@ -95,7 +95,7 @@ def strict_operations() -> Iterator[None]:
 def _checked(operation: Operation, kind: type[Message], tell: Callable[[str], None]) -> Operation:
     def check(value: Any) -> None:
         try:
-            strictly_parsed(value, kind)
+            read_strictly(value, kind)
         except AssertionError as error:
             tell(f"{error}: {value}")
 
@@ -124,7 +124,7 @@ def strict_clients() -> Iterator[None]:
     """Let the SDK's clients refuse what they would pass over."""
 
     def strictly(data: Any, message: Message) -> Message:
-        message.CopyFrom(strictly_parsed(data, type(message)))
+        message.CopyFrom(read_strictly(data, type(message)))
         return message
 
     with pytest.MonkeyPatch.context() as patch:

@@ -7,9 +7,18 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from a2a.types import a2a_pb2
 from django.test import AsyncClient
+from google.protobuf import json_format
 
 JSON = dict[str, Any]
+
+RESULTS = {
+    "SendMessage": a2a_pb2.SendMessageResponse,
+    "GetTask": a2a_pb2.Task,
+    "ListTasks": a2a_pb2.ListTasksResponse,
+    "CancelTask": a2a_pb2.Task,
+}
 
 
 @dataclass
@@ -48,7 +57,7 @@ class Answer:
 
 @dataclass
 class Caller:
-    """Calls one agent, with a key or without. What it answers is read strictly by `tests.strictness`."""
+    """Calls one agent, with a key or without. Every result is read by the SDK's types, which know no other fields."""
 
     slug: str
     key: str = ""
@@ -69,7 +78,10 @@ class Caller:
         return Answer(response.status_code, response.headers, json.loads(response.content or b"{}"))
 
     async def call(self, method: str, params: Any, headers: dict[str, str] | None = None) -> Answer:
-        return await self.post({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}, headers)
+        answer = await self.post({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}, headers)
+        if method in RESULTS and "result" in answer.body:
+            strictly_parsed(answer.result, RESULTS[method])
+        return answer
 
     async def send(self, message: JSON, **configuration: Any) -> Answer:
         return await self.call("SendMessage", {"message": message, "configuration": configuration})
@@ -106,7 +118,13 @@ async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, J
                 sent = json.loads(lines[b"data"])
                 assert sent["jsonrpc"] == "2.0"
                 assert sent["id"] == 7
+                strictly_parsed(sent["result"], a2a_pb2.StreamResponse)
                 yield int(lines[b"id"]), sent["result"]
+
+
+def strictly_parsed(value: JSON, kind: Any) -> Any:
+    """Read a value by the SDK's type; a field that it does not know is an error."""
+    return json_format.ParseDict(value, kind(), ignore_unknown_fields=False)
 
 
 def message(text: str = "hello", **fields: Any) -> JSON:

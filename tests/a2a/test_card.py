@@ -9,7 +9,7 @@ from a2a.utils.proto_utils import validate_proto_required_fields
 from django.contrib.auth.models import Group
 
 from apps.agents.models import Agent
-from tests.strictness import strictly_parsed
+from tests.a2a.calling import strictly_parsed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -74,7 +74,7 @@ INVALID_REQUESTS = {
     "a number as method": (rpc(method=5), 7),
 }
 
-UNKNOWN_METHODS = ["sendMessage", "Send", "", "tasks/feedback", "message/send", "__class__", "GetTask "]
+UNKNOWN_METHODS = ["sendMessage", "Send", "", "tasks/get", "message/send", "__class__", "GetTask "]
 
 INVALID_PARAMS = {
     "a list as params": (rpc(params=["a"]), ["params"]),

@@ -5,7 +5,7 @@ from a2a.client.transports import jsonrpc
 from a2a.types import a2a_pb2 as a2a
 
 from apps.a2a.operations import OPERATIONS
-from tests.strictness import ANSWERS, strict_clients, strict_operations, strictly_parsed
+from tests.strictness import ANSWERS, read_strictly, strict_clients, strict_operations
 
 TASK = {"id": "a", "contextId": "b", "status": {"state": "TASK_STATE_WORKING"}}
 SAID = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": ""}]}
@@ -35,13 +35,13 @@ WRONG = {
 
 @pytest.mark.parametrize(("kind", "value"), RIGHT.values(), ids=RIGHT)
 def test_what_is_right_is_read(kind, value):
-    assert strictly_parsed(value, kind)
+    assert read_strictly(value, kind)
 
 
 @pytest.mark.parametrize(("kind", "value"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_found(kind, value):
     with pytest.raises(AssertionError):
-        strictly_parsed(value, kind)
+        read_strictly(value, kind)
 
 
 def test_every_operation_says_what_it_answers():
