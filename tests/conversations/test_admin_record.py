@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import User
-from apps.conversations import intake, ledger
+from apps.conversations import clearing, feedback, intake, ledger
 from apps.conversations.events import EventType
 from apps.conversations.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
 
@@ -227,3 +227,19 @@ def test_what_people_wrote_is_text_never_markup(admin_client, opened):
         shown = page(admin_client, model, row)
         assert "<script>alert(1)" not in shown
         assert "&lt;script&gt;alert(1)" in shown
+
+
+def test_a_cleared_conversation_is_told_from_others_and_its_log_is_still_there(admin_client, ada, echo, opened):
+    kept, gone = opened("kept"), opened("gone")
+    feedback.give(ada.principal, echo, str(gone.pk), {"rating": 2, "feedback": "too slow"})
+    clearing.clear(ada.principal, echo, gone.context.context_id)
+    for is_empty, shown, hidden in ((1, kept, gone), (0, gone, kept)):
+        listed = admin_client.get(address(Context), {"deleted_at__isempty": is_empty}).content.decode()
+        assert str(shown.context_id) in listed
+        assert str(hidden.context_id) not in listed
+    cleared_at = Context.objects.get(pk=gone.context_id).deleted_at
+    assert cleared_at.strftime("%Y-%m-%dT%H:%M:%S.%f") in page(admin_client, Context, gone.context)
+    for filters, gist in (({"type__exact": "feedback"}, "2 of 5: too slow"), ({"type__exact": "user_message"}, "gone")):
+        assert gist in admin_client.get(address(Event), filters).content.decode()
+    for event in Event.objects.filter(context=gone.context):
+        assert page(admin_client, Event, event)

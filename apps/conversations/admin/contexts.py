@@ -22,7 +22,7 @@ from console import cells
 @admin.register(Context)
 class ContextAdmin(LiveAdmin):
     list_display = (columns.title, columns.agent, columns.owner, "tasks", columns.events_of_context, columns.updated)
-    list_filter = ("agent",)
+    list_filter = ("agent", ("deleted_at", admin.EmptyFieldListFilter))
     search_fields = ("=context_id", "title", "owner__email")
     search_help_text = "Id, title or owner's e-mail"
     id_lookups = ("pk", "context_id")
@@ -40,6 +40,7 @@ class ContextAdmin(LiveAdmin):
         "a2a_id",
         "title",
         columns.created,
+        "cleared",
         "tasks",
         "messages",
         "parent",
@@ -59,6 +60,10 @@ class ContextAdmin(LiveAdmin):
     @display(description="messages")
     def messages(self, context: Context) -> SafeString:
         return cells.number(context.messages.count(), Message, context__id__exact=context.pk)
+
+    @display(description="cleared", ordering="deleted_at")
+    def cleared(self, context: Context) -> SafeString:
+        return cells.moment(context.deleted_at)
 
     @display(description="forks")
     def forks(self, context: Context) -> SafeString:

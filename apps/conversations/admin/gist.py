@@ -53,6 +53,11 @@ def _result(payload: JSON) -> str:
     return f"{payload['name']} failed" if payload["isError"] else f"{payload['name']} → {payload['result']}"
 
 
+def _feedback(payload: JSON) -> str:
+    stars = f"{payload['rating']} of 5"
+    return f"{stars}: {payload['feedback']}" if payload.get("feedback") else stars
+
+
 def _list_of(key: str, nothing: str) -> Callable[[JSON], str]:
     return lambda payload: ", ".join(payload[key]) or nothing
 
@@ -72,6 +77,7 @@ GISTS: dict[EventType, Callable[[JSON], Any]] = {
     EventType.AGENT_COMPLETE: _list_of("artifacts", "no artifact"),
     EventType.AGENT_FAILED: lambda payload: payload["code"],
     EventType.AGENT_CANCELLED: _list_of("discarded", "nothing discarded"),
+    EventType.FEEDBACK: _feedback,
     EventType.FORK: lambda payload: f"{payload['reason']}, at event {payload['at']}",
     EventType.SESSION_RENAMED: lambda payload: payload["title"],
 }
