@@ -214,6 +214,11 @@ class Event(models.Model):
         holder = self.payload.get("message") or self.payload.get("artifact") or {}
         return list(holder.get("parts", []))
 
+    @property
+    def settles(self) -> bool:
+        """Is it a change of state that a waiting caller waits for?"""
+        return self.type == EventType.AGENT_STATUS and TaskState(self.payload["state"]).is_settled
+
 
 class RunQuerySet(models.QuerySet["Run"]):
     def unfinished(self) -> RunQuerySet:
