@@ -17,7 +17,7 @@ from apps.a2a import extensions, versions
 from apps.a2a.callers import admit
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, NotJson, Problem, problem
 from apps.a2a.fields import UNSTORABLE
-from apps.a2a.operations import OPERATIONS, Call, Operation, check_scope
+from apps.a2a.operations import OPERATIONS, OWN_METHODS, Call, Operation, check_scope
 from apps.a2a.reading import read_json
 from apps.a2a.sse import event_stream
 from apps.a2a.streams import Updates
@@ -96,9 +96,10 @@ def operation_of(body: JSON, version: str) -> Operation:
         )
     if version != versions.CURRENT:
         raise versions.refusal(version)
-    if method not in OPERATIONS:
+    operation = OPERATIONS.get(method) or OWN_METHODS.get(method)
+    if operation is None:
         raise MethodNotFound
-    return OPERATIONS[method]
+    return operation
 
 
 def _answer(request_id: Id, answer: JSON | Updates) -> HttpResponseBase:

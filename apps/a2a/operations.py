@@ -160,8 +160,12 @@ OPERATIONS: dict[str, Operation] = {
     "ListTaskPushNotificationConfigs": _webhook,
     "DeleteTaskPushNotificationConfig": _webhook,
     "GetExtendedAgentCard": _extended_card,
+}
+"""By the names that the protocol gives them, which are JSON-RPC's method names."""
+
+OWN_METHODS: dict[str, Operation] = {
     "tasks/feedback": _feedback,
     "contexts/list": _list_contexts,
     "contexts/clear": _clear_context,
 }
-"""By the names that the protocol gives them, which are JSON-RPC's method names; the last are of our own extension."""
+"""JSON-RPC's methods of our own extension (docs/extensions/conversations-v1.md)."""
