@@ -100,7 +100,7 @@ class Stack:
         if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
         return {
-            "worker": [*celery, "worker", "--loglevel=INFO"],
+            "worker": [*celery, "worker", "--without-gossip", "--without-mingle", "--loglevel=INFO"],
             "beat": [*celery, "beat", "--loglevel=WARNING"],
             "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
         }
