@@ -159,6 +159,15 @@ class WorkerProcess:
         if left:
             await asyncio.wait({carried.work for carried in left}, timeout=10)
             await bridge.run(give_back, [carried.assignment for carried in left])
+        await self._cancel_the_rest()
+
+    async def _cancel_the_rest(self) -> None:
+        """End what is still on the loop: what stopped handlers left behind."""
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=1)
 
 
 def look_after(holds: Iterable[Hold], *, extend: bool) -> dict[Hold, tuple[bool, bool]]:

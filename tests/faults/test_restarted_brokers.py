@@ -58,9 +58,8 @@ def assert_it_counted(task: JSON, last: int) -> None:
 
 
 def test_redis_as_broker_and_for_wake_ups_may_be_killed_and_started_again() -> None:
-    with servers.redis_server() as redis:
-        with standing(CELERY_BROKER_URL=redis.url, CHANNEL_LAYER_URL=redis.url) as own:
-            work_on_without(own, redis.kill, redis.start)
+    with servers.redis_server() as redis, standing(CELERY_BROKER_URL=redis.url, CHANNEL_LAYER_URL=redis.url) as own:
+        work_on_without(own, redis.kill, redis.start)
 
 
 def test_the_broker_may_be_out_of_reach() -> None:
