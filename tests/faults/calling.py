@@ -58,7 +58,10 @@ class Caller:
             yield (json.loads(line)["result"] for line in lines)
 
     def streamed(self, method: str, **params: Any) -> JSON:
-        """What a streaming call led to: the text of each artifact as a reader puts it together, and the last state."""
+        """What a streaming call led to: the text as a reader puts it together, and the last state.
+
+        The text is that of the artifact that came last: a turn that had to begin anew makes another.
+        """
         texts: dict[str, str] = {}
         state = ""
         with self.streaming(method, **params) as events:
@@ -67,7 +70,7 @@ class Caller:
                     key = update["artifact"]["artifactId"]
                     texts[key] = (texts[key] if update.get("append") else "") + text_of(update["artifact"])
                 state = event.get("statusUpdate", {}).get("status", {}).get("state", state)
-        return {"texts": list(texts.values()), "state": state}
+        return {"text": list(texts.values())[-1], "state": state}
 
     def wait_until_streaming(self, task: JSON, chunks: int) -> None:
         """Wait until the task has produced this many more chunks: it is in the middle of its work then."""

@@ -44,7 +44,7 @@ def work_on_without(own: Stack, goes: Callable[[], object], comes_back: Callable
         patient.wait_until_streaming(task, chunks=20)
         comes_back()
         afterwards = patient.send("3")
-        assert stream.result(PATIENCE + 100 * 0.1) == {"texts": [lines_to(100)], "state": "TASK_STATE_COMPLETED"}
+        assert stream.result(PATIENCE + 100 * 0.1) == {"text": lines_to(100), "state": "TASK_STATE_COMPLETED"}
         assert_it_counted(waiting.result(PATIENCE)["task"], 100)
     for short in (*meanwhile, afterwards):
         assert_it_counted(patient.ended(short, within=PATIENCE + LOST_AGAIN), 3)

@@ -67,7 +67,7 @@ def test_what_runs_streams_waits_and_arrives_outlives_a_restart(standing: Stack,
         done = waiting.result(PATIENCE + 100 * 0.1)["task"]
         assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(100)]
         for stream in streams:
-            assert stream.result(PATIENCE + 100 * 0.1) == {"texts": [lines_to(100)], "state": "TASK_STATE_COMPLETED"}
+            assert stream.result(PATIENCE + 100 * 0.1) == {"text": lines_to(100), "state": "TASK_STATE_COMPLETED"}
         ended = countdown.ended(unrepeatable, within=PATIENCE + 60 * 0.1)
         tasks = [task for talker in talking for task in talker.result(PATIENCE)]
 
