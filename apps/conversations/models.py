@@ -1,8 +1,9 @@
 """The record: one append-only log of events per context, and the rows derived from it.
 
 Only `ledger` writes events and derived rows (`Context`, `Message`, `Task`, `Artifact`); `Run` and `Accepted` are
-execution state and no part of replay. A foreign key that begins an index or a unique constraint of its table has no
-index of its own.
+execution state and no part of replay.
+
+A foreign key that is the beginning of another index has none of its own (`db_index=False`): each costs every event.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Context(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     context_id = models.CharField(max_length=200, help_text="A2A contextId: the caller's own, or the primary key.")
     owner = models.ForeignKey(
-        User, null=True, blank=True, on_delete=models.CASCADE, related_name="contexts", db_index=False
+        User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="contexts"
     )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="contexts")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="contexts")
@@ -76,9 +77,9 @@ class Task(models.Model):
     """A unit of work in a context; it may span many turns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="tasks", db_index=False)
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="tasks")
     owner = models.ForeignKey(
-        User, null=True, blank=True, on_delete=models.CASCADE, related_name="tasks", db_index=False
+        User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="tasks"
     )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="tasks")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="tasks")
@@ -118,9 +119,9 @@ class Message(models.Model):
         AGENT = "agent"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="messages", db_index=False)
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="messages")
     task = models.ForeignKey(
-        Task, null=True, blank=True, on_delete=models.CASCADE, related_name="messages", db_index=False
+        Task, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="messages"
     )
     index = models.PositiveBigIntegerField()
     role = models.CharField(max_length=5, choices=Role)
@@ -154,7 +155,7 @@ class Artifact(models.Model):
         DELIVERED = "delivered"
         DISCARDED = "discarded", "of a turn that failed, was canceled, or was started again"
 
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="artifacts", db_index=False)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, db_index=False, related_name="artifacts")
     artifact_id = models.CharField(max_length=200)
     run = models.UUIDField(null=True, blank=True, help_text="The run that makes it.")
     state = models.CharField(max_length=12, choices=State)
@@ -182,7 +183,7 @@ class Artifact(models.Model):
 class Event(models.Model):
     """One line of a context's log. Written once, never changed."""
 
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="events", db_index=False)
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="events")
     index = models.PositiveBigIntegerField()
     type = models.CharField(max_length=30, choices=EventType)
     # Plain ids: a log is written before, and is read without, the rows that are derived from it.
@@ -236,7 +237,7 @@ class Run(models.Model):
         CANCELED = "canceled"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs", db_index=False)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, db_index=False, related_name="runs")
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="runs")
     turn = models.PositiveIntegerField(help_text="1 for the task's first message.")
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
@@ -312,7 +313,7 @@ class Accepted(models.Model):
 class Blob(models.Model):
     """Content too large for a row: kept in file storage under its SHA-256, counted per workspace."""
 
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="blobs")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, db_index=False, related_name="blobs")
     sha256 = models.CharField(max_length=64)
     size = models.PositiveBigIntegerField(help_text="Bytes.")
     uses = models.PositiveIntegerField(default=0, help_text="Parts of this workspace that name it.")
