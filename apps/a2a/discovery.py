@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -11,13 +10,11 @@ from django.utils.cache import get_conditional_response
 from django.utils.http import http_date
 
 import bridge
+from apps.a2a.answers import refusal
 from apps.a2a.callers import check_access, find_agent
-from apps.a2a.errors import problem
 from apps.accounts.credentials import principal_of
 from apps.agents import cards
 from apps.agents.models import Agent
-
-log = logging.getLogger("parley.a2a")
 
 MAX_AGE = 300  # seconds
 
@@ -29,7 +26,7 @@ async def agent_card(request: HttpRequest, slug: str) -> HttpResponseBase:
     try:
         agent = await bridge.run(find_shown, request.headers.get("Authorization", ""), slug)
     except Exception as error:
-        return _refusal(error)
+        return refusal(error)
     shown = cards.card(agent)
     response = HttpResponse(json.dumps(shown, ensure_ascii=False).encode(), content_type="application/json")
     changed = int(agent.updated_at.timestamp())
@@ -49,23 +46,3 @@ def find_shown(authorization: str, slug: str) -> Agent:
     if agent.access == Agent.Access.GROUPS:
         check_access(principal_of(authorization), agent)
     return agent
-
-
-def _refusal(error: Exception) -> HttpResponse:
-    told = problem(error)
-    if told.is_unexpected:
-        log.exception("a card could not be shown")
-    body = {
-        "error": {
-            "code": told.row.http,
-            "status": told.row.status,
-            "message": told.message,
-            "details": told.details,
-        }
-    }
-    return HttpResponse(
-        json.dumps(body).encode(),
-        content_type="application/json",
-        status=told.row.http,
-        headers=told.http_headers,
-    )

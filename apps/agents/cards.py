@@ -9,10 +9,11 @@ from django.conf import settings
 from apps.agents.models import Agent
 
 PROTOCOL_VERSION = "1.0"
+BINDINGS = ("JSONRPC", "HTTP+JSON")  # of which clients take the first that they know
 
 
 def endpoint(agent: Agent) -> str:
-    """The agent's JSON-RPC URL."""
+    """The agent's URL: that of JSON-RPC, and the one below which HTTP+JSON has its addresses."""
     return f"{settings.PUBLIC_BASE_URL}/a2a/{agent.slug}"
 
 
@@ -22,14 +23,7 @@ def card(agent: Agent) -> dict[str, Any]:
         "name": agent.name,
         "description": agent.description,
         "version": agent.version,
-        "supportedInterfaces": [
-            {
-                "url": endpoint(agent),
-                "protocolBinding": "JSONRPC",
-                "protocolVersion": PROTOCOL_VERSION,
-                "tenant": agent.slug,
-            }
-        ],
+        "supportedInterfaces": interfaces(endpoint(agent), agent.slug),
         "provider": {"organization": "Parley", "url": settings.PUBLIC_BASE_URL},
         "capabilities": capabilities(agent),
         "defaultInputModes": agent.input_modes,
@@ -47,6 +41,14 @@ def card(agent: Agent) -> dict[str, Any]:
         }
         shown["securityRequirements"] = [{"schemes": {"apiKey": {"list": []}}}]
     return shown
+
+
+def interfaces(url: str, tenant: str) -> list[dict[str, str]]:
+    """How an agent can be talked to at a URL, by every binding."""
+    return [
+        {"url": url, "protocolBinding": binding, "protocolVersion": PROTOCOL_VERSION, "tenant": tenant}
+        for binding in BINDINGS
+    ]
 
 
 def capabilities(agent: Agent) -> dict[str, Any]:

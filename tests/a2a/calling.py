@@ -45,14 +45,13 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        details = [one for one in self.error.get("data", []) if one["@type"].endswith("google.rpc.ErrorInfo")]
-        return details[0]["reason"] if details else ""
+        return next((one["reason"] for one in details_of(self.error.get("data", []), "ErrorInfo")), "")
 
     @property
     def fields(self) -> list[str]:
         """The fields that are named as the ones that cannot be used."""
-        details = [one for one in self.error.get("data", []) if one["@type"].endswith("google.rpc.BadRequest")]
-        return [violation["field"] for one in details for violation in one["fieldViolations"]]
+        told = details_of(self.error.get("data", []), "BadRequest")
+        return [violation["field"] for one in told for violation in one["fieldViolations"]]
 
 
 @dataclass
@@ -107,7 +106,17 @@ class Caller:
 
 
 async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, JSON]]:
-    """The events of a stream of bytes; comments are left out."""
+    """The results in a stream of bytes of JSON-RPC."""
+    async with aclosing(frames_of(chunks)) as frames:
+        async for index, sent in frames:
+            assert sent["jsonrpc"] == "2.0"
+            assert sent["id"] == 7
+            strictly_parsed(sent["result"], a2a_pb2.StreamResponse)
+            yield index, sent["result"]
+
+
+async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, JSON]]:
+    """The id and the data of each event in a stream of bytes; comments are left out."""
     waiting = b""
     async for chunk in chunks:
         waiting += chunk
@@ -115,11 +124,12 @@ async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, J
         for event in whole:
             if not event.startswith(b":"):
                 lines = dict(line.split(b": ", 1) for line in event.split(b"\n"))
-                sent = json.loads(lines[b"data"])
-                assert sent["jsonrpc"] == "2.0"
-                assert sent["id"] == 7
-                strictly_parsed(sent["result"], a2a_pb2.StreamResponse)
-                yield int(lines[b"id"]), sent["result"]
+                yield int(lines[b"id"]), json.loads(lines[b"data"])
+
+
+def details_of(details: list[JSON], kind: str) -> list[JSON]:
+    """The details of an error that are of a kind of google.rpc."""
+    return [one for one in details if one["@type"] == f"type.googleapis.com/google.rpc.{kind}"]
 
 
 def strictly_parsed(value: JSON, kind: Any) -> Any:
