@@ -4,7 +4,7 @@ import re
 
 from django.urls import URLPattern, path, re_path
 
-from apps.a2a.discovery import agent_card
+from apps.a2a.discovery import agent_card, platform_card
 from apps.a2a.jsonrpc import endpoint
 from apps.a2a.rest import ADDRESSES, resource
 
@@ -23,6 +23,7 @@ def _pattern(address: str) -> str:
 urlpatterns = [
     path("a2a", endpoint),
     path("a2a/", endpoint),
+    path(".well-known/agent-card.json", platform_card, name="platform-card"),
     *addresses("a2a/"),
     path("a2a/<str:slug>", endpoint, name="jsonrpc"),
     path("a2a/<str:slug>/", endpoint),

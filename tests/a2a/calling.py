@@ -56,12 +56,17 @@ class Answer:
 
 @dataclass
 class Caller:
-    """Calls one agent, with a key or without. Every result is read by the SDK's types, which know no other fields."""
+    """Calls one agent or the front door, with a key or without. Every result is read by the SDK's types, which know no other fields."""
 
     slug: str
     key: str = ""
     version: str = "1.0"
     client: AsyncClient = field(default_factory=lambda: AsyncClient(raise_request_exception=True))
+
+    @property
+    def path(self) -> str:
+        """Of the agent, or without a slug of the front door."""
+        return f"/a2a/{self.slug}" if self.slug else "/a2a"
 
     def headers(self, extra: dict[str, str] | None = None) -> dict[str, str]:
         standard = {"A2A-Version": self.version, "Authorization": f"Bearer {self.key}" if self.key else ""}
@@ -70,7 +75,7 @@ class Caller:
     async def post(self, body: Any, headers: dict[str, str] | None = None, **options: Any) -> Answer:
         """Send a body as it is (bytes) or as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        options = {"path": f"/a2a/{self.slug}", "content_type": "application/json"} | options
+        options = {"path": self.path, "content_type": "application/json"} | options
         response = await self.client.post(data=content, headers=self.headers(headers), **options)
         if response.streaming:
             raise AssertionError("a stream came where one answer was expected")
@@ -98,7 +103,7 @@ class Caller:
         """The response of a method that streams."""
         body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
         response = await self.client.post(
-            f"/a2a/{self.slug}", data=body, content_type="application/json", headers=self.headers(headers)
+            self.path, data=body, content_type="application/json", headers=self.headers(headers)
         )
         assert response.streaming, response.content
         assert response["Content-Type"] == "text/event-stream"
