@@ -14,7 +14,7 @@ from apps.a2a.calls import Answer, arrive, carry_out, check_headers, read_body
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, log_problem, problem
 from apps.a2a.fields import UNSTORABLE
 from apps.a2a.operations import OPERATIONS
-from apps.a2a.sse import Wording, event_stream
+from apps.a2a.sse import EventStream, Wording
 
 Id = str | int | None
 
@@ -77,7 +77,7 @@ def _response(request_id: Id, answer: Answer) -> HttpResponseBase:
         update=lambda response: _result(request_id, response),
         error=lambda error: _error(request_id, problem(error)),
     )
-    return event_stream(answer.content, wording, answer.headers)
+    return EventStream(answer.content, wording, answer.headers, answer.ended)
 
 
 def _refusal(request_id: Id, error: Exception) -> HttpResponse:
