@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 from apps.a2a import versions
 from apps.a2a.answers import json_response
 from apps.a2a.calls import Answer, arrive, carry_out, check_headers, read_body
-from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, log_problem, problem
+from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, WrongVerb, log_problem, problem
 from apps.a2a.fields import UNSTORABLE
 from apps.a2a.operations import OPERATIONS
 from apps.a2a.sse import EventStream, Wording
@@ -22,10 +22,10 @@ Id = str | int | None
 @csrf_exempt
 async def endpoint(request: HttpRequest, slug: str = "") -> HttpResponseBase:
     """An agent's JSON-RPC endpoint, `POST /a2a/<slug>`; the front door, `POST /a2a`, where `tenant` names the agent."""
-    if request.method != "POST":
-        return HttpResponse(status=405, headers={"Allow": "POST"})
     request_id: Id = None
     try:
+        if request.method != "POST":
+            raise WrongVerb(("POST",))
         check_headers(request)
         arrival = await arrive(request, slug)
         body = await read_body(request.body)
