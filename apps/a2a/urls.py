@@ -24,6 +24,7 @@ urlpatterns = [
     path("a2a", endpoint),
     path("a2a/", endpoint),
     path(".well-known/agent-card.json", platform_card, name="platform-card"),
+    path("a2a/.well-known/agent-card.json", platform_card),
     *addresses("a2a/"),
     path("a2a/<str:slug>", endpoint, name="jsonrpc"),
     path("a2a/<str:slug>/", endpoint),
