@@ -23,7 +23,7 @@ def fresh(monkeypatch, settings):
     settings.CHANNEL_LAYER_URL = "memory://"
     monkeypatch.setattr(quotas, "requests", quotas.Requests())
     monkeypatch.setattr(quotas, "streams", quotas.Streams())
-    monkeypatch.setattr(quotas.time, "time", lambda: 6010.0)
+    monkeypatch.setattr(quotas, "time", lambda: 6010.0)
 
 
 def check_refused(answer):
