@@ -2,69 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
-import re
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
-import bridge
-from apps.a2a import extensions, versions
-from apps.a2a.callers import admit
-from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, NotJson, Problem, problem
+from apps.a2a import versions
+from apps.a2a.answers import json_response
+from apps.a2a.calls import Answer, arrive, carry_out, check_headers, read_body
+from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, WrongVerb, log_problem, problem
 from apps.a2a.fields import UNSTORABLE
-from apps.a2a.operations import OPERATIONS, OWN_METHODS, Call, Operation, check_scope
-from apps.a2a.reading import read_json
-from apps.a2a.sse import event_stream
-from apps.a2a.streams import Updates
-
-log = logging.getLogger("parley.a2a")
-
-LARGE_BODY = 64 * 1024  # bytes; a larger one is not read on the event loop
-JSON_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
+from apps.a2a.operations import OPERATIONS, OWN_METHODS
+from apps.a2a.sse import EventStream, Wording
 
 Id = str | int | None
 
 
 @csrf_exempt
-async def endpoint(request: HttpRequest, slug: str) -> HttpResponseBase:
-    """An agent's JSON-RPC endpoint: `POST /a2a/<slug>`."""
-    if request.method != "POST":
-        return HttpResponse(status=405, headers={"Allow": "POST"})
+async def endpoint(request: HttpRequest, slug: str = "") -> HttpResponseBase:
+    """An agent's JSON-RPC endpoint, `POST /a2a/<slug>`; the front door, `POST /a2a`, where `tenant` names the agent."""
     request_id: Id = None
     try:
+        if request.method != "POST":
+            raise WrongVerb(("POST",))
         check_headers(request)
-        principal, agent = await bridge.run(admit, request.headers.get("Authorization", ""), slug)
-        body = await _read(request.body)
+        arrival = await arrive(request, slug)
+        body = await read_body(request.body)
         request_id = id_of(body)
-        operation = operation_of(body, versions.version_of(request))
-        check_scope(principal, body["method"])
-        activated = extensions.negotiate(agent, request)
-        call = Call(principal, agent, body.get("params", {}), request.headers.get("Last-Event-ID", ""))
-        response = _answer(request_id, await operation(call))
-        if activated:
-            response[extensions.HEADER] = ", ".join(activated)
-        return response
+        method = method_of(body, versions.version_of(request))
+        return _response(request_id, await carry_out(arrival, method, body.get("params", {})))
     except Exception as error:
         return _refusal(request_id, error)
-
-
-def check_headers(request: HttpRequest) -> None:
-    """Raises NotJson."""
-    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
-    if not JSON_TYPE.fullmatch(media_type) or encoding != "identity":
-        raise NotJson
-
-
-async def _read(body: bytes) -> Any:
-    if len(body) > LARGE_BODY:
-        return await asyncio.to_thread(read_json, body)
-    return read_json(body)
 
 
 def id_of(body: Any) -> Id:
@@ -83,8 +52,8 @@ def id_of(body: Any) -> Id:
     return request_id
 
 
-def operation_of(body: JSON, version: str) -> Operation:
-    """What a request object asks for. Raises InvalidRequest, VersionNotSupported, MethodNotFound."""
+def method_of(body: JSON, version: str) -> str:
+    """The operation that a request object asks for. Raises InvalidRequest, VersionNotSupported, MethodNotFound."""
     method = body.get("method")
     if body.get("jsonrpc") != "2.0":
         raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
@@ -96,30 +65,26 @@ def operation_of(body: JSON, version: str) -> Operation:
         )
     if version != versions.CURRENT:
         raise versions.refusal(version)
-    operation = OPERATIONS.get(method) or OWN_METHODS.get(method)
-    if operation is None:
+    if method not in OPERATIONS and method not in OWN_METHODS:
         raise MethodNotFound
-    return operation
+    return method
 
 
-def _answer(request_id: Id, answer: JSON | Updates) -> HttpResponseBase:
-    if isinstance(answer, dict):
-        return _json(_result(request_id, answer))
-    return event_stream(
-        answer,
-        lambda response: _result(request_id, response),
-        lambda error: _error(request_id, problem(error)),
+def _response(request_id: Id, answer: Answer) -> HttpResponseBase:
+    if isinstance(answer.content, dict):
+        return json_response(_result(request_id, answer.content), headers=answer.headers)
+    wording = Wording(
+        update=lambda response: _result(request_id, response),
+        error=lambda error: _error(request_id, problem(error)),
     )
+    return EventStream(answer.content, wording, answer.headers, answer.ended)
 
 
 def _refusal(request_id: Id, error: Exception) -> HttpResponse:
     told = problem(error)
-    if told.is_unexpected:
-        log.exception("a request failed")
-    elif told.row.http == 503:
-        log.warning("a request was put off: %s", error)
+    log_problem(error, told)
     status = told.row.http if told.row.keeps_http else 200
-    return _json(_error(request_id, told), status, told.http_headers)
+    return json_response(_error(request_id, told), status, told.http_headers)
 
 
 def _result(request_id: Id, result: JSON) -> JSON:
@@ -131,10 +96,3 @@ def _error(request_id: Id, told: Problem) -> JSON:
     if told.details:
         error["data"] = told.details
     return {"jsonrpc": "2.0", "id": request_id, "error": error}
-
-
-def _json(value: JSON, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
-    content = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-    response = HttpResponse(content, content_type="application/json", status=status, headers=headers)
-    response["Cache-Control"] = "no-store"
-    return response

@@ -20,6 +20,12 @@ def version_of(request: HttpRequest) -> str:
     return numbers[1] if numbers else named or OLD
 
 
+def check(request: HttpRequest) -> None:
+    """Raises VersionNotSupported where the request does not speak the current version."""
+    if (version := version_of(request)) != CURRENT:
+        raise refusal(version)
+
+
 def refusal(version: str) -> VersionNotSupported:
     """Why a request that speaks `version`, which is not served, is refused."""
     if version == OLD:

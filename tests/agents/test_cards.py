@@ -44,10 +44,11 @@ def test_the_fields_that_the_protocol_requires_are_never_empty(agent):
 
 def test_a_card_says_where_the_agent_is_reached_with_an_absolute_url(agent, settings):
     settings.PUBLIC_BASE_URL = "https://agents.example.org"
-    interface = parsed(agent).supported_interfaces[0]
-    assert interface.url == f"https://agents.example.org/a2a/{agent.slug}"
-    assert (interface.protocol_binding, interface.protocol_version) == ("JSONRPC", "1.0")
-    assert interface.tenant == agent.slug
+    interfaces = parsed(agent).supported_interfaces
+    assert [interface.protocol_binding for interface in interfaces] == ["JSONRPC", "HTTP+JSON"]
+    for interface in interfaces:
+        assert interface.url == f"https://agents.example.org/a2a/{agent.slug}"
+        assert (interface.protocol_version, interface.tenant) == ("1.0", agent.slug)
 
 
 def test_a_card_asks_for_a_key_unless_everybody_may_come_in(echo):
