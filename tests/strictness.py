@@ -7,6 +7,7 @@ choice of none or of several are failures of the test in which they come, whatev
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -125,7 +126,8 @@ def strict_clients() -> Iterator[None]:
     """Let the SDK's clients refuse what they would pass over."""
 
     def strictly(data: Any, message: Message) -> Message:
-        message.CopyFrom(read_strictly(data, type(message)))
+        value = json.loads(data) if isinstance(data, str | bytes) else data
+        message.CopyFrom(read_strictly(value, type(message)))
         return message
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,7 +1,9 @@
 """The reading by which all of the suite's answers are checked finds what is wrong with one."""
 
+import json
+
 import pytest
-from a2a.client.transports import jsonrpc
+from a2a.client.transports import jsonrpc, rest
 from a2a.types import a2a_pb2 as a2a
 
 from apps.a2a.operations import OPERATIONS, OWN_METHODS
@@ -68,4 +70,6 @@ async def test_a_wrong_answer_fails_the_test_in_which_it_is_given(monkeypatch):
 
 def test_the_sdks_clients_refuse_what_they_would_pass_over():
     with strict_clients(), pytest.raises(AssertionError):
-        jsonrpc.parse_lenient({"id": "a", "kind": "task"}, a2a.Task())
+        jsonrpc.parse_lenient({**TASK, "kind": "task"}, a2a.Task())
+    with strict_clients():
+        assert rest.parse_lenient(json.dumps(TASK), a2a.Task()) == jsonrpc.parse_lenient(TASK, a2a.Task())
