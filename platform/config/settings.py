@@ -91,6 +91,9 @@ STORAGES = {
     "staticfiles": {"BACKEND": "config.static_files.ModuleStorage"},
 }
 
+# Calling out
+OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and hosts that may be called
+
 # Running agents
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
 RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
