@@ -16,7 +16,8 @@ PUBLIC_BASE_URL = env.str("PUBLIC_BASE_URL", default=f"http://{HOST}:{PORT}").rs
 INSTALLATION = env.str("INSTALLATION", default="parley")  # tells installations apart that share a broker or a Redis
 DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'parley.sqlite3'}")
 EMBEDDED = DATABASE_URL.startswith("sqlite")
-SECRET_KEY = kept_secret("SECRET_KEY", DATA_DIR, may_generate=DEBUG or EMBEDDED)
+SECRET_KEY = kept_secret("SECRET_KEY", DATA_DIR, size=50, may_generate=DEBUG or EMBEDDED)
+MASTER_KEY = kept_secret("MASTER_KEY", DATA_DIR, size=32, may_generate=DEBUG or EMBEDDED)  # encrypts secrets at rest
 ALLOWED_HOSTS = env.list(
     "ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", HOST, urlsplit(PUBLIC_BASE_URL).hostname or HOST]
 )
