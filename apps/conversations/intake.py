@@ -6,6 +6,7 @@ Everything a message leads to (idempotency, context, message, task, run, events)
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,10 @@ from bridge.statements import Selection
 TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
 
 
+Alongside = Callable[[Ledger, uuid.UUID], None]
+"""What else is to be written in the transaction that accepts a message, of whose task the id is given."""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a message: its task, where in the log it is, and the run to be published, if one was made."""
@@ -53,7 +58,7 @@ class Target:
     task: uuid.UUID | None
 
 
-def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
+def accept(principal: Principal, agent: Agent, message: JSON, alongside: Alongside | None = None) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
     Raises errors.Refusal; then nothing was stored. Publish `Receipt.run` after this returns.
@@ -62,7 +67,7 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     for _ in range(3):
         try:
-            return _record(principal, agent, stored, body_hash)
+            return _record(principal, agent, stored, body_hash, alongside)
         except (IntegrityError, UnsupportedOperation) as refusal:
             # The message came before, or its new context was opened at this very moment.
             if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
@@ -105,7 +110,7 @@ def find_accepted(principal: Principal, agent: Agent, message_id: str, body_hash
     return accepted
 
 
-def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Receipt:
+def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str, alongside: Alongside | None) -> Receipt:
     target = find_target(principal, agent, message)
     run: Run | None
     with ledger.writing(target.context or ledger.new_context()) as log:
@@ -126,6 +131,8 @@ def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -
             run = _continue_task(log, agent, message, task_id)
         if run is not None:
             log.also_insert(run)
+        if alongside is not None:
+            alongside(log, task_id)
         index = log.index_of(EventType.USER_MESSAGE)
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 

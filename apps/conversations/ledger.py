@@ -88,16 +88,17 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
 
 
 def _lock(context: Context) -> datetime.datetime:
-    """Lock the row, read the log's end under the lock, and give the database's time."""
+    """Lock the row, read under the lock what changes, and give the database's time."""
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT last_event, {TIME[connection.vendor]} FROM {table} WHERE id = %s {suffix}", [key])  # noqa: S608
+        columns = f"last_event, is_watched, {TIME[connection.vendor]}"
+        cursor.execute(f"SELECT {columns} FROM {table} WHERE id = %s {suffix}", [key])  # noqa: S608
         found = cursor.fetchone()
     if found is None:
         raise Context.DoesNotExist
-    context.last_event = found[0]
-    return time_from(found[1])
+    context.last_event, context.is_watched = found[0], bool(found[1])
+    return time_from(found[2])
 
 
 class Ledger:

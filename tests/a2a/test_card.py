@@ -32,7 +32,7 @@ async def test_a_card_has_all_that_the_protocol_requires(anybody_at, echo):
     assert interface.tenant == "echo"
     assert shown.skills[0].id == "echo"
     assert shown.capabilities.streaming
-    assert not shown.capabilities.push_notifications
+    assert shown.capabilities.push_notifications
     assert not shown.capabilities.extended_agent_card
 
 

@@ -18,6 +18,10 @@ def rpc(method: str = "SendMessage", params: Any = None, **fields: Any) -> dict[
     return {"jsonrpc": "2.0", "id": 7, "method": method, "params": {} if params is None else params, **fields}
 
 
+NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
+WEBHOOK = {"taskId": NO_TASK, "id": "c", "url": "https://8.8.8.8/hook"}
+
+
 def sending(**fields: Any) -> dict[str, Any]:
     """A send whose message has these fields; None takes one away."""
     built = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]} | fields
@@ -30,6 +34,12 @@ def parts(*parts: Any) -> dict[str, Any]:
 
 def configured(**fields: Any) -> dict[str, Any]:
     return rpc(params={"message": message(), "configuration": fields})
+
+
+def webhook(**fields: Any) -> dict[str, Any]:
+    """A webhook that has these fields; `...` takes one away."""
+    built = {name: value for name, value in (WEBHOOK | fields).items() if value is not ...}
+    return rpc("CreateTaskPushNotificationConfig", built)
 
 
 def nested(levels: int) -> bytes:
@@ -169,14 +179,31 @@ INVALID_PARAMS = {
         rpc("ListTasks", {"statusTimestampAfter": "2026-02-31T00:00:00Z"}),
         ["statusTimestampAfter"],
     ),
+    "a webhook of no task": (webhook(taskId=...), ["taskId"]),
+    "a webhook of no URL": (webhook(url=...), ["url"]),
+    "a webhook of this machine": (webhook(url="http://127.0.0.1/"), ["url"]),
+    "a webhook of a scheme that is none": (webhook(authentication={"scheme": "a b"}), ["authentication.scheme"]),
+    "a webhook of no scheme": (webhook(authentication={"credentials": "a"}), ["authentication.scheme"]),
+    "a webhook whose credentials are two lines": (
+        webhook(authentication={"scheme": "Bearer", "credentials": "a\r\nHost: b"}),
+        ["authentication.credentials"],
+    ),
+    "a webhook whose token is two lines": (webhook(token="a\nb"), ["token"]),
+    "a webhook whose token is not ASCII": (webhook(token="ü"), ["token"]),
+    "a webhook whose token is too long": (webhook(token="a" * 4097), ["token"]),
+    "a webhook whose id is too long": (webhook(id="a" * 201), ["id"]),
+    "an inline webhook of this machine": (
+        configured(taskPushNotificationConfig={"url": "http://localhost/"}),
+        ["configuration.taskPushNotificationConfig.url"],
+    ),
+    "asking for a webhook of no id": (rpc("GetTaskPushNotificationConfig", {"taskId": "a"}), ["id"]),
+    "deleting a webhook of no task": (rpc("DeleteTaskPushNotificationConfig", {"id": "a"}), ["taskId"]),
+    "a page of no webhooks": (rpc("ListTaskPushNotificationConfigs", {"taskId": "a", "pageSize": 0}), ["pageSize"]),
     "two mistakes at once": (
         sending(messageId=..., parts=[{"raw": "!"}]),
         ["message.messageId", "message.parts[0].raw"],
     ),
 }
-
-NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
-WEBHOOK = {"taskId": NO_TASK, "id": "c", "url": "https://example.com/hook"}
 
 REFUSED = {
     "a task that is not there": (rpc("GetTask", {"id": NO_TASK}), -32001, "TASK_NOT_FOUND"),
@@ -185,23 +212,14 @@ REFUSED = {
     "a subscription to a task that is not there": (rpc("SubscribeToTask", {"id": NO_TASK}), -32001, "TASK_NOT_FOUND"),
     "a message to a task that is not there": (sending(taskId=NO_TASK), -32001, "TASK_NOT_FOUND"),
     "a message to a task of an id that is none": (sending(taskId="../x"), -32001, "TASK_NOT_FOUND"),
-    "an inline webhook": (
-        configured(taskPushNotificationConfig={"url": "https://example.com"}),
-        -32003,
-        "PUSH_NOTIFICATION_NOT_SUPPORTED",
+    "a webhook of a task that is not there": (
+        rpc("CreateTaskPushNotificationConfig", WEBHOOK),
+        -32001,
+        "TASK_NOT_FOUND",
     ),
-    "a webhook": (rpc("CreateTaskPushNotificationConfig", WEBHOOK), -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-    "asking for a webhook": (rpc("GetTaskPushNotificationConfig", WEBHOOK), -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-    "listing webhooks": (
-        rpc("ListTaskPushNotificationConfigs", {"taskId": NO_TASK}),
-        -32003,
-        "PUSH_NOTIFICATION_NOT_SUPPORTED",
-    ),
-    "deleting a webhook": (
-        rpc("DeleteTaskPushNotificationConfig", WEBHOOK),
-        -32003,
-        "PUSH_NOTIFICATION_NOT_SUPPORTED",
-    ),
+    "asking for it": (rpc("GetTaskPushNotificationConfig", WEBHOOK), -32001, "TASK_NOT_FOUND"),
+    "listing them": (rpc("ListTaskPushNotificationConfigs", WEBHOOK), -32001, "TASK_NOT_FOUND"),
+    "deleting it": (rpc("DeleteTaskPushNotificationConfig", WEBHOOK), -32001, "TASK_NOT_FOUND"),
     "the extended card": (rpc("GetExtendedAgentCard"), -32004, "UNSUPPORTED_OPERATION"),
     "a media type that the agent does not take": (
         parts({"raw": "aGk=", "mediaType": "image/png"}),
