@@ -113,17 +113,13 @@ async def test_deleting_is_idempotent_and_takes_what_waits_along(hooks, task):
     assert await bridge.run(Delivery.objects.count) == 0
 
 
-async def test_a_context_is_watched_as_long_as_a_task_of_it_has_webhooks(hooks, task):
+async def test_a_context_is_watched_from_its_first_webhook_on(hooks, task):
     def is_watched():
         return Context.objects.get(tasks=task).is_watched
 
     assert not await bridge.run(is_watched)
-    await hooks("Create", taskId=task, id="a", url=HOOK)
-    await hooks("Create", taskId=task, id="b", url=HOOK)
-    await hooks("Delete", taskId=task, id="a")
+    await hooks("Create", taskId=task, url=HOOK)
     assert await bridge.run(is_watched)
-    await hooks("Delete", taskId=task, id="b")
-    assert not await bridge.run(is_watched)
 
 
 async def test_a_finished_task_may_get_a_webhook(worker, hooks, ada_at):

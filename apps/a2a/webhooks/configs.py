@@ -78,12 +78,10 @@ def delete(principal: Principal, agent: Agent, asking: WebhookAsking) -> JSON:
     """Forget a webhook and what waits for it; one that is gone stays so. Raises TaskNotFound."""
     task = intake.find_task(principal, agent, asking.task)
     with ledger.transacting():
-        context = _locked(task)
+        _locked(task)
         # Locked before its deliveries, as by whoever delivers.
         for config in PushConfig.objects.select_for_update().filter(task=task, config_id=asking.config_id).only("pk"):
             config.delete()
-        is_watched = PushConfig.objects.filter(task__context=context).exists()
-        Context.objects.filter(pk=context.pk).update(is_watched=is_watched)
     return {}
 
 

@@ -14,8 +14,8 @@ from apps.conversations.models import Context, Event
 
 
 def queue_deliveries(context: Context, events: Sequence[Event]) -> None:
-    """Queue what the webhooks of these events' tasks are to be told. Costs nothing where the context has none."""
-    told = [event for event in events if context.is_watched and is_told(event)]
+    """Queue what the webhooks of these events' tasks are to be told. Called for watched contexts alone."""
+    told = [event for event in events if is_told(event)]
     if not told:
         return
     # The lock keeps a courier from finding the queue empty, and leaving it, while this is not yet committed.
