@@ -45,6 +45,7 @@ def published(monkeypatch):
     """The webhooks that were named to the workers, of which there are none."""
     named = []
     monkeypatch.setattr("apps.a2a.webhooks.outbox.publish", named.extend)
+    monkeypatch.setattr("apps.a2a.webhooks.queues.publish", named.extend)
     monkeypatch.setattr(publishing, "publish", named.extend)
     return named
 
@@ -245,13 +246,15 @@ async def test_what_fails_for_too_long_is_given_up_and_what_follows_gets_its_tur
     assert (await bridge.run(PushConfig.objects.get, pk=config)).due_at is None
 
 
-async def test_what_was_given_up_can_be_sent_again(told, hook, courier, settings):
+async def test_what_was_given_up_can_be_sent_again(told, hook, courier, settings, published):
     settings.WEBHOOK_GIVE_UP_SECONDS = 0
     hook.answering = lambda number: answer(b"", "500 Broken" if number == 0 else "200 OK")
     [config] = await told(hook.url)
     await courier.work_off(config)
-    dead = await bridge.run(lambda: list(Delivery.objects.filter(state=DEAD)))
-    assert await bridge.run(queues.send_again, dead) == {config}
+    everything = await bridge.run(lambda: [one.pk for one in Delivery.objects.all()])
+    published.clear()
+    assert await bridge.run(queues.send_again, everything) == 1
+    assert published == [config]
     await courier.work_off(config)
     assert hook.told == ["working", "artifact", "completed", "working"]
     assert await states(config) == [(DELIVERED, 1)] * 3

@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime
 import random
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import F, Q
 
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.bodies import body_of, headers_of
+from apps.a2a.webhooks.publishing import publish
 from apps.conversations import ledger
 from apps.conversations.models import Event
 from bridge import statements
@@ -86,17 +89,18 @@ def settle(posting: Posting, result: Result) -> Posting | None:
         return _next(config, now)
 
 
-def send_again(deliveries: list[Delivery]) -> set[uuid.UUID]:
-    """Queue anew what was given up; gives the webhooks, to be published. Call it in a transaction."""
-    keys = {delivery.config_id for delivery in deliveries}
-    locked = PushConfig.objects.select_for_update().filter(pk__in=keys).order_by("pk")
-    now = statements.database_time()
-    known = set(locked.values_list("pk", flat=True))
-    Delivery.objects.filter(pk__in=[one.pk for one in deliveries], state=Delivery.State.DEAD).update(
-        state=Delivery.State.WAITING, attempts=0, queued_at=now, finished_at=None
-    )
-    PushConfig.objects.filter(pk__in=known).update(due_at=now)
-    return known
+def send_again(deliveries: Iterable[int]) -> int:
+    """Queue anew those of these deliveries that were given up, and say how many there were."""
+    dead = Delivery.objects.filter(pk__in=list(deliveries), state=Delivery.State.DEAD)
+    with ledger.transacting():
+        named = set(dead.values_list("config", flat=True))
+        locked = PushConfig.objects.select_for_update().filter(pk__in=named).order_by("pk")
+        configs = set(locked.values_list("pk", flat=True))
+        now = statements.database_time()
+        queued = dead.update(state=Delivery.State.WAITING, attempts=0, queued_at=now, finished_at=None)
+        PushConfig.objects.filter(pk__in=configs).update(due_at=now)
+        transaction.on_commit(lambda: publish(configs))
+    return queued
 
 
 def wait_after(attempts: int) -> datetime.timedelta:
