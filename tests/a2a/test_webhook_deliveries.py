@@ -11,12 +11,14 @@ import bridge
 import outbound
 from agentkit import Completed
 from apps.a2a.models import Delivery, PushConfig
+from apps.a2a.webhooks import courier as process_courier
 from apps.a2a.webhooks import publishing, queues
 from apps.a2a.webhooks.configs import keep_with
 from apps.a2a.webhooks.courier import Courier
 from apps.a2a.webhooks.queues import Result, settle, take, wait_after
 from apps.a2a.webhooks.reading import Webhook
 from apps.conversations import intake
+from apps.runtime import embedded
 from bridge import statements
 from tests.a2a.calling import message
 from tests.a2a.receiving import receiver
@@ -128,6 +130,47 @@ async def test_a_task_of_the_same_context_is_told_nothing_of_another(worker, ada
     await hook.have_heard("completed")
     assert {update["taskId"] for call in hook.calls for update in call.body.values()} == {second["id"]}
     assert first["id"] != second["id"]
+
+
+async def test_many_at_once_hear_each_of_its_own_task_in_order(worker, ada_at, countdown, hook):
+    inline = {"taskPushNotificationConfig": {"url": hook.url}}
+    sent = await asyncio.gather(
+        *(ada_at("countdown").send(message("3", contextId=f"{n % 4}"), **inline) for n in range(12))
+    )
+    tasks = {one.result["task"]["id"]: [] for one in sent}
+    async with asyncio.timeout(60):
+        while hook.told.count("completed") < len(tasks):
+            await hook.have(len(hook.calls) + 1)
+    for call in hook.calls:
+        [update] = call.body.values()
+        tasks[update["taskId"]].append(call.what)
+    for told in tasks.values():
+        assert told[0] == "working"
+        assert told[-1] == "completed"
+        assert told.count("completed") == 1
+    ends = {one.result["task"]["id"]: one.result["task"]["status"] for one in sent}
+    for call in hook.calls:
+        if call.what == "completed":
+            assert call.body["statusUpdate"]["status"] == ends[call.body["statusUpdate"]["taskId"]]
+
+
+async def test_two_couriers_at_one_queue_tell_everything_once(told, hook, courier):
+    [config] = await told(hook.url)
+    other = Courier()
+    await asyncio.gather(courier.work_off(config), other.work_off(config))
+    await other.close()
+    assert hook.told == ["working", "artifact", "completed"]
+    assert await states(config) == [(DELIVERED, 1)] * 3
+
+
+async def test_the_courier_ends_with_its_worker_and_begins_anew_with_the_next(transactional_db, ada_at, echo, hook):
+    for count in (1, 2):
+        running = embedded.worker(grace=1)
+        await asyncio.to_thread(running.__enter__)
+        await ada_at("echo").send(message(), taskPushNotificationConfig={"url": hook.url})
+        await hook.have(3 * count)
+        await asyncio.to_thread(running.__exit__, None, None, None)
+        assert process_courier._this_process is None
 
 
 async def test_what_is_queued_is_what_the_log_says(told, hook, courier, published):
