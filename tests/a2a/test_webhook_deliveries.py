@@ -166,10 +166,10 @@ async def test_two_couriers_at_one_queue_tell_everything_once(told, hook, courie
 async def test_the_courier_ends_with_its_worker_and_begins_anew_with_the_next(transactional_db, ada_at, echo, hook):
     for count in (1, 2):
         running = embedded.worker(grace=1)
-        await asyncio.to_thread(running.__enter__)
+        await bridge.run(running.__enter__)
         await ada_at("echo").send(message(), taskPushNotificationConfig={"url": hook.url})
         await hook.have(3 * count)
-        await asyncio.to_thread(running.__exit__, None, None, None)
+        await bridge.run(running.__exit__, None, None, None)
         assert process_courier._this_process is None
 
 
