@@ -1,4 +1,4 @@
-"""The JSON-RPC 2.0 binding (A2A 1.0 §9): one request object in, one response object or a stream of them out."""
+"""The JSON-RPC 2.0 binding (A2A 1.0 §9, 0.3 §7): one request object in, one response object or a stream of them out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import json
 import logging
 import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -17,10 +19,11 @@ from apps.a2a import extensions, versions
 from apps.a2a.callers import admit
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, NotJson, Problem, problem
 from apps.a2a.fields import UNSTORABLE
-from apps.a2a.operations import OPERATIONS, Call, Operation, check_scope
+from apps.a2a.old.forms import JSON_RPC
+from apps.a2a.old.methods import METHODS
+from apps.a2a.operations import OPERATIONS, Call, check_scope
 from apps.a2a.reading import read_json
 from apps.a2a.sse import event_stream
-from apps.a2a.streams import Updates
 
 log = logging.getLogger("parley.a2a")
 
@@ -28,6 +31,8 @@ LARGE_BODY = 64 * 1024  # bytes; a larger one is not read on the event loop
 JSON_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
 
 Id = str | int | None
+Asked = Callable[[Call], Awaitable[Any]]
+"""Answers with a JSON value, or with updates to be streamed."""
 
 
 @csrf_exempt
@@ -41,8 +46,8 @@ async def endpoint(request: HttpRequest, slug: str) -> HttpResponseBase:
         principal, agent = await bridge.run(admit, request.headers.get("Authorization", ""), slug)
         body = await _read(request.body)
         request_id = id_of(body)
-        operation = operation_of(body, versions.version_of(request))
-        check_scope(principal, body["method"])
+        name, operation = operation_of(body, versions.version_of(request))
+        check_scope(principal, name)
         activated = extensions.negotiate(agent, request)
         call = Call(principal, agent, body.get("params", {}), request.headers.get("Last-Event-ID", ""))
         response = _answer(request_id, await operation(call))
@@ -83,26 +88,42 @@ def id_of(body: Any) -> Id:
     return request_id
 
 
-def operation_of(body: JSON, version: str) -> Operation:
-    """What a request object asks for. Raises InvalidRequest, VersionNotSupported, MethodNotFound."""
+def operation_of(body: JSON, version: str) -> tuple[str, Asked]:
+    """The operation that a request object asks for, by its name in 1.0, and how to ask for it in the caller's version.
+
+    Raises InvalidRequest, VersionNotSupported, MethodNotFound.
+    """
     method = body.get("method")
     if body.get("jsonrpc") != "2.0":
         raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
     if not isinstance(method, str):
         raise InvalidRequest("The method must be a string.")
-    if version == versions.OLD and method in OPERATIONS:
+    if version == versions.OLD:
+        return _old_operation(method)
+    if version != versions.CURRENT:
+        raise versions.refusal(version)
+    if method in METHODS:
+        raise MethodNotFound(
+            f"{method} is a method of A2A {versions.OLD}. "
+            f"In A2A {versions.CURRENT}, which the request speaks, it is {METHODS[method].operation}."
+        )
+    if method not in OPERATIONS:
+        raise MethodNotFound
+    return method, OPERATIONS[method]
+
+
+def _old_operation(method: str) -> tuple[str, Asked]:
+    if method in OPERATIONS:
         raise MethodNotFound(
             f"{method} is a method of A2A {versions.CURRENT}. Send the header {versions.HEADER}: {versions.CURRENT}."
         )
-    if version != versions.CURRENT:
-        raise versions.refusal(version)
-    if method not in OPERATIONS:
+    if method not in METHODS:
         raise MethodNotFound
-    return OPERATIONS[method]
+    return METHODS[method].operation, partial(METHODS[method], form=JSON_RPC)
 
 
-def _answer(request_id: Id, answer: JSON | Updates) -> HttpResponseBase:
-    if isinstance(answer, dict):
+def _answer(request_id: Id, answer: Any) -> HttpResponseBase:
+    if not isinstance(answer, AsyncGenerator):
         return _json(_result(request_id, answer))
     return event_stream(
         answer,
@@ -121,7 +142,7 @@ def _refusal(request_id: Id, error: Exception) -> HttpResponse:
     return _json(_error(request_id, told), status, told.http_headers)
 
 
-def _result(request_id: Id, result: JSON) -> JSON:
+def _result(request_id: Id, result: Any) -> JSON:
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 

@@ -10,4 +10,5 @@ urlpatterns = [
     path("a2a/<str:slug>", endpoint, name="jsonrpc"),
     path("a2a/<str:slug>/", endpoint),
     path("a2a/<str:slug>/.well-known/agent-card.json", agent_card, name="card"),
+    path("a2a/<str:slug>/.well-known/agent.json", agent_card, {"is_old": True}, name="old_card"),
 ]

@@ -9,6 +9,7 @@ from django.conf import settings
 from apps.agents.models import Agent
 
 PROTOCOL_VERSION = "1.0"
+OLD_VERSION = "0.3"
 
 
 def endpoint(agent: Agent) -> str:
@@ -22,14 +23,7 @@ def card(agent: Agent) -> dict[str, Any]:
         "name": agent.name,
         "description": agent.description,
         "version": agent.version,
-        "supportedInterfaces": [
-            {
-                "url": endpoint(agent),
-                "protocolBinding": "JSONRPC",
-                "protocolVersion": PROTOCOL_VERSION,
-                "tenant": agent.slug,
-            }
-        ],
+        "supportedInterfaces": interfaces(agent),
         "provider": {"organization": "Parley", "url": settings.PUBLIC_BASE_URL},
         "capabilities": capabilities(agent),
         "defaultInputModes": agent.input_modes,
@@ -47,6 +41,15 @@ def card(agent: Agent) -> dict[str, Any]:
         }
         shown["securityRequirements"] = [{"schemes": {"apiKey": {"list": []}}}]
     return shown
+
+
+def interfaces(agent: Agent) -> list[dict[str, Any]]:
+    """Where and in which versions the agent is to be reached, what is best first. 0.3 knows no tenants."""
+    binding = {"url": endpoint(agent), "protocolBinding": "JSONRPC"}
+    return [
+        {**binding, "protocolVersion": PROTOCOL_VERSION, "tenant": agent.slug},
+        {**binding, "protocolVersion": OLD_VERSION},
+    ]
 
 
 def capabilities(agent: Agent) -> dict[str, Any]:

@@ -58,9 +58,10 @@ async def test_webhooks_and_the_extended_card_are_refused_where_the_card_declare
     assert (await ada_at(agent.slug).call("GetExtendedAgentCard", {})).code == UNSUPPORTED
 
 
-async def test_only_the_declared_binding_and_version_are_served(ada_at, agent):
-    [interface] = declared(agent).supported_interfaces
-    assert interface.protocol_binding == "JSONRPC"
+async def test_only_the_declared_bindings_are_served(ada_at, agent):
+    interface, old = declared(agent).supported_interfaces
+    assert interface.protocol_binding == old.protocol_binding == "JSONRPC"
+    assert (interface.protocol_version, old.protocol_version) == ("1.0", "0.3")
     call = ada_at(agent.slug, version=interface.protocol_version)
     listed = await call.call("ListTasks", {"tenant": interface.tenant})
     assert listed.result["tasks"] == []
