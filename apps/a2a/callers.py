@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
+
 from apps.a2a.errors import AgentNotFound, Unauthenticated
+from apps.a2a.fields import Fields
 from apps.accounts.credentials import principal_of
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.conversations.errors import InvalidParams
 from bridge.statements import Selection
 
 AGENT = Selection(lambda slug: Agent.objects.filter(slug=slug), "slug")
@@ -20,6 +26,30 @@ def admit(authorization: str, slug: str) -> tuple[Principal, Agent]:
     agent = find_agent(slug)
     check_access(principal, agent)
     return principal, agent
+
+
+def agent_for(principal: Principal, params: Any) -> Agent:
+    """The agent that the `tenant` of a request at the front door names; without one, the router where there is one.
+
+    Raises InvalidParams, Unauthenticated, AgentNotFound.
+    """
+    if not isinstance(params, dict):
+        raise InvalidParams("params must be an object.", "params")
+    fields = Fields(params)
+    tenant = fields.text("tenant", single_line=True)
+    fields.check()
+    if not tenant:
+        return _router(principal)
+    agent = find_agent(tenant)
+    check_access(principal, agent)
+    return agent
+
+
+def _router(principal: Principal) -> Agent:
+    agent = AGENT.one(settings.ROUTER_AGENT)
+    if agent is None or not agent.is_open_to(principal):
+        raise InvalidParams("Name the agent here, by the last part of its address.", "tenant")
+    return agent
 
 
 def find_agent(slug: str) -> Agent:

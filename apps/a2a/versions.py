@@ -25,6 +25,16 @@ def named(request: HttpRequest) -> str:
     return numbers[1] if numbers else text
 
 
-def refusal(version: str) -> VersionNotSupported:
-    """Why a request that speaks `version`, which is not served, is refused."""
+def check(request: HttpRequest, served: str) -> None:
+    """Raises VersionNotSupported where the request does not speak the version that is served at its address."""
+    if (version := version_of(request)) != served:
+        raise refusal(version, served)
+
+
+def refusal(version: str, served: str = CURRENT) -> VersionNotSupported:
+    """Why a request that speaks `version` is refused where `served` is what is served."""
+    if served == OLD:
+        return VersionNotSupported(f"At this address A2A {OLD} is served. Send the header {HEADER}: {OLD}, or none.")
+    if version == OLD:
+        return VersionNotSupported(f"Without the header {HEADER} a request speaks {OLD}. Send {HEADER}: {CURRENT}.")
     return VersionNotSupported(f"A2A {version[:20]} is not served here. Send the header {HEADER}: {CURRENT}.")

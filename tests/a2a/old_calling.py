@@ -1,13 +1,16 @@
-"""A caller that speaks A2A 0.3: every result and event is read by the SDK's types of 0.3, and must be all they know."""
+"""Callers that speak A2A 0.3: every result and event is read by the SDK's types of 0.3, which must know all of it."""
 
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_proto
+from a2a.compat.v0_3 import proto_utils
 from a2a.compat.v0_3 import types as old
 from pydantic import RootModel, TypeAdapter
 
-from tests.a2a.calling import JSON, Caller
+from tests.a2a import resting
+from tests.a2a.calling import JSON, Caller, strictly_parsed
 
 RESULTS: dict[str, Any] = {
     "message/send": old.SendMessageSuccessResponse,
@@ -37,6 +40,31 @@ class OldCaller(Caller):
         return await self.call("message/send", {"message": message, "configuration": configuration})
 
 
+@dataclass
+class OldResource(resting.Resource):
+    """The same over HTTP+JSON. The SDK must be able to make its own objects of what comes, too."""
+
+    version: str = ""
+
+    def check_event(self, sent: Any) -> None:
+        proto_utils.FromProto.stream_response(strictly_parsed(sent, old_proto.StreamResponse))
+
+    async def task(self, verb: str, address: str, body: Any = None, **options: Any) -> JSON:
+        """A task that is the answer."""
+        answer = await self.ask(verb, address, body, **options)
+        assert answer.status == 200, answer.body
+        proto_utils.FromProto.task(strictly_parsed(answer.body, old_proto.Task))
+        return answer.body
+
+    async def sent(self, message: JSON, **options: Any) -> JSON:
+        """The task or message that a send answers with."""
+        answer = await self.ask("POST", "v1/message:send", {"message": message} | options)
+        assert answer.status == 200, answer.body
+        proto_utils.FromProto.task_or_message(strictly_parsed(answer.body, old_proto.SendMessageResponse))
+        [shown] = answer.body.values()
+        return shown
+
+
 def strictly_read(value: Any, kind: Any) -> Any:
     """Read a value by a type of 0.3, which must know each field of it and find none missing."""
     read = TypeAdapter(kind).validate_python(value)
@@ -48,3 +76,8 @@ def said(text: str = "hello", **fields: Any) -> JSON:
     """A user's message of 0.3."""
     parts = [{"kind": "text", "text": text}]
     return {"kind": "message", "messageId": str(uuid.uuid4()), "role": "user", "parts": parts, **fields}
+
+
+def told(text: str = "hello", **fields: Any) -> JSON:
+    """The same over HTTP+JSON."""
+    return {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "content": [{"text": text}], **fields}

@@ -56,7 +56,8 @@ async def test_the_card_of_1_0_has_no_old_fields_and_names_the_old_version(echo)
     shown = cards.card(echo)
     assert not {"url", "preferredTransport", "additionalInterfaces", "protocolVersion", "security"} & shown.keys()
     assert shown["supportedInterfaces"][0]["protocolVersion"] == "1.0"
-    assert {"url": URL, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"} in shown["supportedInterfaces"]
+    for binding in ("JSONRPC", "HTTP+JSON"):
+        assert {"url": URL, "protocolBinding": binding, "protocolVersion": "0.3"} in shown["supportedInterfaces"]
 
 
 async def test_caches_keep_the_cards_apart(anybody_at, echo):

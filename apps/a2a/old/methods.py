@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from apps.a2a.calls import Answer, Arrival, carry_out
 from apps.a2a.errors import JSON, InvalidFields
 from apps.a2a.old import answers, names, requests
 from apps.a2a.old.forms import Form
 from apps.a2a.old.names import Naming
-from apps.a2a.operations import OPERATIONS, Call
 from apps.a2a.streams import Updates
 from apps.conversations.errors import InvalidParams, Refusal
 
@@ -25,24 +25,6 @@ class Method:
     read: Callable[[Any, Form], JSON]  # the request of 0.3 as one of 1.0
     show: Callable[[JSON, Form], Any]  # the answer of 1.0, or one response of a stream, as one of 0.3
     field: Naming = names.of_asking  # what 0.3 calls a field of the request of 1.0
-
-    async def __call__(self, call: Call, form: Form) -> Any:
-        """A JSON value, or Updates to be streamed. Raises Refusal with the names of 0.3."""
-        asked = replace(call, params=self.read(call.params, form))
-        try:
-            answer = await OPERATIONS[self.operation](asked)
-        except Refusal as error:
-            raise in_old_words(error, lambda path: self.field(path, form)) from None
-        return self.show(answer, form) if isinstance(answer, dict) else self._shown(answer, form)
-
-    async def _shown(self, updates: Updates, form: Form) -> Updates:
-        """The stream as 0.3 has it: it closes with the update that is marked as final."""
-        async with aclosing(updates):
-            async for batch in updates:
-                last = next((at for at, (_, new) in enumerate(batch) if answers.ends_here(new)), None)
-                yield [(index, self.show(new, form)) for index, new in (batch if last is None else batch[: last + 1])]
-                if last is not None:
-                    return
 
 
 METHODS: dict[str, Method] = {
@@ -69,15 +51,37 @@ METHODS: dict[str, Method] = {
 OLD_NAMES = {method.operation: name for name, method in METHODS.items()}
 
 
-def in_old_words(error: Refusal, field: Callable[[str], str]) -> Refusal:
-    """The same refusal with 0.3's names of methods and, by `field`, of fields."""
+async def carry_out_old(arrival: Arrival, name: str, params: Any, form: Form) -> Answer:
+    """Let the operation of the method `name` answer. Raises Refusal with 0.3's names of methods and fields."""
+    method = METHODS[name]
+    asked = method.read(params, form)
+    try:
+        answer = await carry_out(arrival, method.operation, asked)
+    except Refusal as error:
+        raise _in_old_words(error, method, form) from None
+    shown = _shown(answer.content, method, form) if answer.streams else method.show(answer.content, form)
+    return Answer(shown, answer.headers)
+
+
+async def _shown(updates: Updates, method: Method, form: Form) -> Updates:
+    """A stream as 0.3 has it: it closes with the update that is marked as final."""
+    async with aclosing(updates):
+        async for batch in updates:
+            last = next((at for at, (_, new) in enumerate(batch) if answers.ends_here(new)), None)
+            yield [(index, method.show(new, form)) for index, new in (batch if last is None else batch[: last + 1])]
+            if last is not None:
+                return
+
+
+def _in_old_words(error: Refusal, method: Method, form: Form) -> Refusal:
     match error:
         case InvalidFields():
-            return InvalidFields([(field(path), description) for path, description in error.violations])
+            return InvalidFields([(method.field(path, form), description) for path, description in error.violations])
         case InvalidParams():
-            return InvalidParams(_with_old_names(str(error)), field(error.field))
+            return InvalidParams(_with_old_names(str(error)), method.field(error.field, form))
         case _:
-            return type(error)(_with_old_names(str(error)))
+            error.args = (_with_old_names(str(error)),)
+            return error
 
 
 def _with_old_names(text: str) -> str:

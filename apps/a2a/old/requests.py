@@ -42,13 +42,17 @@ def nothing(params: Any, form: Form) -> JSON:
 
 
 def webhook(params: Any, form: Form) -> JSON:
-    """A TaskPushNotificationConfig that is to be set. Raises InvalidParams."""
+    """A TaskPushNotificationConfig that is to be set. Raises InvalidParams.
+
+    Over HTTP+JSON the task stands in the address, and the body is either the config or what the SDK puts around it.
+    """
     fields = _fields(params)
-    task = fields.text("taskId", required=True)
-    config = fields.message("pushNotificationConfig", required=True)
+    task = fields.text("taskId" if form.has_kinds else "id", required=True)
+    holder = fields if form.has_kinds else fields.message("config") or fields
+    config = holder.message("pushNotificationConfig", required=True)
     described = _webhook(config) if config else {}
     fields.check()
-    # 0.3 speaks of *the* configuration of a task: one without a name has the task's.
+    # 0.3 speaks of *the* configuration of a task: one without an id has the task's.
     return {"taskId": task, **described, "id": described.get("id") or task} | _copied(fields, "tenant")
 
 
