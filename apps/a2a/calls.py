@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,11 @@ from django.http import HttpRequest
 
 import bridge
 from apps.a2a import extensions
-from apps.a2a.callers import admit, agent_for
+from apps.a2a.callers import admit, agent_for, caller
 from apps.a2a.errors import NotJson
-from apps.a2a.operations import OPERATIONS, Call, check_scope
+from apps.a2a.operations import OPERATIONS, STREAMING, Call, check_scope
 from apps.a2a.reading import read_json
-from apps.accounts.credentials import principal_of
+from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 
@@ -35,10 +36,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an operation answers, and the headers that go with it."""
+    """What an operation answers, the headers that go with it, and what is to be called when all of it was said."""
 
     content: Any  # a JSON value, or Updates to be streamed
     headers: dict[str, str]
+    ended: Callable[[], None]
 
     @property
     def streams(self) -> bool:
@@ -60,12 +62,17 @@ def check_headers(request: HttpRequest) -> None:
 async def arrive(request: HttpRequest, slug: str) -> Arrival:
     """Who is calling the agent `slug`, or the front door where that is empty.
 
-    Raises BadCredentials, Unauthenticated, AgentNotFound.
+    Raises BadCredentials, TooMuch, Unauthenticated, AgentNotFound.
     """
     authorization = request.headers.get("Authorization", "")
     if slug:
-        return Arrival(request, *await bridge.run(admit, authorization, slug))
-    return Arrival(request, await bridge.run(principal_of, authorization), None)
+        return Arrival(request, *await bridge.run(admit, authorization, address_of(request), slug))
+    return Arrival(request, await bridge.run(caller, authorization, address_of(request)), None)
+
+
+def address_of(request: HttpRequest) -> str:
+    """Where the request comes from, as the ASGI server says."""
+    return str(request.META.get("REMOTE_ADDR", ""))
 
 
 async def read_body(body: bytes) -> Any:
@@ -76,13 +83,16 @@ async def read_body(body: bytes) -> Any:
 
 
 async def carry_out(arrival: Arrival, method: str, params: Any) -> Answer:
-    """Let the operation `method` answer. Raises conversations.errors.Refusal."""
+    """Let the operation `method` answer. Raises conversations.errors.Refusal, TooMuch."""
     principal, request = arrival.principal, arrival.request
     check_scope(principal, method)
     agent = arrival.agent
     if agent is None:
         agent = await bridge.run(agent_for, principal, params)
     activated = extensions.negotiate(agent, request)
+    headers = {extensions.HEADER: ", ".join(activated)} if activated else {}
     call = Call(principal, agent, params, request.headers.get("Last-Event-ID", ""))
-    content = await OPERATIONS[method](call)
-    return Answer(content, {extensions.HEADER: ", ".join(activated)} if activated else {})
+    with ExitStack() as meanwhile:
+        if method in STREAMING:
+            meanwhile.callback(quotas.open_stream(principal, address_of(request)))
+        return Answer(await OPERATIONS[method](call), headers, meanwhile.pop_all().close)

@@ -11,6 +11,7 @@ from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 
 from apps.accounts.credentials import BadCredentials
+from apps.accounts.quotas import TooMuch
 from apps.conversations.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
@@ -128,6 +129,7 @@ TABLE: dict[type[Exception], Row] = {
     WrongVerb: _own(405, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED"),
     RequestDataTooBig: _own(413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE", "The request is too large."),
     TooManyFieldsSent: Row(-32602, 400, "INVALID_ARGUMENT", message="The query has too many parameters."),
+    TooMuch: _own(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
     OperationalError: _own(503, "UNAVAILABLE", "UNAVAILABLE", "The record is away for a moment. Try again."),
     InterfaceError: _own(503, "UNAVAILABLE", "UNAVAILABLE", "The record is away for a moment. Try again."),
 }
@@ -177,6 +179,8 @@ def log_problem(error: Exception, told: Problem) -> None:
 def _http_headers(error: Exception, row: Row) -> dict[str, str]:
     if isinstance(error, WrongVerb):
         return {"Allow": ", ".join(error.allowed)}
+    if isinstance(error, TooMuch):
+        return {"Retry-After": str(error.retry_after)}
     match row.http:
         case 401:
             return {"WWW-Authenticate": 'Bearer realm="parley"'}

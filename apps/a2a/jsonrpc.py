@@ -17,7 +17,7 @@ from apps.a2a.fields import UNSTORABLE
 from apps.a2a.old.forms import JSON_RPC
 from apps.a2a.old.methods import METHODS, carry_out_old
 from apps.a2a.operations import OPERATIONS
-from apps.a2a.sse import Wording, event_stream
+from apps.a2a.sse import EventStream, Wording
 
 Id = str | int | None
 CARRY_OUT: dict[str, CarryOut] = {versions.CURRENT: carry_out, versions.OLD: partial(carry_out_old, form=JSON_RPC)}
@@ -90,7 +90,7 @@ def _response(request_id: Id, answer: Answer) -> HttpResponseBase:
         update=lambda response: _result(request_id, response),
         error=lambda error: _error(request_id, problem(error)),
     )
-    return event_stream(answer.content, wording, answer.headers)
+    return EventStream(answer.content, wording, answer.headers, answer.ended)
 
 
 def _refusal(request_id: Id, error: Exception) -> HttpResponse:

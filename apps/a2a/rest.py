@@ -15,7 +15,7 @@ from apps.a2a.calls import Answer, CarryOut, arrive, carry_out, check_headers, r
 from apps.a2a.errors import JSON, WrongVerb, problem
 from apps.a2a.fields import Fields, snake
 from apps.a2a.queries import read_query
-from apps.a2a.sse import Wording, event_stream
+from apps.a2a.sse import EventStream, Wording
 from apps.conversations.errors import InvalidParams
 
 A2A_TYPE = "application/a2a+json"
@@ -121,4 +121,4 @@ async def _given(request: HttpRequest) -> JSON:
 def _response(request: HttpRequest, answer: Answer) -> HttpResponseBase:
     if not answer.streams:
         return json_response(answer.content, headers=answer.headers, content_type=media_type(request))
-    return event_stream(answer.content, WORDING, answer.headers)
+    return EventStream(answer.content, WORDING, answer.headers, answer.ended)

@@ -29,12 +29,21 @@ class Wording:
     error_event: bytes = b""  # its name, where it has one
 
 
-def event_stream(updates: Updates, wording: Wording, headers: dict[str, str]) -> StreamingHttpResponse:
-    """A response that sends each update with its event's index as `id`. It holds no thread while it waits."""
-    response = StreamingHttpResponse(frames(updates, wording), content_type="text/event-stream", headers=headers)
-    response["Cache-Control"] = "no-store"
-    response["X-Accel-Buffering"] = "no"
-    return response
+class EventStream(StreamingHttpResponse):
+    """A response that sends each update with its event's index as `id`. It holds no thread while it waits.
+
+    `ended` is called when it is closed, whether it was sent, broke off, or never began.
+    """
+
+    def __init__(self, updates: Updates, wording: Wording, headers: dict[str, str], ended: Callable[[], None]) -> None:
+        super().__init__(frames(updates, wording), content_type="text/event-stream", headers=headers)
+        self["Cache-Control"] = "no-store"
+        self["X-Accel-Buffering"] = "no"
+        self._ended = ended
+
+    def close(self) -> None:
+        super().close()
+        self._ended()
 
 
 async def frames(updates: Updates, wording: Wording) -> AsyncGenerator[bytes]:

@@ -20,7 +20,7 @@ SECURITY_SCHEMES = {
         }
     }
 }
-SECURITY_REQUIREMENTS = [{"schemes": {"apiKey": {"list": []}}}]
+SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": []}}}]
 
 
 def endpoint(agent: Agent) -> str:

@@ -82,7 +82,8 @@ TEMPLATES = [
 BRIDGE_THREADS = 6  # threads that carry asynchronous code's database work, each with a lasting connection
 DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-CHANNEL_LAYERS = {"default": channel_layer(env.str("CHANNEL_LAYER_URL", default="memory://"), prefix=INSTALLATION)}
+CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
+CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
 LEDGER_LISTENERS: list[str] = []  # dotted paths, called with each transaction's new events inside that transaction
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
@@ -129,6 +130,9 @@ MAX_NUMBER_DIGITS = 400
 MAX_PARTS = 100  # of one message
 MAX_ID_LENGTH = 200
 DEFAULT_HISTORY_LENGTH = 100
+REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
+ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
+STREAMS_PER_CALLER = 2_000  # open at the same time in one process
 
 # People
 AUTH_USER_MODEL = "accounts.User"

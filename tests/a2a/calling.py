@@ -56,7 +56,10 @@ class Answer:
 
 @dataclass
 class Caller:
-    """Calls one agent or the front door, with a key or without. Every result is read by the SDK's types, which know no other fields."""
+    """Calls one agent or the front door, with a key or without.
+
+    Every result is read by the SDK's types, which know no other fields.
+    """
 
     slug: str
     key: str = ""
@@ -104,7 +107,7 @@ class Caller:
     ) -> AsyncGenerator[tuple[int, JSON]]:
         """The index and the StreamResponse of each event."""
         response = await self.open(method, params, headers)
-        async with aclosing(aiter(response.streaming_content)) as chunks, aclosing(events_of(chunks)) as events:
+        async with aclosing(response._iterator) as chunks, aclosing(events_of(chunks)) as events:
             async for index, event in events:
                 self.check_event(event)
                 yield index, event

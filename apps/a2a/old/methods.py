@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.a2a.calls import Answer, Arrival, carry_out
@@ -60,7 +60,7 @@ async def carry_out_old(arrival: Arrival, name: str, params: Any, form: Form) ->
     except Refusal as error:
         raise _in_old_words(error, method, form) from None
     shown = _shown(answer.content, method, form) if answer.streams else method.show(answer.content, form)
-    return Answer(shown, answer.headers)
+    return replace(answer, content=shown)
 
 
 async def _shown(updates: Updates, method: Method, form: Form) -> Updates:
