@@ -6,11 +6,12 @@ import copy
 import dataclasses
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
-from apps.conversations import blobs, intake, ledger
+from apps.conversations import blobs, ledger
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
@@ -65,8 +66,17 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     It may be called again when it could not be recorded. Raises ledger.LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
-    task = copy.copy(task)  # events are folded into it: the caller's stays as it is when they are rolled back
-    with ledger.writing(task.context) as log:
+    if ending.turn == 1:  # a later one erases what earlier turns kept in memory
+        with suppress(ledger.NotAtOnce):
+            return _finish(ledger.proposing, task, message, ending, artifacts)
+    return _finish(ledger.writing, task, message, ending, artifacts)
+
+
+def _finish(
+    door: ledger.Door, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
+) -> uuid.UUID | None:
+    task = copy.copy(task)  # events are folded into it: the caller's stays as it is when they are not written
+    with door(task.context) as log:
         log.knows(task, artifacts=[] if ending.nothing_before and not ending.streamed else None)
         return _end_turn(log, task, message, ending, artifacts)
 
@@ -109,7 +119,7 @@ def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
         "finished_at": log.now,
         "lease_until": None,
     }
-    log.update_held(ending.hold, values)
+    log.end_hold(ending.hold, values)
 
 
 def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
@@ -142,7 +152,7 @@ def _go_on(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> 
         log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
-    run = intake.next_run(task.pk, waiting, _slot(outcome))
+    run = Run(task=task, message=waiting, turn=ending.turn + 1, slot=_slot(outcome), memory=ending.memory)
     log.also_insert(run)
     return run.pk
 
