@@ -170,5 +170,5 @@ def _data(part: Fields, form: Form, metadata: Any) -> JSON:
     if not isinstance(data, dict):
         holder.refuse("data", "Must be an object.")
     elif isinstance(metadata, dict) and metadata.get(WRAPPED) is True and data.keys() == {"value"}:
-        return {"data": data["value"], "metadata": {key: value for key, value in metadata.items() if key != WRAPPED}}
+        return {"data": data["value"], "metadata": {key: metadata[key] for key in metadata if key != WRAPPED} or None}
     return {"data": data}
