@@ -12,7 +12,7 @@ from django.views.decorators.csrf import csrf_exempt
 from apps.a2a import versions
 from apps.a2a.answers import json_response
 from apps.a2a.calls import Answer, CarryOut, arrive, carry_out, check_headers, read_body
-from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, log_problem, problem
+from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, WrongVerb, log_problem, problem
 from apps.a2a.fields import UNSTORABLE
 from apps.a2a.old.forms import JSON_RPC
 from apps.a2a.old.methods import METHODS, carry_out_old
@@ -26,10 +26,10 @@ CARRY_OUT: dict[str, CarryOut] = {versions.CURRENT: carry_out, versions.OLD: par
 @csrf_exempt
 async def endpoint(request: HttpRequest, slug: str = "") -> HttpResponseBase:
     """An agent's JSON-RPC endpoint, `POST /a2a/<slug>`; the front door, `POST /a2a`, where `tenant` names the agent."""
-    if request.method != "POST":
-        return HttpResponse(status=405, headers={"Allow": "POST"})
     request_id: Id = None
     try:
+        if request.method != "POST":
+            raise WrongVerb(("POST",))
         check_headers(request)
         arrival = await arrive(request, slug)
         body = await read_body(request.body)
