@@ -311,6 +311,14 @@ async def test_a_media_type_that_is_not_taken_is_refused(old_at, asking):
     assert answer.code == -32005
 
 
+async def test_an_extension_is_activated_by_its_old_header(worker, old_at, echo):
+    uri = "https://example.com/ext/timestamps/v1"
+    echo.capabilities = {"extensions": [{"uri": uri}]}
+    await echo.asave()
+    answer = await old_at("echo").call("message/send", {"message": said()}, {"X-A2A-Extensions": uri})
+    assert answer.headers["X-A2A-Extensions"] == uri
+
+
 async def test_the_version_decides_not_the_methods_name(old_at, ada_at, echo):
     new = await old_at("echo").call("SendMessage", {"message": message()})
     assert new.code == -32601

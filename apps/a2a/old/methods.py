@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from apps.a2a import extensions
 from apps.a2a.calls import Answer, Arrival, carry_out
 from apps.a2a.errors import JSON, InvalidFields
 from apps.a2a.old import answers, names, requests
@@ -60,7 +61,8 @@ async def carry_out_old(arrival: Arrival, name: str, params: Any, form: Form) ->
     except Refusal as error:
         raise _in_old_words(error, method, form) from None
     shown = _shown(answer.content, method, form) if answer.streams else method.show(answer.content, form)
-    return replace(answer, content=shown)
+    activated = answer.headers.get(extensions.HEADER)
+    return replace(answer, content=shown, headers={extensions.OLD_HEADER: activated} if activated else {})
 
 
 async def _shown(updates: Updates, method: Method, form: Form) -> Updates:

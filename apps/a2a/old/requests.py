@@ -107,7 +107,8 @@ def _webhook(fields: Fields) -> JSON:
     config = _copied(fields, "id", "url", "token")
     if authentication := fields.message("authentication"):
         schemes = authentication.lines("schemes")
-        config["authentication"] = _copied(authentication, "credentials") | {"scheme": schemes[0] if schemes else ""}
+        named = {"scheme": schemes[0]} if schemes else {}
+        config["authentication"] = _copied(authentication, "credentials") | named or None
     return config
 
 
