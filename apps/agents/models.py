@@ -32,6 +32,10 @@ class AgentQuerySet(models.QuerySet["Agent"]):
             allowed |= models.Q(models.Exists(in_group), access=Agent.Access.GROUPS)
         return self.enabled().filter(allowed)
 
+    def listed(self) -> AgentQuerySet:
+        """Agents that everybody may see, whoever may use them: all but those for named groups."""
+        return self.enabled().exclude(access=Agent.Access.GROUPS)
+
 
 def text_modes() -> list[str]:
     return ["text/plain"]
@@ -109,6 +113,10 @@ class Agent(models.Model):
     @property
     def calls_webhooks(self) -> bool:
         return bool(self.capabilities.get("pushNotifications", self.kind == Agent.Kind.HOSTED))
+
+    @property
+    def is_public(self) -> bool:
+        return self.access == Agent.Access.PUBLIC
 
     def is_open_to(self, principal: Principal) -> bool:
         """May `principal` use it? The same rule as `visible_to`; a query only where groups decide."""
