@@ -99,7 +99,11 @@ def media_type(request: HttpRequest) -> str:
     offered = [answers.JSON_TYPE, A2A_TYPE]
     if request.content_type == A2A_TYPE:
         offered.reverse()
-    return request.get_preferred_type(offered) or offered[0]
+    try:
+        preferred = request.get_preferred_type([f"{offer}; charset=utf-8" for offer in offered])
+    except ValueError:  # the header cannot be read
+        preferred = None
+    return preferred.partition(";")[0] if preferred else offered[0]
 
 
 def _check_body(request: HttpRequest) -> None:

@@ -65,6 +65,15 @@ def accepted(task: uuid.UUID, index: int, history_length: int | None) -> Snapsho
     return _snapshot(row, index, history_length)
 
 
+def at(event: Event) -> JSON:
+    """The task of an event, as it was then. Raises TaskNotFound."""
+    if event.task_id is None:
+        raise TaskNotFound
+    row = _row(event.task_id)
+    _turn_back(row, event.index)
+    return wire.load_task(row, up_to=event.index)
+
+
 def _row(task: uuid.UUID) -> Task:
     row = intake.TASK.one(task)
     if row is None:

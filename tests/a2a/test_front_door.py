@@ -145,6 +145,10 @@ async def test_the_platforms_card_shows_every_agent_that_everybody_may_see(async
     assert "club" not in response.content.decode()
 
 
+async def test_it_is_also_where_a_client_of_the_front_door_looks(async_client, echo):
+    assert (await async_client.get(f"/a2a{CARD}")).content == (await card(async_client)).content
+
+
 async def test_it_asks_for_a_key_where_one_is_needed(async_client, echo):
     shown = json.loads((await card(async_client)).content)
     assert shown["securityRequirements"] == [{"schemes": {"apiKey": {"list": []}}}]

@@ -198,7 +198,11 @@ async def test_the_old_card_names_this_binding(async_client, echo):
 
 
 async def test_the_front_door_has_an_old_card_where_a_router_answers(async_client, old_rests, worker, echo, settings):
-    for path, headers in (("/.well-known/agent.json", {}), ("/.well-known/agent-card.json", {"A2A-Version": "0.3"})):
+    for path, headers in (
+        ("/.well-known/agent.json", {}),
+        ("/a2a/.well-known/agent.json", {}),
+        ("/.well-known/agent-card.json", {"A2A-Version": "0.3"}),
+    ):
         missing = await async_client.get(path, headers=headers)
         assert missing.status_code == 404
         assert json.loads(missing.content)["error"]["status"] == "NOT_FOUND"

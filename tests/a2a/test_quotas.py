@@ -1,9 +1,13 @@
 """Who asks too often, or follows too much at once, is told to wait, and nothing of what they asked is done."""
 
+import json
+
 import pytest
+from asgiref.testing import ApplicationCommunicator
 
 from apps.accounts import quotas
 from apps.conversations.models import Task
+from config.asgi import application
 from tests.a2a.agents import steps
 from tests.a2a.calling import Caller, message
 from tests.a2a.resting import Resource
@@ -80,6 +84,26 @@ async def test_too_many_streams_are_refused_before_their_first_event(worker, ada
     steps.allow(10)
     assert [event async for event in again]
     assert (await calls.call("SubscribeToTask", {"id": task})).reason == "UNSUPPORTED_OPERATION"
+
+
+async def test_a_stream_whose_client_hangs_up_makes_room(worker, ada_key, stepping, settings):
+    settings.STREAMS_PER_CALLER = 1
+    for _ in range(2):
+        stream = ApplicationCommunicator(application, scope_of("/a2a/stepping/message:stream", ada_key))
+        body = json.dumps({"message": message("1")}).encode()
+        await stream.send_input({"type": "http.request", "body": body})
+        assert (await stream.receive_output(10))["status"] == 200
+        assert b"task" in (await stream.receive_output(10))["body"]
+        await stream.send_input({"type": "http.disconnect"})
+        await stream.wait(10)
+    steps.allow(10)
+
+
+def scope_of(path, key):
+    headers = {"Host": "localhost", "Authorization": f"Bearer {key}", "A2A-Version": "1.0"}
+    headers["Content-Type"] = "application/json"
+    named = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    return {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": named}
 
 
 async def test_a_stream_that_is_refused_takes_no_room(ada_at, echo, settings):

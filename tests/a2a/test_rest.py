@@ -6,6 +6,7 @@ import json
 import pytest
 from a2a.types import a2a_pb2 as a2a
 
+from apps.a2a.rest import ADDRESSES
 from apps.conversations.models import Task
 from tests.a2a.calling import message, strictly_parsed, text_of
 from tests.a2a.resting import Resource
@@ -218,7 +219,10 @@ async def test_an_error_is_a_google_rpc_status(ada_rests, echo):
         ({"Accept": "application/a2a+json"}, "application/json", "application/a2a+json"),
         ({"Accept": "application/json"}, "application/a2a+json", "application/json"),
         ({"Accept": "application/json;q=0.5, application/a2a+json"}, "application/json", "application/a2a+json"),
+        ({"Accept": "application/a2a+json; charset=utf-8"}, "application/json", "application/a2a+json"),
+        ({"Accept": "application/a2a+json;q=0.9, application/json;q=0.8"}, "application/json", "application/a2a+json"),
         ({"Accept": "text/html"}, "application/json", "application/json"),
+        ({"Accept": "a/b;" * 5000}, "application/json", "application/json"),
         ({"Accept": "application/*"}, "application/json", "application/json"),
         ({"Accept": ";;q=x,,"}, "application/json", "application/json"),
     ],
@@ -286,6 +290,16 @@ async def test_an_extension_is_activated_or_required(ada_rests, echo):
     assert (named.status, named.headers["A2A-Extensions"]) == (200, EXTENSION)
     answer = await ada_rests("echo").ask("GET", "tasks")
     assert (answer.status, answer.reason) == (400, "EXTENSION_SUPPORT_REQUIRED")
+
+
+@pytest.mark.parametrize("below", ["", "echo/"])
+async def test_every_address_is_there_with_and_without_a_slash(ada_rests, echo, below, subtests):
+    for address, operations in ADDRESSES.items():
+        named = f"{below}{address.format(id=NO_TASK, taskId=NO_TASK)}"
+        for path, verb in ((f"{named}{slash}", verb) for slash in ("", "/") for verb in operations):
+            with subtests.test(f"{verb} {path}"):
+                unserved = await ada_rests("echo", version="9.9").ask(verb, path)
+                assert unserved.reason == "VERSION_NOT_SUPPORTED"
 
 
 async def test_who_may_not_call_is_told_so(echo, ada_rests, bob_key, done):
