@@ -143,7 +143,7 @@ async def test_a_client_of_0_3_is_told_whole_tasks_in_the_words_of_0_3(worker, a
     assert hook.told == ["working", "working", "completed"]
     assert calls[0].headers["Content-Type"] == "application/json"
     assert calls[0].headers["X-A2A-Notification-Token"] == "a token"
-    assert "artifacts" not in calls[1].body
+    assert not calls[1].body["artifacts"]
     assert calls[2].body == task
 
 
