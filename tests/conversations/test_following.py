@@ -101,10 +101,10 @@ async def test_a_courier_carries_only_the_newest_of_a_context(monkeypatch):
     finished = threading.Event()
     monkeypatch.setattr(wakeups, "get_channel_layer", Layer)
     courier = wakeups.Courier()
-    courier.send("context", {"index": 1})
+    courier.send("group", "context", {"index": 1})
     await asyncio.to_thread(started.wait, 10)
     for index in range(2, 101):
-        courier.send("context", {"index": index})
+        courier.send("group", "context", {"index": index})
     gate.set()
     assert await asyncio.to_thread(finished.wait, 10)
     assert carried == [1, 100]
