@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import uuid
 from collections.abc import Iterator
+from contextlib import aclosing
 
 import pytest
 
@@ -20,6 +21,7 @@ from apps.a2a.webhooks.reading import Webhook
 from apps.conversations import intake
 from apps.runtime import embedded
 from bridge import statements
+from tests.a2a import agents
 from tests.a2a.calling import message
 from tests.a2a.old_calling import OldCaller
 from tests.a2a.receiving import receiver
@@ -114,6 +116,24 @@ async def test_a_webhook_that_is_made_later_hears_of_what_follows(worker, ada_at
     assert hook.told == ["working", "artifact", "completed"]
     assert "Authorization" not in hook.calls[0].headers
     assert "X-A2A-Notification-Token" not in hook.calls[0].headers
+
+
+async def test_a_webhook_that_is_made_in_the_middle_of_the_work_misses_nothing_after_it(worker, ada_at, stepping, hook):
+    params = {"message": message("2"), "configuration": {"returnImmediately": True}}
+    task = (await ada_at("stepping").call("SendMessage", params)).result["task"]["id"]
+    agents.steps.allow(1)
+    async with aclosing(ada_at("stepping").stream("SubscribeToTask", {"id": task})) as updates:
+        async for _, update in updates:
+            if "artifactUpdate" in update:
+                break
+    await ada_at("stepping").call("CreateTaskPushNotificationConfig", {"taskId": task, "url": hook.url})
+    agents.steps.allow(10)
+    calls = await hook.have_heard("completed")
+    assert hook.told == ["artifact", "working", "artifact", "completed"]
+    assert [call.body["artifactUpdate"]["artifact"]["name"] for call in calls if call.what == "artifact"] == [
+        "lines",
+        "summary",
+    ]
 
 
 async def test_a_cancel_is_told(worker, ada_at, asking, hook):
