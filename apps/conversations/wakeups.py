@@ -10,6 +10,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from channels.layers import get_channel_layer
@@ -17,6 +18,7 @@ from django.conf import settings
 
 log = logging.getLogger("parley.wakeups")
 
+LINGER_SECONDS = 0.003  # how long what is not urgent waits for something newer
 REACHED, STOP = "parley.reached", "parley.stop"  # the groups of the channel layer
 Reached = Callable[[str, int], None]  # context id, index of its newest event
 Stop = Callable[[str], None]  # run id
@@ -45,12 +47,15 @@ def _register[T](registry: set[T], callback: T, group: str) -> Callable[[], None
     return lambda: registry.discard(callback)
 
 
-def announce(context_id: object, index: int) -> None:
-    """Say that a context reached an event. Call it after the commit; it neither waits nor fails."""
+def announce(context_id: object, index: int, *, urgent: bool = True) -> None:
+    """Say that a context reached an event. Call it after the commit; it neither waits nor fails.
+
+    What is not urgent reaches other processes a little later, and only if nothing newer is said of the context by then.
+    """
     message = {"context": str(context_id), "index": index}
     _deliver(message)
     if courier := _shared_courier():
-        courier.send(REACHED, str(context_id), message)
+        courier.send(REACHED, str(context_id), message, urgent=urgent)
 
 
 def stop(run_id: object) -> None:
@@ -95,17 +100,19 @@ class Courier:
         self._name = uuid.uuid4().hex
         self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
         self._sending = False
+        self._hurry = asyncio.Event()
         self._listening: set[str] = set()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="wakeups", daemon=True).start()
 
-    def send(self, group: str, key: str, message: dict[str, Any]) -> None:
+    def send(self, group: str, key: str, message: dict[str, Any], *, urgent: bool = True) -> None:
         with _lock:
             self._waiting[group, key] = message
-            if self._sending:
-                return
-            self._sending = True
-        asyncio.run_coroutine_threadsafe(self._send_waiting(), self._loop)
+            was_sending, self._sending = self._sending, True
+        if urgent:
+            self._loop.call_soon_threadsafe(self._hurry.set)
+        if not was_sending:
+            asyncio.run_coroutine_threadsafe(self._send_waiting(), self._loop)
 
     def listen(self, group: str) -> None:
         with _lock:
@@ -117,10 +124,14 @@ class Courier:
     async def _send_waiting(self) -> None:
         while True:
             with _lock:
-                messages, self._waiting = self._waiting, {}
-                if not messages:
+                if not self._waiting:
                     self._sending = False
                     return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), LINGER_SECONDS)
+            self._hurry.clear()
+            with _lock:
+                messages, self._waiting = self._waiting, {}
             try:
                 for (group, _), message in messages.items():
                     await get_channel_layer().group_send(group, {"type": "wakeup", "from": self._name, **message})

@@ -53,7 +53,7 @@ async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, s
 
 async def test_without_wake_ups_the_poll_delivers(ada, echo, said, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.05
-    monkeypatch.setattr(wakeups, "announce", lambda context, index: None)
+    monkeypatch.setattr(wakeups, "announce", lambda *reached, **how: None)
     sent = await bridge.run(intake.accept, ada.principal, echo, said())
     following = asyncio.create_task(hear(sent.context, sent.index))
     await bridge.run(rename, sent.context)
