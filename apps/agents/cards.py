@@ -66,7 +66,7 @@ def provider() -> dict[str, str]:
 
 def capabilities(agent: Agent) -> dict[str, Any]:
     """What the endpoint does for this agent."""
-    able = {"streaming": agent.streams, "pushNotifications": False, "extendedAgentCard": False}
+    able = {"streaming": agent.streams, "pushNotifications": agent.calls_webhooks, "extendedAgentCard": False}
     return able | ({"extensions": declared} if (declared := extensions(agent)) else {})
 
 

@@ -18,6 +18,9 @@ RESULTS = {
     "GetTask": a2a_pb2.Task,
     "ListTasks": a2a_pb2.ListTasksResponse,
     "CancelTask": a2a_pb2.Task,
+    "CreateTaskPushNotificationConfig": a2a_pb2.TaskPushNotificationConfig,
+    "GetTaskPushNotificationConfig": a2a_pb2.TaskPushNotificationConfig,
+    "ListTaskPushNotificationConfigs": a2a_pb2.ListTaskPushNotificationConfigsResponse,
 }
 
 
