@@ -129,7 +129,8 @@ def _next(config: PushConfig, now: datetime.datetime) -> Posting | None:
         return None
     PushConfig.objects.filter(pk=config.pk).update(due_at=now, lease_until=_lease(now))
     event = Event.objects.get(context=config.task.context_id, index=delivery.event_index)
-    return Posting(config.pk, config.fence, delivery.pk, config.url, headers_of(config), body_of(config, event))
+    body = body_of(event, config.task.context, config)
+    return Posting(config.pk, config.fence, delivery.pk, config.url, headers_of(config), body)
 
 
 def _put_down(config: PushConfig, due_at: datetime.datetime | None) -> None:
