@@ -69,12 +69,13 @@ def test_every_module_and_file_that_is_named_exists(document: Path) -> None:
 
 def test_the_clients_of_the_quick_tour_work(server: Stack) -> None:
     tour = section("A quick tour").replace("http://127.0.0.1:8000", server.url).replace("YOUR-KEY", server.demo_key)
-    blocks = dict(re.findall(r"```(sh|python)\n(.*?)```", tour, re.DOTALL)[1::-1])
-    curled = subprocess.run(["sh", "-c", blocks["sh"]], capture_output=True, text=True, check=True, timeout=60)
-    assert '"state":"TASK_STATE_COMPLETED"' in curled.stdout.replace(" ", "")
-    ran = subprocess.run(
-        [sys.executable, "-c", blocks["python"]], capture_output=True, text=True, check=True, timeout=60
-    )
+    curls = re.findall(r"```sh\n(curl .*?)```", tour, re.DOTALL)
+    assert curls
+    for curl in curls:
+        curled = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, check=True, timeout=60)
+        assert '"state":"TASK_STATE_COMPLETED"' in curled.stdout.replace(" ", "")
+    [code] = re.findall(r"```python\n(.*?)```", tour, re.DOTALL)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert "Lift-off." in ran.stdout
 
 
