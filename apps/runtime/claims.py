@@ -17,7 +17,7 @@ from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
-from apps.runtime import outcomes
+from apps.runtime import hosting, outcomes
 from apps.runtime.publishing import publish
 from bridge import statements
 from bridge.statements import Selection
@@ -41,6 +41,7 @@ class Assignment:
     attempt: int
     slot: JSON | None
     memory: JSON
+    quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
 
@@ -59,7 +60,7 @@ def said(row: Message, task: Task) -> Said:
 
 
 def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
-    """Take the run for `worker`; None where it is not to be had.
+    """Take the run for `worker`; None where it is not to be had, or lacks something in this process.
 
     A run whose attempts are used up is not executed again: its turn fails with a reason.
     """
@@ -81,9 +82,13 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         if following := _give_up(run, worker):
             publish(following)
         return None
+    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None):
+        return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(run), _references(run.task)
+    context = run.task.context
     snapshot = _snapshot(run, history)
-    with ledger.writing(run.task.context) if locked else ledger.proposing(run.task.context, now) as log:
+    with ledger.writing(context) if locked else ledger.proposing(context, now) as log:
+        is_newest = context.last_event == run.message.index
         _take(log, run, worker, snapshot)
         log.knows(run.task, artifacts=[] if run.is_first else None)
         _start(log, run.task, run)
@@ -96,6 +101,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         attempt=run.attempt,
         slot=run.slot,
         memory=run.memory,
+        quiet_until=context.last_event if is_newest else None,
         history=[said(message, run.task) for message in history],
         references=references,
     )

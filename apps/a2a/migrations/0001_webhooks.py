@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('conversations', '0002_watched_contexts'),
+        ('conversations', '0003_watched_contexts'),
     ]
 
     operations = [
