@@ -5,6 +5,7 @@ import uuid
 import pytest
 from a2a.compat.v0_3 import types as old
 
+import bridge
 import outbound
 from apps.a2a.models import PushConfig
 from apps.a2a.webhooks.configs import MASK
@@ -109,7 +110,7 @@ async def test_what_is_wrong_is_refused_by_its_name(calls, echo, wrong):
     word, params, fields = INVALID[wrong]
     answer = await method(calls, word, **params)
     assert (answer.code, answer.fields) == (-32602, fields)
-    assert not await PushConfig.objects.aexists()
+    assert not await bridge.run(PushConfig.objects.exists)
 
 
 async def test_an_inline_webhook_that_will_not_do_is_refused_by_its_name(calls, rests, echo):
