@@ -111,12 +111,12 @@ class Agent(models.Model):
         return bool(self.capabilities.get("streaming", True))
 
     @property
-    def is_public(self) -> bool:
-        return self.access == Agent.Access.PUBLIC
-
-    @property
     def calls_webhooks(self) -> bool:
         return bool(self.capabilities.get("pushNotifications", self.kind == Agent.Kind.HOSTED))
+
+    @property
+    def is_public(self) -> bool:
+        return self.access == Agent.Access.PUBLIC
 
     def is_open_to(self, principal: Principal) -> bool:
         """May `principal` use it? The same rule as `visible_to`; a query only where groups decide."""
