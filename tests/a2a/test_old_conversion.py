@@ -1,5 +1,6 @@
 """Whatever is said, it is said in 0.3 as the SDK would say it, and understood as the SDK would understand it."""
 
+from contextlib import suppress
 from typing import Any
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_proto
@@ -7,16 +8,20 @@ from a2a.compat.v0_3 import conversions, proto_utils
 from a2a.compat.v0_3 import types as old
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf import json_format
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.a2a.old import answers, requests
 from apps.a2a.old.forms import HTTP_JSON, JSON_RPC
+from apps.a2a.old.methods import METHODS
+from apps.conversations.errors import InvalidParams
 from apps.conversations.lifecycle import TaskState
 from tests.a2a.calling import strictly_parsed
 from tests.a2a.old_calling import strictly_read
 
 JSON = dict[str, Any]
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 ids = st.text("abc-123", min_size=1, max_size=6)
@@ -87,6 +92,7 @@ def by_the_sdk(new: JSON) -> Any:
     return said
 
 
+@unhurried
 @given(responses)
 def test_responses_in_json_rpc_are_those_of_the_sdk(new):
     said = by_the_sdk(new)
@@ -95,10 +101,31 @@ def test_responses_in_json_rpc_are_those_of_the_sdk(new):
     assert shown == said.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+@unhurried
 @given(responses)
 def test_responses_over_http_are_those_of_the_sdk(new):
     shown = strictly_parsed(answers.response(new, HTTP_JSON), old_proto.StreamResponse)
     assert shown == proto_utils.ToProto.stream_response(by_the_sdk(new))
+
+
+NAMES = [
+    "message", "messageId", "message_id", "role", "parts", "content", "kind", "text", "file", "bytes", "uri", "data",
+    "fileWithBytes", "mimeType", "metadata", "data_part_compat", "value", "configuration", "blocking", "historyLength",
+    "pushNotificationConfig", "pushNotification", "pushNotificationConfigId", "authentication", "schemes", "config",
+    "id", "taskId", "url", "tenant",
+]  # fmt: skip
+anything = st.recursive(
+    scalars | st.sampled_from(["user", "ROLE_USER", "message", "text", "file", "data", "aGk=", 0, 1, "0"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@unhurried
+@given(anything, st.sampled_from(sorted(METHODS)), st.sampled_from([JSON_RPC, HTTP_JSON]))
+def test_whatever_comes_is_read_or_refused(params, method, form):
+    with suppress(InvalidParams):
+        assert isinstance(METHODS[method].read(params, form), dict)
 
 
 configurations = shaped(
@@ -126,6 +153,7 @@ def sends(draw: st.DrawFn) -> old.MessageSendParams:
     )
 
 
+@unhurried
 @given(sends())
 def test_a_send_in_json_rpc_is_understood_as_the_sdk_understands_it(params):
     sent = requests.sending(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
@@ -133,6 +161,7 @@ def test_a_send_in_json_rpc_is_understood_as_the_sdk_understands_it(params):
     assert strictly_parsed(sent, a2a.SendMessageRequest) == understood
 
 
+@unhurried
 @given(sends())
 def test_a_send_over_http_is_the_same_send(params):
     params.message.reference_task_ids = None  # HTTP+JSON has no place for them
