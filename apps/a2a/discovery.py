@@ -1,43 +1,27 @@
-"""An agent's card at its well-known path (A2A 1.0 §8.2), for caches to keep and to ask again cheaply."""
+"""An agent's card at its well-known path (A2A 1.0 §8.2), signed, for caches to keep and to ask again cheaply."""
 
 from __future__ import annotations
 
-import json
-import logging
+import datetime
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.utils.cache import get_conditional_response
-from django.utils.http import http_date
 
 import bridge
 from apps.a2a.callers import check_access, find_agent
-from apps.a2a.errors import problem
+from apps.a2a.documents import document, read_only
+from apps.a2a.errors import JSON
 from apps.accounts.credentials import principal_of
-from apps.agents import cards
+from apps.agents import card_signatures, cards
 from apps.agents.models import Agent
 
-log = logging.getLogger("parley.a2a")
 
-MAX_AGE = 300  # seconds
-
-
+@read_only
 async def agent_card(request: HttpRequest, slug: str) -> HttpResponseBase:
     """`GET /a2a/<slug>/.well-known/agent-card.json`. An agent for named groups shows its card to them alone."""
-    if request.method not in ("GET", "HEAD"):
-        return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
-    try:
-        agent = await bridge.run(find_shown, request.headers.get("Authorization", ""), slug)
-    except Exception as error:
-        return _refusal(error)
-    shown = cards.card(agent)
-    response = HttpResponse(json.dumps(shown, ensure_ascii=False).encode(), content_type="application/json")
-    changed = int(agent.updated_at.timestamp())
-    private = agent.access == Agent.Access.GROUPS
-    response["ETag"] = cards.etag(shown)
-    response["Last-Modified"] = http_date(changed)
-    response["Cache-Control"] = f"{'private' if private else 'public'}, max-age={MAX_AGE}"
-    return get_conditional_response(request, response["ETag"], changed, response) or response
+    agent, shown, changed = await bridge.run(_card, request.headers.get("Authorization", ""), slug)
+    validator = card_signatures.validator(shown)
+    return document(request, shown, validator=validator, changed=changed, private=is_private(agent))
 
 
 def find_shown(authorization: str, slug: str) -> Agent:
@@ -46,26 +30,16 @@ def find_shown(authorization: str, slug: str) -> Agent:
     How to sign in stands in the card, so that the card of an agent for known callers is open to all.
     """
     agent = find_agent(slug)
-    if agent.access == Agent.Access.GROUPS:
+    if is_private(agent):
         check_access(principal_of(authorization), agent)
     return agent
 
 
-def _refusal(error: Exception) -> HttpResponse:
-    told = problem(error)
-    if told.is_unexpected:
-        log.exception("a card could not be shown")
-    body = {
-        "error": {
-            "code": told.row.http,
-            "status": told.row.status,
-            "message": told.message,
-            "details": told.details,
-        }
-    }
-    return HttpResponse(
-        json.dumps(body).encode(),
-        content_type="application/json",
-        status=told.row.http,
-        headers=told.http_headers,
-    )
+def is_private(agent: Agent) -> bool:
+    """Is there nothing of the agent to be seen by those who may not use it?"""
+    return agent.access == Agent.Access.GROUPS
+
+
+def _card(authorization: str, slug: str) -> tuple[Agent, JSON, datetime.datetime]:
+    agent = find_shown(authorization, slug)
+    return agent, card_signatures.signed(cards.card(agent), agent), card_signatures.changed_at(agent)

@@ -1,11 +1,10 @@
 """An agent's card (A2A 1.0 §4.4), with absolute URLs from `PUBLIC_BASE_URL`."""
 
-import hashlib
-import json
 from typing import Any
 
 from django.conf import settings
 
+from apps.accounts.principals import SCOPES
 from apps.agents.models import Agent
 
 PROTOCOL_VERSION = "1.0"
@@ -45,7 +44,7 @@ def card(agent: Agent) -> dict[str, Any]:
                 }
             }
         }
-        shown["securityRequirements"] = [{"schemes": {"apiKey": {"list": []}}}]
+        shown["securityRequirements"] = [{"schemes": {"apiKey": {"list": list(SCOPES)}}}]
     return shown
 
 
@@ -63,9 +62,3 @@ def extensions(agent: Agent) -> list[dict[str, Any]]:
 def general_skill(agent: Agent) -> dict[str, Any]:
     """The skill of an agent that names none: a card must have one."""
     return {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
-
-
-def etag(shown: dict[str, Any]) -> str:
-    """A strong validator for a card, quoted as HTTP wants it."""
-    digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
-    return f'"{digest[:32]}"'

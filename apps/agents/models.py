@@ -6,8 +6,10 @@ from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from apps.accounts.encrypted import EncryptedTextField
 from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
 
@@ -121,3 +123,68 @@ class Agent(models.Model):
         family = media_type.partition("/")[0]
         modes = {*self.input_modes, *(mode for skill in self.skills for mode in skill.get("inputModes", []))}
         return not modes.isdisjoint((media_type, f"{family}/*", "*/*"))
+
+
+class SigningKeyQuerySet(models.QuerySet["SigningKey"]):
+    def of(self, agent: Agent | None) -> SigningKeyQuerySet:
+        """The keys of an agent, or with None those of the platform itself."""
+        return self.filter(agent=agent)
+
+    def trusted(self) -> SigningKeyQuerySet:
+        """Keys whose signatures are believed: the current ones, and those that were retired in good order."""
+        return self.filter(revoked_at=None)
+
+    def current(self) -> SigningKeyQuerySet:
+        """Keys that sign: at most one of an agent."""
+        return self.filter(retired_at=None, revoked_at=None)
+
+
+class SigningKey(models.Model):
+    """A key by which an agent, or the platform, signs. It signs until it is retired and is trusted until revoked."""
+
+    class Algorithm(models.TextChoices):
+        EDDSA = "EdDSA", "Ed25519 (EdDSA)"
+        ES256 = "ES256", "ECDSA on P-256 (ES256)"
+
+    kid = models.CharField(
+        "key id", max_length=43, unique=True, editable=False, help_text="SHA-256 thumbprint of the public key."
+    )
+    algorithm = models.CharField(max_length=10, choices=Algorithm, default=Algorithm.EDDSA, editable=False)
+    agent = models.ForeignKey(
+        Agent,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="signing_keys",
+        editable=False,
+        help_text="Empty: the platform's own.",
+    )
+    public = models.JSONField("public key", editable=False, help_text="As a JSON Web Key.")
+    private = EncryptedTextField(blank=True, help_text="The JSON Web Key; erased when the key stops signing.")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    retired_at = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = SigningKeyQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                Coalesce("agent", 0),
+                condition=models.Q(retired_at=None, revoked_at=None),
+                name="one_key_signs_at_a_time",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.kid
+
+    @property
+    def owner_name(self) -> str:
+        return self.agent.name if self.agent else "the platform"
+
+    @property
+    def published(self) -> dict[str, str]:
+        """The public key as it stands in a JSON Web Key Set (RFC 7517)."""
+        return {**self.public, "kid": self.kid, "alg": self.algorithm, "use": "sig"}
