@@ -56,7 +56,15 @@ def capabilities(agent: Agent) -> dict[str, Any]:
 
 def extensions(agent: Agent) -> list[dict[str, Any]]:
     """The A2A extensions that the agent declares: `{"uri", "description"?, "required"?}`."""
-    return list(agent.capabilities.get("extensions", []))
+    declared = list(agent.capabilities.get("extensions", []))
+    if agent.sign_artifacts:
+        declared.append({"uri": signature_extension(), "description": "Artifacts of completed tasks are signed."})
+    return declared
+
+
+def signature_extension() -> str:
+    """The URI of the extension by which artifacts carry signatures (`docs/signed-artifacts.md`)."""
+    return f"{settings.PUBLIC_BASE_URL}/ext/signature/v1"
 
 
 def general_skill(agent: Agent) -> dict[str, Any]:

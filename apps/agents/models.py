@@ -84,6 +84,7 @@ class Agent(models.Model):
     )
     retry_safe = models.BooleanField(default=False, help_text="May a turn that a crash cut off be executed again?")
     keep_thoughts = models.BooleanField(default=False, help_text="Are the agent's thoughts recorded?")
+    sign_artifacts = models.BooleanField(default=False, help_text="Does the agent sign what it delivers?")
     is_enabled = models.BooleanField("enabled", default=True)
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -27,7 +27,8 @@ def signer_of(agent: Agent | None) -> Signer:
     if signer is None or until < time.monotonic():
         key = SigningKey.objects.of(agent).current().first() or _make(agent, SigningKey.Algorithm.EDDSA)
         signer = Signer.of(json.loads(key.private), key.algorithm, key.created_at)
-        _signers[owner] = time.monotonic() + KEEP_SECONDS, signer
+        kept = time.monotonic() + KEEP_SECONDS, signer
+        transaction.on_commit(lambda: _signers.__setitem__(owner, kept))  # a key that is rolled back is kept nowhere
     return signer
 
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
-from apps.conversations import blobs, intake, ledger
+from apps.conversations import blobs, intake, ledger, signatures
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Artifact as Delivered
 from apps.conversations.models import Message, Run, Task
+from apps.conversations.projection import assemble
 from apps.runtime.cleaning import clean
 from bridge.statements import Selection
 
@@ -175,7 +177,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) 
     begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
-        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids}, task=task.pk)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids, **_signed(log, task, begun)}, task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
@@ -186,6 +188,13 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) 
     log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if state.is_terminal and erase:
         Run.objects.filter(task=task).update(memory={})
+
+
+def _signed(log: Ledger, task: Task, made: Sequence[Delivered]) -> JSON:
+    """The signatures of what is delivered, where the agent signs: in the event, so that a replay has the same."""
+    if not task.agent.sign_artifacts:
+        return {}
+    return {"signatures": signatures.sign(task, [(one, assemble(log.chunks(one))) for one in made])}
 
 
 def _said(log: Ledger, task: Task, parts: Sequence[Part]) -> JSON:

@@ -9,7 +9,7 @@ from apps.agents import card_signatures, cards, jose
 from apps.agents.models import SigningKey
 from apps.agents.signing_keys import rotate
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 EXAMPLE = {
     "name": "Example Agent",

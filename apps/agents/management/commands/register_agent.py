@@ -1,5 +1,6 @@
-"""`./manage.py register_agent SLUG --handler dotted.path:Class [--access public]`."""
+"""`./manage.py register_agent SLUG --handler dotted.path:Class [--access public] [--sign-artifacts]`."""
 
+from argparse import BooleanOptionalAction
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -17,9 +18,12 @@ class Command(BaseCommand):
         parser.add_argument("slug")
         parser.add_argument("--handler", required=True, metavar="dotted.path:Name")
         parser.add_argument("--access", choices=Agent.Access.values)
+        parser.add_argument(
+            "--sign-artifacts", action=BooleanOptionalAction, help="does it sign what it delivers? default: no"
+        )
 
-    def handle(self, *args: Any, slug: str, handler: str, access: str | None, **options: Any) -> None:
-        policies = {"access": access} if access else {}
+    def handle(self, *args: Any, slug: str, handler: str, **options: Any) -> None:
+        policies = {name: options[name] for name in ("access", "sign_artifacts") if options[name] is not None}
         try:
             agent = register_hosted(slug, handler, **policies)
         except HandlerError as error:
