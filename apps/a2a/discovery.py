@@ -10,10 +10,12 @@ from django.http.response import HttpResponseBase
 import bridge
 from apps.a2a.callers import check_access, find_agent
 from apps.a2a.documents import document, read_only
-from apps.a2a.errors import JSON
+from apps.a2a.errors import JSON, ExtendedAgentCardNotConfigured, Unauthenticated
 from apps.accounts.credentials import principal_of
+from apps.accounts.principals import Principal
 from apps.agents import card_signatures, cards
 from apps.agents.models import Agent
+from apps.conversations.errors import UnsupportedOperation
 
 
 @read_only
@@ -22,6 +24,22 @@ async def agent_card(request: HttpRequest, slug: str) -> HttpResponseBase:
     agent, shown, changed = await bridge.run(_card, request.headers.get("Authorization", ""), slug)
     validator = card_signatures.validator(shown)
     return document(request, shown, validator=validator, changed=changed, private=is_private(agent))
+
+
+def extended_card(principal: Principal, agent: Agent) -> JSON:
+    """What only callers with credentials are told (A2A 1.0 §3.1.11), signed too.
+
+    Raises UnsupportedOperation, Unauthenticated, ExtendedAgentCardNotConfigured.
+    """
+    if not agent.has_extended_card:
+        raise UnsupportedOperation("This agent has no extended card: its card says so.")
+    if not principal.is_known:
+        raise Unauthenticated(
+            'The extended card is for known callers. Send an API key as "Authorization: Bearer <key>".'
+        )
+    if not agent.extended_card:
+        raise ExtendedAgentCardNotConfigured
+    return card_signatures.signed(cards.extended_card(agent), agent)
 
 
 def find_shown(authorization: str, slug: str) -> Agent:

@@ -51,6 +51,10 @@ class PushNotificationNotSupported(Refusal):
     """This agent calls no webhooks. Use a streaming method, or ask with GetTask."""
 
 
+class ExtendedAgentCardNotConfigured(Refusal):
+    """This agent's card speaks of an extended one, which nobody has written yet. Use the public card."""
+
+
 class ExtensionSupportRequired(Refusal):
     """The agent requires an extension. Name it in the A2A-Extensions header."""
 
@@ -102,6 +106,7 @@ TABLE: dict[type[Exception], Row] = {
     UnsupportedOperation: Row(-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
     ContentTypeNotSupported: Row(-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
     NotJson: Row(-32005, 415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", keeps_http=True),
+    ExtendedAgentCardNotConfigured: Row(-32007, 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     ExtensionSupportRequired: Row(-32008, 400, "FAILED_PRECONDITION", "EXTENSION_SUPPORT_REQUIRED"),
     VersionNotSupported: Row(-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
     ParseError: Row(-32700, 400, "INVALID_ARGUMENT"),

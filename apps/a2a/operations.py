@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import bridge
-from apps.a2a import snapshots, streams
+from apps.a2a import discovery, snapshots, streams
 from apps.a2a.errors import JSON, Forbidden, PushNotificationNotSupported
 from apps.a2a.listing import list_tasks
 from apps.a2a.requests import read_asking, read_listing, read_nothing, read_sending
@@ -102,7 +102,7 @@ async def _webhook(call: Call) -> JSON:
 
 async def _extended_card(call: Call) -> JSON:
     read_nothing(call.params, call.agent)
-    raise UnsupportedOperation("This agent has no extended card: its card says so.")
+    return await bridge.run(discovery.extended_card, call.principal, call.agent)
 
 
 CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask"})

@@ -35,7 +35,7 @@ def card(agent: Agent) -> dict[str, Any]:
         "defaultOutputModes": agent.output_modes,
         "skills": agent.skills or [general_skill(agent)],
     }
-    if agent.access != Agent.Access.PUBLIC:
+    if agent.access != Agent.Access.PUBLIC or agent.has_extended_card:
         shown["securitySchemes"] = {
             "apiKey": {
                 "httpAuthSecurityScheme": {
@@ -44,13 +44,21 @@ def card(agent: Agent) -> dict[str, Any]:
                 }
             }
         }
+    if agent.access != Agent.Access.PUBLIC:
         shown["securityRequirements"] = [{"schemes": {"apiKey": {"list": list(SCOPES)}}}]
     return shown
 
 
+def extended_card(agent: Agent) -> dict[str, Any]:
+    """The card for callers with credentials: the public one with what the agent's `extended_card` says beyond it."""
+    shown, beyond = card(agent), agent.extended_card
+    skills = {skill["id"]: skill for skill in [*shown["skills"], *beyond.get("skills", [])]}
+    return {**shown, **beyond, "skills": list(skills.values())}
+
+
 def capabilities(agent: Agent) -> dict[str, Any]:
     """What the endpoint does for this agent."""
-    able = {"streaming": agent.streams, "pushNotifications": False, "extendedAgentCard": False}
+    able = {"streaming": agent.streams, "pushNotifications": False, "extendedAgentCard": agent.has_extended_card}
     return able | ({"extensions": declared} if (declared := extensions(agent)) else {})
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from apps.accounts.encrypted import EncryptedTextField
 from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
+from apps.agents.card_content import check_capabilities, check_extended_card
 
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
 
@@ -72,7 +73,15 @@ class Agent(models.Model):
     skills = models.JSONField(default=list, blank=True, help_text="A2A skills: id, name, description, tags.")
     input_modes = models.JSONField(default=text_modes, help_text="Media types the agent takes.")
     output_modes = models.JSONField(default=text_modes, help_text="Media types the agent makes.")
-    capabilities = models.JSONField(default=dict, blank=True, help_text='A2A capabilities: {"streaming": true}.')
+    capabilities = models.JSONField(
+        default=dict, blank=True, validators=[check_capabilities], help_text='A2A capabilities: {"streaming": true}.'
+    )
+    extended_card = models.JSONField(
+        default=dict,
+        blank=True,
+        validators=[check_extended_card],
+        help_text="What only known callers are told, as JSON: skills, description, documentationUrl.",
+    )
     access = models.CharField(max_length=20, choices=Access, default=Access.AUTHENTICATED)
     groups = models.ManyToManyField(Group, blank=True, related_name="agents")
     on_busy = models.CharField(max_length=10, choices=OnBusy, default=OnBusy.ENQUEUE)
@@ -108,6 +117,11 @@ class Agent(models.Model):
     @property
     def streams(self) -> bool:
         return bool(self.capabilities.get("streaming", True))
+
+    @property
+    def has_extended_card(self) -> bool:
+        """Does its card say that there is an extended one? It does where one is written, unless told otherwise."""
+        return bool(self.capabilities.get("extendedAgentCard", self.extended_card))
 
     def is_open_to(self, principal: Principal) -> bool:
         """May `principal` use it? The same rule as `visible_to`; a query only where groups decide."""

@@ -13,21 +13,20 @@ import logging
 import re
 import uuid
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-import rfc8785
 from django.conf import settings
 from django.urls import Resolver404, resolve
 from django.utils import timezone
-from rfc8785 import CanonicalizationError, IntegerDomainError
+from rfc8785 import CanonicalizationError
 
 from apps.agents import cards, identity, jose
 from apps.agents.jose import BadSignature
 from apps.agents.models import Agent, SigningKey
 from apps.agents.signing_keys import signer_of
 from apps.conversations import blobs, wire
+from apps.conversations.digests import canonical
 from apps.conversations.events import JSON
 from apps.conversations.models import Artifact, Run, Task
 
@@ -36,7 +35,7 @@ log = logging.getLogger("parley.signatures")
 INLINE_BYTES = 64 * 1024  # content over this stands in the statement as its SHA-256
 CONTENT = ("text", "raw", "data", "url", "stored")  # a part has exactly one of them: its content, or where that is
 SHA256 = re.compile(r"[0-9a-f]{64}")
-UNFIT = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, OSError, CanonicalizationError)
+UNFIT = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError, CanonicalizationError)
 """What a statement raises of something that has none."""
 
 
@@ -178,24 +177,6 @@ def _stored_behind(part: JSON) -> str | None:
         return None
     is_file = found.url_name == "file" and SHA256.fullmatch(found.kwargs["sha256"])
     return str(found.kwargs["sha256"]) if is_file else None
-
-
-def canonical(value: Any) -> bytes:
-    """The RFC 8785 form of a JSON value. Raises CanonicalizationError for a number that is no double."""
-    try:
-        return rfc8785.dumps(value)
-    except IntegerDomainError:
-        return rfc8785.dumps(_with_doubles(value))
-
-
-def _with_doubles(value: Any) -> Any:
-    """The value with doubles that a database wrote out as integers (1e23 as 100000000000000000000000) as doubles."""
-    if isinstance(value, dict):
-        return {name: _with_doubles(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_with_doubles(one) for one in value]
-    is_double = isinstance(value, int) and abs(value) > 2**53 and Decimal(repr(float(value))) == value
-    return float(value) if is_double else value
 
 
 def _member(value: Any, name: str) -> Any:

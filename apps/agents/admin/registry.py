@@ -35,6 +35,7 @@ class AgentAdmin(ModelAdmin):
             "On its card",
             {"fields": ("name", "version", "description", "input_modes", "output_modes", "skills", "capabilities")},
         ),
+        ("On its extended card", {"fields": ("extended_card",)}),
         ("Who may use it", {"fields": ("access", "groups")}),
         (
             "How it runs",
