@@ -19,8 +19,8 @@ def form(**values) -> dict[str, object]:
     """What the add form sends when nothing but the given fields is filled in."""
     empty = dict.fromkeys(("name", "description", "version", "input_modes", "output_modes", "workspace"), "")
     standing = {
-        "slug": "greeter", "kind": "hosted", "handler": HELLO, "skills": "[]", "capabilities": "{}", "extended_card": "{}",
-        "is_enabled": "on", "access": "authenticated", "on_busy": "enqueue", "time_limit": "600.0", "attempts": "3",
+        "slug": "greeter", "kind": "hosted", "handler": HELLO, "is_enabled": "on", "skills": "[]", "capabilities": "{}",
+        "extended_card": "{}", "access": "authenticated", "on_busy": "enqueue", "time_limit": "600.0", "attempts": "3",
     }  # fmt: skip
     return {**empty, **standing, **values}
 
