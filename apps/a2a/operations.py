@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import bridge
@@ -18,6 +19,7 @@ from apps.a2a.requests import read_asking, read_listing, read_nothing, read_send
 from apps.a2a.streams import Updates
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
+from apps.conversations import wire
 from apps.conversations.errors import InvalidParams, UnsupportedOperation
 from apps.runtime.sending import send, settled
 
@@ -41,9 +43,10 @@ async def _send(call: Call) -> JSON:
     sent = await send(call.principal, call.agent, sending.message)
     if sent.task is None:
         return {"message": sent.answer}
-    if not sending.return_immediately:
-        await settled(sent.context, sent.task, sent.index, sent.since)
-    return {"task": await bridge.run(snapshots.load, sent.task, sending.history_length)}
+    show = partial(wire.load_task, history_length=sending.history_length)
+    if sending.return_immediately:
+        return {"task": await bridge.run(snapshots.load, sent.task, show)}
+    return {"task": await settled(sent.context, sent.task, sent.index, show, sent.since)}
 
 
 async def _send_streaming(call: Call) -> Updates:

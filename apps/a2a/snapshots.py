@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from apps.accounts.principals import Principal
@@ -42,9 +43,9 @@ def cancel(principal: Principal, agent: Agent, task_id: str) -> JSON:
     return find(principal, agent, task_id)
 
 
-def load(task: uuid.UUID, history_length: int | None) -> JSON:
-    """A task that the caller is known to own, as it stands now. At most three queries."""
-    return wire.load_task(_row(task), history_length=history_length)
+def load(task: uuid.UUID, show: Callable[[Task], JSON]) -> JSON:
+    """A task that the caller is known to own, as it stands now. Raises TaskNotFound."""
+    return show(_row(task))
 
 
 def now(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> Snapshot:

@@ -78,6 +78,11 @@ def inline(part: Part) -> Part:
             return {"data": json.loads(content), **rest}
 
 
+def are_stored(parts: Iterable[Part]) -> bool:
+    """Is any of these parts kept in files?"""
+    return any("stored" in part for part in parts)
+
+
 def count_uses(workspace_id: int, parts: Iterable[Part]) -> None:
     """Count the stored parts for the workspace, inside the transaction that records them."""
     uses = Counter((part["stored"]["sha256"], part["stored"]["size"]) for part in parts if "stored" in part)

@@ -49,6 +49,21 @@ async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None =
                 yield events
 
 
+async def growth(context_id: uuid.UUID, after: int = 0, *, since: float | None = None) -> AsyncGenerator[int]:
+    """The index that the context has reached, whenever it has grown beyond the one before, `after` at first.
+
+    For who looks at rows instead of events. `since` is as in `follow`; without it the context counts as grown at once.
+    """
+    hub = _hub()
+    reached = after
+    with hub.reader(context_id) as reader:
+        if not hub.has_listened_since(since):
+            yield reached
+        while True:
+            reached = await reader.grown_beyond(reached)
+            yield reached
+
+
 def listening() -> float:
     """Listen for announcements from now on; gives the time, by the event loop's clock, for `follow`."""
     _hub()
@@ -73,12 +88,13 @@ class Reader:
             if self._grown and not self._grown.done():
                 self._grown.set_result(None)
 
-    async def grown_beyond(self, index: int) -> None:
-        """Wait until the context is known to have events after `index`."""
+    async def grown_beyond(self, index: int) -> int:
+        """Wait until the context is known to have events after `index`; gives the newest."""
         while self._known <= index:
             if self._grown is None or self._grown.done():
                 self._grown = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._grown)
+        return self._known
 
     async def read(self, after: int) -> list[Event]:
         """Up to BATCH events after `after`; followers that ask for the same at once share one query."""

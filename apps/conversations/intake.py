@@ -6,6 +6,7 @@ Everything a message leads to (idempotency, context, message, task, run, events)
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +63,9 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     for _ in range(3):
         try:
-            return _record(principal, agent, stored, body_hash)
+            with suppress(ledger.NotAtOnce):
+                return _record(ledger.proposing, principal, agent, stored, body_hash)
+            return _record(ledger.writing, principal, agent, stored, body_hash)
         except (IntegrityError, UnsupportedOperation) as refusal:
             # The message came before, or its new context was opened at this very moment.
             if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
@@ -105,10 +108,12 @@ def find_accepted(principal: Principal, agent: Agent, message_id: str, body_hash
     return accepted
 
 
-def _record(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Receipt:
+def _record(door: ledger.Door, principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Receipt:
     target = find_target(principal, agent, message)
+    if target.task is not None:  # which its run may have to be told of
+        door = ledger.writing
     run: Run | None
-    with ledger.writing(target.context or ledger.new_context()) as log:
+    with door(target.context or ledger.new_context()) as log:
         task_id = target.task or uuid.uuid4()
         if principal.is_known:
             log.also_insert(

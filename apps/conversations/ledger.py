@@ -12,8 +12,8 @@ from __future__ import annotations
 import datetime
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from apps.conversations.events import EventType, Opening
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from apps.conversations.projection import fold
 from bridge import statements
-from bridge.statements import TIME, Batch, Selection, time_from
+from bridge.statements import NOW, TIME, Batch, Selection, time_from
 
 _embedded_writer = threading.RLock()  # SQLite has one writer: queueing here is faster than its busy timeout
 
@@ -48,6 +48,10 @@ class Listener(Protocol):
 
 class StaleTransition(Exception):
     """The task changed under a transaction that holds its context: something writes around the ledger."""
+
+
+class NotAtOnce(Exception):
+    """What was proposed was not written, because the context has grown or files are to be counted: use `writing`."""
 
 
 class LeaseLost(Exception):
@@ -87,13 +91,30 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
         log.write()
 
 
+@contextmanager
+def proposing(context: Context, now: datetime.datetime | None = None) -> Iterator[Ledger]:
+    """Open the log of a context that was read before, at `now`, without locking it.
+
+    All that was added is written at the end, by one statement. In this block nothing may be written but through the
+    log. It saves the round trips of a transaction; within one, and on a database without a server, it is `writing`.
+    Raises NotAtOnce, and what `writing` raises; then nothing was written.
+    """
+    if connection.vendor != "postgresql" or connection.in_atomic_block:
+        with writing(context) as log:
+            yield log
+        return
+    yield (log := Ledger(context, now or timezone.now()))
+    if blobs.are_stored(log.parts()):
+        raise NotAtOnce("files are counted in a transaction")
+    log.write()
+
+
 def _lock(context: Context) -> datetime.datetime:
     """Lock the row, read the log's end under the lock, and give the database's time."""
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT last_event, {TIME[connection.vendor]} FROM {table} WHERE id = %s {suffix}", [key])  # noqa: S608
-        found = cursor.fetchone()
+    sql = f"SELECT last_event, {TIME[connection.vendor]} FROM {table} WHERE id = %s {suffix}"  # noqa: S608
+    found = statements.execute(sql, [key]).fetchone()
     if found is None:
         raise Context.DoesNotExist
     context.last_event = found[0]
@@ -105,7 +126,8 @@ class Ledger:
 
     def __init__(self, context: Context, now: datetime.datetime) -> None:
         self.context = context
-        self.now = now  # by the database's clock, as leases are
+        self.now = now  # by the database's clock, as leases are, wherever that was asked
+        self._began_at = context.last_event
         self.events: list[Event] = []
         self._described = _description(context)
         self._held: Hold | None = None
@@ -115,22 +137,27 @@ class Ledger:
         self._messages: dict[int, Message] = {}
         self._new_tasks: list[Task] = []
         self._also: list[models.Model] = []
+        self._also_updated: list[tuple[type[models.Model], dict[str, Any], dict[str, Any], Exception]] = []
         self._new_artifacts: list[Artifact] = []
 
     def hold(self, hold: Hold) -> None:
-        """Write on behalf of a run. Raises LeaseLost."""
-        self.update_held(hold, {"lease_until": leases.end(self.now)})
-
-    def update_held(self, hold: Hold, values: dict[str, Any]) -> None:
-        """Change the run, and write on behalf of it from here on. Raises LeaseLost where the hold is void."""
-        where = {"id": hold.run_id, "fence": hold.fence, "state": Run.State.RUNNING, "lease_until__gt": self.now}
-        if not statements.update(Run, where, values):
+        """Write on behalf of a run, whose lease is extended. Raises LeaseLost."""
+        if not statements.update(Run, self._held_row(hold), {"lease_until": leases.end(self.now)}):
             raise LeaseLost
-        self.act_for(hold)
-
-    def act_for(self, hold: Hold) -> None:
-        """Write on behalf of a run that this very transaction claims."""
         self._held = hold
+
+    def end_hold(self, hold: Hold, values: dict[str, Any]) -> None:
+        """Write on behalf of a run, which gets these values; where the hold is void, `write` raises LeaseLost."""
+        self._also_updated.append((Run, self._held_row(hold), values, LeaseLost()))
+        self._held = hold
+
+    def begin_hold(self, hold: Hold, where: dict[str, Any], values: dict[str, Any]) -> None:
+        """Write on behalf of a run that gets these values; unless `where` is so, `write` raises LeaseLost."""
+        self._also_updated.append((Run, where, values, LeaseLost()))
+        self._held = hold
+
+    def _held_row(self, hold: Hold) -> dict[str, Any]:
+        return {"id": hold.run_id, "fence": hold.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
 
     def add(
         self,
@@ -175,23 +202,29 @@ class Ledger:
 
     def write(self) -> None:
         """Write what was added. `writing` calls it last."""
-        if not self.events and not self._also:
+        if not self.events and not self._also and not self._also_updated:
             return
         batch = statements.Batch()
+        self._save_context(batch)
+        for model, where, values, missing in self._also_updated:
+            batch.update(model, where, values, missing=missing)
+        self._save_tasks(batch)
         batch.insert(self._new_tasks)
         batch.insert(list(self._messages.values()))
         for row in self._also:
             batch.insert([row])
-        self._save_tasks(batch)
         self._save_artifacts(batch)
-        self._save_context(batch)
         batch.insert(self.events)
         batch.write()
-        blobs.count_uses(self.context.workspace_id, (part for event in self.events for part in parts_of(event)))
+        blobs.count_uses(self.context.workspace_id, self.parts())
         for listener in _listeners():
             listener(self.context, self.events)
         announcement = self.context.pk, self.context.last_event
         transaction.on_commit(lambda: wakeups.announce(*announcement))
+
+    def parts(self) -> Iterator[Any]:
+        """The A2A parts that the added events bring."""
+        return (part for event in self.events for part in parts_of(event))
 
     def knows(self, task: Task, artifacts: list[Artifact] | None = None) -> None:
         """Take a task that was read before, and its artifacts if known; compare-and-swap guards its state."""
@@ -247,7 +280,8 @@ class Ledger:
         else:
             if _description(self.context) != self._described:
                 values |= {"title": self.context.title, "agent": self.context.agent_id}
-            batch.update(Context, {"id": self.context.pk}, values)
+            where = {"id": self.context.pk, "last_event": self._began_at}
+            batch.update(Context, where, values, missing=NotAtOnce(f"context {self.context.pk} has grown"))
 
     def _save_tasks(self, batch: Batch) -> None:
         """Compare and swap: the state that the transaction began with is the state in the row."""
@@ -271,6 +305,10 @@ class Ledger:
                 values = {name: getattr(artifact, name) for name in ("state", "parts", "digest", "signature")}
                 batch.update(Artifact, {"id": artifact.pk}, values)
         batch.insert(self._new_artifacts, replacing=("task", "artifact_id"))
+
+
+Door = Callable[[Context], AbstractContextManager[Ledger]]
+"""`writing` or `proposing`."""
 
 
 def is_chunk_of(event: Event, artifact: Artifact) -> bool:

@@ -24,6 +24,11 @@ class TaskState(models.TextChoices):
         return self in (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 
     @property
+    def is_settled(self) -> bool:
+        """Nobody works on the task: it has ended, or it waits."""
+        return self.is_terminal or self.is_interrupted
+
+    @property
     def wire(self) -> str:
         """The state's name in A2A 1.0."""
         return "TASK_STATE_" + self.value.upper().replace("-", "_")

@@ -49,14 +49,17 @@ class Verdict(StrEnum):
     MISSING = "missing"
 
 
-def sign(task: Task, delivered: Iterable[tuple[Artifact, list[JSON]]]) -> dict[str, JSON]:
+def sign(
+    task: Task, delivered: Iterable[tuple[Artifact, list[JSON]]], inputs: Mapping[uuid.UUID, str]
+) -> dict[str, JSON]:
     """The signatures by the task's agent of artifacts with these parts, by their ids.
 
-    An artifact that has no canonical form (with integers that are no doubles, say) stays unsigned.
-    `task.agent` and `task.context` are used. One query, and another one every few seconds.
+    `inputs` are the input hashes of runs, as far as they are at hand; the others are looked up. An artifact that has no
+    canonical form (with integers that are no doubles, say) stays unsigned. `task.agent` and `task.context` are used.
     """
     made = list(delivered)
-    inputs = dict(Run.objects.filter(pk__in={row.run for row, _ in made}).values_list("pk", "input_hash"))
+    if missing := {row.run for row, _ in made if row.run} - inputs.keys():
+        inputs = {**inputs, **dict(Run.objects.filter(pk__in=missing).values_list("pk", "input_hash"))}
     found = {row.artifact_id: _sign(task, row, parts, inputs) for row, parts in made}
     return {artifact_id: signature for artifact_id, signature in found.items() if signature}
 

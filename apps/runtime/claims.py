@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-
-from django.db import transaction
 
 from agentkit import Message as Said
 from agentkit import ReferencedTask
@@ -42,6 +41,7 @@ class Assignment:
     attempt: int
     slot: JSON | None
     memory: JSON
+    input_hash: str
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
 
@@ -64,24 +64,32 @@ def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
 
     A run whose attempts are used up is not executed again: its turn fails with a reason.
     """
-    run = RUN.one(run_id)
-    if run is None:
+    try:
+        with suppress(ledger.NotAtOnce):
+            return _claim(run_id, worker)
+        return _claim(run_id, worker, locked=True)
+    except ledger.LeaseLost:
+        notes.leave(run_id, f"{worker} came second.", unless_queued=True)
+        return None
+
+
+def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignment | None:
+    found = RUN.one_now(run_id)
+    if found is None:
+        return None
+    run, now = found
+    if run.attempt >= attempts_of(run.task.agent):
+        if following := _give_up(run, worker):
+            publish(following)
         return None
     history, references = _history(run), _references(run.task)
     snapshot = _snapshot(run, history)
-    with ledger.writing(run.task.context) as log:
-        if not _take(run, worker, snapshot, log.now):
-            notes.leave(run_id, f"{worker} came second.", unless_queued=True)
-            return None
-        log.act_for(hold := Hold(run.pk, run.fence))
-        task = run.task
-        log.knows(task, artifacts=[] if run.is_first else None)
-        if run.attempt > attempts_of(run.task.agent):
-            _give_up(log, run)
-            return None
-        _start(log, task, run)
+    with ledger.writing(run.task.context) if locked else ledger.proposing(run.task.context, now) as log:
+        _take(log, run, worker, snapshot)
+        log.knows(run.task, artifacts=[] if run.is_first else None)
+        _start(log, run.task, run)
     return Assignment(
-        hold=hold,
+        hold=Hold(run.pk, run.fence),
         agent=run.task.agent,
         task=run.task,
         message=run.message,
@@ -89,6 +97,7 @@ def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
         attempt=run.attempt,
         slot=run.slot,
         memory=run.memory,
+        input_hash=run.input_hash,
         history=[said(message, run.task) for message in history],
         references=references,
     )
@@ -99,26 +108,35 @@ def attempts_of(agent: Agent) -> int:
     return agent.attempts if agent.retry_safe else 1
 
 
-def _take(run: Run, worker: str, snapshot: JSON, now: datetime.datetime) -> bool:
-    """Compare and swap on the fence that was read: a run that is queued, or whose lease ran out, is this worker's."""
-    where = {"id": run.pk, "fence": run.fence, "state": run.state}
-    if run.state == Run.State.RUNNING:
-        where["lease_until__lt"] = now
-    elif run.state != Run.State.QUEUED:
-        return False
-    run.attempt, run.fence = run.attempt + 1, run.fence + 1
+def _take(log: Ledger, run: Run, worker: str, snapshot: JSON) -> None:
+    """Make the run this worker's, as an attempt that begins. Raises LeaseLost, now or when the log is written."""
+    where = _to_be_had(run, log.now)
+    run.attempt, run.fence, run.input_hash = run.attempt + 1, run.fence + 1, digest_of(snapshot)
     values = {
         "state": Run.State.RUNNING,
         "attempt": run.attempt,
         "fence": run.fence,
         "worker": worker,
-        "lease_until": leases.end(now),
-        "started_at": run.started_at or now,
+        "lease_until": leases.end(log.now),
+        "started_at": run.started_at or log.now,
         "interrupted": False,
         "input": snapshot,
-        "input_hash": digest_of(snapshot),
+        "input_hash": run.input_hash,
     }
-    return bool(statements.update(Run, where, values))
+    log.begin_hold(Hold(run.pk, run.fence), where, values)
+
+
+def _to_be_had(run: Run, now: datetime.datetime) -> dict[str, Any]:
+    """Compare and swap on the fence that was read: what holds for a run that is queued, or whose lease ran out.
+
+    Raises ledger.LeaseLost for another.
+    """
+    where = {"id": run.pk, "fence": run.fence, "state": run.state}
+    if run.state == Run.State.RUNNING:
+        where["lease_until__lt"] = now
+    elif run.state != Run.State.QUEUED:
+        raise ledger.LeaseLost
+    return where
 
 
 def _start(log: Ledger, task: Task, run: Run) -> None:
@@ -130,16 +148,22 @@ def _start(log: Ledger, task: Task, run: Run) -> None:
     log.add(EventType.AGENT_START, started, task=task.pk)
 
 
-def _give_up(log: Ledger, run: Run) -> None:
-    """The worker was lost in the middle of the last attempt that the agent allows."""
+def _give_up(run: Run, worker: str) -> uuid.UUID | None:
+    """The worker was lost in the middle of the last attempt that the agent allows; gives the run of the next turn.
+
+    Raises ledger.LeaseLost.
+    """
     if run.task.agent.retry_safe:
-        reason = f"The work was cut off {run.attempt - 1} times and is not tried again."
+        reason = f"The work was cut off {run.attempt} times and is not tried again."
     else:
         reason = "The work was cut off, and this agent's work is not repeated by itself. Send the message again."
-    following = outcomes.cut_off(log, run, Hold(run.pk, run.fence), reason)
-    Run.objects.filter(pk=run.pk).update(attempt=run.attempt - 1)  # this one did not begin
-    if following is not None:
-        transaction.on_commit(lambda: publish(following))
+    with ledger.writing(run.task.context) as log:
+        hold = Hold(run.pk, run.fence + 1)
+        values = {"state": Run.State.RUNNING, "fence": hold.fence, "worker": worker, "lease_until": leases.end(log.now)}
+        if not statements.update(Run, _to_be_had(run, log.now), values):
+            raise ledger.LeaseLost
+        log.knows(run.task)
+        return outcomes.cut_off(log, run, hold, reason)
 
 
 def _history(run: Run) -> list[Message]:

@@ -6,11 +6,12 @@ import copy
 import dataclasses
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
-from apps.conversations import blobs, intake, ledger, signatures
+from apps.conversations import blobs, ledger, signatures
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
@@ -59,6 +60,7 @@ class Ending:
     streamed: bool = False  # were artifacts streamed, or tokens?
     nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
     error: JSON | None = None
+    input_hash: str = ""  # of what the turn was given, if that is at hand
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -67,8 +69,17 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     It may be called again when it could not be recorded. Raises ledger.LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
-    task = copy.copy(task)  # events are folded into it: the caller's stays as it is when they are rolled back
-    with ledger.writing(task.context) as log:
+    if ending.turn == 1:  # a later one erases what earlier turns kept in memory
+        with suppress(ledger.NotAtOnce):
+            return _finish(ledger.proposing, task, message, ending, artifacts)
+    return _finish(ledger.writing, task, message, ending, artifacts)
+
+
+def _finish(
+    door: ledger.Door, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
+) -> uuid.UUID | None:
+    task = copy.copy(task)  # events are folded into it: the caller's stays as it is when they are not written
+    with door(task.context) as log:
         log.knows(task, artifacts=[] if ending.nothing_before and not ending.streamed else None)
         return _end_turn(log, task, message, ending, artifacts)
 
@@ -90,7 +101,8 @@ def _end_turn(
     _close_run(log, ending, keep_memory=not state.is_terminal)
     _deliver(log, task, ending.tokens, artifacts)
     if ending.outcome is not None and waiting is None:
-        _conclude(log, task, ending.outcome, erase=ending.turn > 1)
+        inputs = {ending.hold.run_id: ending.input_hash} if ending.input_hash else {}
+        _conclude(log, task, ending.outcome, inputs, erase=ending.turn > 1)
         return None
     return _go_on(log, task, ending, waiting)
 
@@ -111,7 +123,7 @@ def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
         "finished_at": log.now,
         "lease_until": None,
     }
-    log.update_held(ending.hold, values)
+    log.end_hold(ending.hold, values)
 
 
 def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
@@ -144,7 +156,7 @@ def _go_on(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> 
         log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
-    run = intake.next_run(task.pk, waiting, _slot(outcome))
+    run = Run(task=task, message=waiting, turn=ending.turn + 1, slot=_slot(outcome), memory=ending.memory)
     log.also_insert(run)
     return run.pk
 
@@ -171,13 +183,16 @@ def _slot(outcome: Outcome | None) -> JSON | None:
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
-def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) -> None:
-    """The end of the task, or its question. With `erase`, earlier turns may have left memory behind."""
+def _conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], *, erase: bool) -> None:
+    """The end of the task, or its question. With `erase`, earlier turns may have left memory behind.
+
+    `inputs` are hashes of what runs were given, as far as they are at hand.
+    """
     state, parts = STATES[type(outcome)], outcome.parts
     begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
-        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids, **_signed(log, task, begun)}, task=task.pk)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids, **_signed(log, task, begun, inputs)}, task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
@@ -190,11 +205,11 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) 
         Run.objects.filter(task=task).update(memory={})
 
 
-def _signed(log: Ledger, task: Task, made: Sequence[Delivered]) -> JSON:
+def _signed(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
     """The signatures of what is delivered, where the agent signs: in the event, so that a replay has the same."""
     if not task.agent.sign_artifacts:
         return {}
-    return {"signatures": signatures.sign(task, [(one, assemble(log.chunks(one))) for one in made])}
+    return {"signatures": signatures.sign(task, [(one, assemble(log.chunks(one))) for one in made], inputs)}
 
 
 def _said(log: Ledger, task: Task, parts: Sequence[Part]) -> JSON:

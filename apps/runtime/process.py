@@ -59,16 +59,20 @@ class WorkerProcess:
         """
         if self._closing or not self._free.acquire(timeout=FULL_WAIT_SECONDS):
             return False
+        taken = False
         try:
-            assignment = bridge.call(claim, run_id, self.name)
-        except BaseException:
-            self._free.release()
-            raise
-        if assignment is None:
-            self._free.release()
-        else:
-            self._loop.call_soon_threadsafe(self._begin, assignment)
+            taken = bridge.call(self._take, run_id)
+        finally:
+            if not taken:
+                self._free.release()
         return True
+
+    def _take(self, run_id: uuid.UUID) -> bool:
+        """Claim a run and begin it, if it is to be had."""
+        assignment = claim(run_id, self.name)
+        if assignment is not None:
+            self._loop.call_soon_threadsafe(self._begin, assignment)
+        return assignment is not None
 
     def close(self, grace: float) -> None:
         """Take no more runs, let those that are carried end within `grace` seconds, and give back the others."""

@@ -170,7 +170,7 @@ class Recording:
         """Write them, unless an earlier try was committed and only its answer got lost. Raises ledger.LeaseLost."""
         hold, task = self.assignment.hold, self.assignment.task.pk
         stored = [_with_large_parts_stored(line) for line in self.lines]
-        with ledger.writing(self.assignment.context_id, hold=hold) as log:
+        with ledger.writing(self.assignment.task.context, hold=hold) as log:
             if self._tried_after is not None and _has_said_more(log.context, hold, self._tried_after):
                 return
             self._tried_after = log.context.last_event

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -12,10 +13,11 @@ from agentkit import Message as Said
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, feed, intake
-from apps.conversations.events import JSON, EventType
+from apps.conversations.errors import TaskNotFound
+from apps.conversations.events import JSON
 from apps.conversations.intake import Receipt
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Event
+from apps.conversations.models import Task
 from apps.runtime.answering import answer
 from apps.runtime.hosting import handler_at
 from apps.runtime.publishing import publish
@@ -71,22 +73,23 @@ def accept_and_publish(principal: Principal, agent: Agent, message: JSON) -> Rec
     return receipt
 
 
-async def settled(context_id: uuid.UUID, task_id: uuid.UUID, after: int, since: float | None = None) -> Event:
-    """Wait, holding no thread and no connection, until the task ends or asks for something after event `after`.
+async def settled[T](
+    context_id: uuid.UUID, task_id: uuid.UUID, after: int, show: Callable[[Task], T], since: float | None = None
+) -> T:
+    """Wait, holding no thread and no connection, until the task has ended or asks for something after event `after`.
 
-    Gives the event of that change of state.
+    Gives what `show`, called where the database may be asked, makes of the task as it then stands.
+    Raises TaskNotFound for a task that is deleted meanwhile.
     """
-    async with aclosing(feed.follow(context_id, after, since=since)) as batches:
-        async for events in batches:
-            for event in events:
-                if event.task_id == task_id and settles(event):
-                    return event
+    async with aclosing(feed.growth(context_id, after, since=since)) as grown:
+        async for _ in grown:
+            for shown in await bridge.run(_shown_if_settled, task_id, show):
+                return shown
     raise AssertionError("a feed does not end")
 
 
-def settles(event: Event) -> bool:
-    """Is this the change of state that a waiting caller waits for?"""
-    if event.type != EventType.AGENT_STATUS:
-        return False
-    state = TaskState(event.payload["state"])
-    return state.is_terminal or state.is_interrupted
+def _shown_if_settled[T](task_id: uuid.UUID, show: Callable[[Task], T]) -> list[T]:
+    task = intake.TASK.one(task_id)
+    if task is None:
+        raise TaskNotFound
+    return [show(task)] if TaskState(task.state).is_settled else []

@@ -7,11 +7,14 @@ the same model fields, and build the SQL once for each shape. Everything else us
 from __future__ import annotations
 
 import datetime
+import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
-from django.db import connection, models
+import psycopg
+from django.db import DataError, connection, models
 from django.db.models.query import get_related_populators
 from django.db.models.sql.where import WhereNode
 
@@ -52,29 +55,65 @@ class Batch:
         self._writes.append((*_update(model, where, values), missing))
 
     def write(self) -> None:
-        """Send them. Raises IntegrityError, and `missing` of the first update that found no row."""
+        """Send them. Raises IntegrityError, and `missing` of the first update that found no row.
+
+        On PostgreSQL nothing is written then, with or without a transaction around it.
+        """
         if not self._writes:
             return
-        with connection.cursor() as cursor:
-            together = connection.vendor == "postgresql" and len(self._writes) > 1
-            counts = self._together(cursor) if together else self._in_turn(cursor)
-        for (_, _, missing), count in zip(self._writes, counts, strict=True):
-            if missing is not None and not count:
+        if connection.vendor == "postgresql":
+            self._together()
+        else:
+            self._in_turn()
+
+    def _together(self) -> None:
+        parts = ", ".join(f"w{n} AS ({sql} RETURNING 1)" for n, (sql, _, _) in enumerate(self._writes))
+        required = [n for n, (_, _, missing) in enumerate(self._writes) if missing is not None]
+        checks = ", ".join(_required(n) for n in required) or "1"
+        params = [param for _, params, _ in self._writes for param in params]
+        try:
+            execute(f"WITH {parts} SELECT {checks}", params)
+        except DataError as error:
+            if found := MISSING.search(str(error)):
+                raise self._writes[int(found[1])][2] or error from None
+            raise
+
+    def _in_turn(self) -> None:
+        for sql, params, missing in self._writes:
+            if not execute(sql, params).rowcount and missing is not None:
                 raise missing
 
-    def _together(self, cursor: Any) -> Sequence[int]:
-        parts = ", ".join(f"w{n} AS ({sql} RETURNING 1)" for n, (sql, _, _) in enumerate(self._writes))
-        counts = ", ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(self._writes)))  # noqa: S608
-        cursor.execute(f"WITH {parts} SELECT {counts}", [param for _, params, _ in self._writes for param in params])
-        found: Sequence[int] = cursor.fetchone()
-        return found
 
-    def _in_turn(self, cursor: Any) -> Sequence[int]:
-        counts = []
-        for sql, params, _ in self._writes:
-            cursor.execute(sql, params)
-            counts.append(cursor.rowcount)
-        return counts
+MISSING = re.compile(r"no row for w(\d+)")
+
+
+def _required(number: int) -> str:
+    """SQL that undoes the statement, by an error that MISSING finds, if this write touched no row."""
+    found = f"(SELECT count(*) FROM w{number})"  # noqa: S608
+    return f"CASE {found} WHEN 0 THEN ('no row for w{number}: ' || {found})::integer END"
+
+
+def execute(sql: str, params: Sequence[Any]) -> Any:
+    """Execute one statement with `%s` for its parameters; gives the cursor, which need not be closed.
+
+    On PostgreSQL it goes to the server as it is: psycopg would take apart a long statement again each time.
+    """
+    if connection.vendor != "postgresql" or connection.queries_logged:
+        cursor = connection.cursor()
+        cursor.execute(sql, params)
+        return cursor
+    connection.close_if_health_check_failed()
+    connection.ensure_connection()
+    raw = connection._prepare_cursor(psycopg.RawCursor(connection.connection))  # type: ignore[attr-defined]
+    raw.execute(_numbered(sql), params)
+    return raw
+
+
+@lru_cache(maxsize=512)
+def _numbered(sql: str) -> bytes:
+    """The statement with PostgreSQL's own $1, $2, … for its parameters."""
+    numbers = itertools.count(1)
+    return re.sub("%([s%])", lambda found: f"${next(numbers)}" if found[1] == "s" else "%", sql).encode()
 
 
 def insert(row: models.Model) -> None:
@@ -95,7 +134,6 @@ def _insertion(model: type[models.Model], _vendor: str) -> tuple[list[models.Fie
         for field in model._meta.local_concrete_fields
         if not isinstance(field, models.AutoField | models.BigAutoField)
     ]
-    quote = connection.ops.quote_name
     columns = ", ".join(quote(str(field.column)) for field in fields)
     sql = f"INSERT INTO {quote(model._meta.db_table)} ({columns}) VALUES"
     return fields, sql, f"({', '.join(['%s'] * len(fields))})"
@@ -104,7 +142,6 @@ def _insertion(model: type[models.Model], _vendor: str) -> tuple[list[models.Fie
 @cache
 def _overwriting(model: type[models.Model], unique: tuple[str, ...], vendor: str) -> str:
     fields, _, _ = _insertion(model, vendor)
-    quote = connection.ops.quote_name
     columns = [quote(str(field.column)) for field in fields if field.name not in unique and not field.primary_key]
     names = [quote(str(field.column)) for field in fields if field.name in unique]
     values = ", ".join(f"{column} = EXCLUDED.{column}" for column in columns)
@@ -117,31 +154,40 @@ COMPARISONS = {"gt": ">", "lt": "<"}
 def update(model: type[models.Model], where: dict[str, Any], values: dict[str, Any]) -> int:
     """Set plain values in the rows for which all of `where` holds; gives how many there were.
 
-    A name in `where` may end in `__gt` or `__lt`; otherwise it stands for equality. None is no value there.
+    A name in `where` may end in `__gt` or `__lt`; otherwise it stands for equality. None is no value there, and NOW is
+    the database's time.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(*_update(model, where, values))
-        return int(cursor.rowcount)
+    return int(execute(*_update(model, where, values)).rowcount)
 
 
 def _update(model: type[models.Model], where: dict[str, Any], values: dict[str, Any]) -> tuple[str, list[Any]]:
-    sql, fields = _updating(model, tuple(where), tuple(values), connection.vendor)
-    given = [*values.values(), *where.values()]
+    compared_with_now = tuple(name for name, value in where.items() if value is NOW)
+    sql, fields = _updating(model, tuple(where), tuple(values), compared_with_now, connection.vendor)
+    given = [*values.values(), *(value for value in where.values() if value is not NOW)]
     return sql, [field.get_db_prep_save(value, connection) for field, value in zip(fields, given, strict=True)]
 
 
 @cache
 def _updating(
-    model: type[models.Model], where: tuple[str, ...], values: tuple[str, ...], _vendor: str
+    model: type[models.Model], where: tuple[str, ...], values: tuple[str, ...], with_now: tuple[str, ...], vendor: str
 ) -> tuple[str, list[models.Field[Any, Any]]]:
-    quote = connection.ops.quote_name
-    compared = [name.partition("__") for name in where]
-    fields: list[Any] = [model._meta.get_field(name) for name in (*values, *(name for name, _, _ in compared))]
-    columns = [quote(field.column) for field in fields]
-    settings = ", ".join(f"{column} = %s" for column in columns[: len(values)])
-    signs = [COMPARISONS.get(sign, "=") for _, _, sign in compared]
-    conditions = " AND ".join(f"{c} {sign} %s" for c, sign in zip(columns[len(values) :], signs, strict=True))
+    compared = [(name.partition("__")[0], COMPARISONS.get(name.partition("__")[2], "="), name) for name in where]
+    settings = ", ".join(f"{_column(model, name)} = %s" for name in values)
+    conditions = " AND ".join(
+        f"{_column(model, field)} {sign} {TIME[vendor] if name in with_now else '%s'}" for field, sign, name in compared
+    )
+    bound = [*values, *(field for field, _, name in compared if name not in with_now)]
+    fields: list[Any] = [model._meta.get_field(name) for name in bound]
     return f"UPDATE {quote(model._meta.db_table)} SET {settings} WHERE {conditions}", fields  # noqa: S608
+
+
+def _column(model: type[models.Model], name: str) -> str:
+    return quote(str(model._meta.get_field(name).column))  # type: ignore[union-attr]
+
+
+def quote(name: str) -> str:
+    quoted: str = connection.ops.quote_name(name)
+    return quoted
 
 
 class Selection[M: models.Model]:
@@ -161,15 +207,22 @@ class Selection[M: models.Model]:
 
     def all(self, *values: Any) -> list[M]:
         """The rows for these values."""
+        return self._for_this_database().run(values)
+
+    def _for_this_database(self) -> _Compiled:
         compiled = self._compiled.get(connection.vendor)
         if compiled is None:
             queryset = self._build(*self._stand_ins)
             compiled = self._compiled[connection.vendor] = _Compiled(queryset, self._stand_ins)
-        return compiled.run(values)
+        return compiled
 
     def one(self, *values: Any) -> M | None:
         """The first row for these values, or None."""
         return next(iter(self.all(*values)), None)
+
+    def one_now(self, *values: Any) -> tuple[M, datetime.datetime] | None:
+        """The first row for these values, with the database's time when it was read; or None."""
+        return next(iter(self._for_this_database().run_timed(values)), None)
 
 
 class _Compiled:
@@ -178,6 +231,7 @@ class _Compiled:
     def __init__(self, queryset: models.QuerySet[Any], stand_ins: Sequence[Any]) -> None:
         self._compiler = compiler = queryset.query.get_compiler(connection=connection)
         self._sql, params = compiler.as_sql()
+        self._timed_sql = self._sql.replace(" FROM ", f", {TIME[connection.vendor]} FROM ", 1)
         lookups = _lookups(queryset.query.where)
         self._bound = [(lookup.lhs.output_field, stand_ins.index(lookup.rhs)) for lookup in lookups]
         self._fixed = list(params[len(lookups) :])
@@ -189,13 +243,15 @@ class _Compiled:
         self._related = get_related_populators(info, compiler.select, connection.alias, queryset._fetch_mode)  # type: ignore[attr-defined]
 
     def run(self, values: Sequence[Any]) -> list[Any]:
+        return [self._instance(row) for row in self._rows(self._sql, values)]
+
+    def run_timed(self, values: Sequence[Any]) -> list[tuple[Any, datetime.datetime]]:
+        return [(self._instance(row), time_from(row[-1])) for row in self._rows(self._timed_sql, values)]
+
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
         params = [field.get_db_prep_value(values[place], connection) for field, place in self._bound]
-        with connection.cursor() as cursor:
-            cursor.execute(self._sql, params + self._fixed)
-            rows = cursor.fetchall()
-        if self._converters:
-            rows = self._compiler.apply_converters(rows, self._converters)
-        return [self._instance(row) for row in rows]
+        rows = execute(sql, params + self._fixed).fetchall()
+        return list(self._compiler.apply_converters(rows, self._converters)) if self._converters else rows
 
     def _instance(self, row: Any) -> models.Model:
         instance: models.Model = self._model.from_db(connection.alias, self._names, row[self._own])
@@ -210,10 +266,11 @@ def _lookups(where: WhereNode) -> list[Any]:
 
 def database_time() -> datetime.datetime:
     """The database's clock, which all processes share."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {TIME[connection.vendor]}", [])
-        return time_from(cursor.fetchone()[0])
+    return time_from(execute(f"SELECT {TIME[connection.vendor]}", []).fetchone()[0])
 
+
+NOW = object()
+"""The database's time, as what a condition of an update compares with."""
 
 TIME = {"sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')", "postgresql": "clock_timestamp()"}
 """SQL for the database's clock, to be executed with parameters (or []); give what it yields to `time_from`."""

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 import bridge
-from apps.conversations import feed, intake, ledger, replay
+from apps.conversations import feed, intake, ledger, replay, wire
 from apps.conversations.events import EventType
 from apps.conversations.models import Event, Task
 from apps.runtime.sending import send, settled
@@ -55,9 +55,9 @@ async def test_eight_writers_and_their_readers(ada, echo, said):
 
 async def test_16_tasks_of_one_context_work_side_by_side(worker, ada, countdown, said):
     first = await send(ada.principal, countdown, said("1", contextId="shared"))
-    await settled(first.context, first.task, first.index)
+    await settled(first.context, first.task, first.index, wire.load_task)
     sent = await asyncio.gather(*(send(ada.principal, countdown, said("2", contextId="shared")) for _ in range(16)))
-    await asyncio.gather(*(settled(one.context, one.task, one.index) for one in sent))
+    await asyncio.gather(*(settled(one.context, one.task, one.index, wire.load_task) for one in sent))
     assert {one.context for one in sent} == {first.context}
     states = await bridge.run(lambda: set(Task.objects.values_list("state", flat=True)))
     assert states == {"completed"}

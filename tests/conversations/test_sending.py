@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 async def test_a_task_runs_to_its_end(worker, ada, echo, said):
     sent = await send(ada.principal, echo, said("hi"))
-    await settled(sent.context, sent.task, sent.index)
+    await settled(sent.context, sent.task, sent.index, wire.load_task)
     shown = await bridge.run(lambda: wire.load_task(Task.objects.select_related("context").get(pk=sent.task)))
     assert shown["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [part["text"] for part in shown["artifacts"][0]["parts"]] == ["hi"]

@@ -250,16 +250,23 @@ def test_nothing_of_a_task_that_failed_is_signed(ada, signing, said):
     assert Artifact.objects.get(task=held.task).signature == {}
 
 
-def test_a_signature_costs_one_statement(ada, signing, countdown, said):
+def test_a_signature_costs_no_statement(ada, signing, countdown, said):
     def statements(agent) -> int:
         held = begin(intake.accept(ada.principal, agent, said()).run)
         with CaptureQueriesContext(connection) as captured:
-            end(held, Completed("done", [Made([{"text": "a"}])]))
+            end(held, Completed("done", [Made([{"text": "a"}])]), input_hash=held.input_hash)
+        assert verdict_on(only(held.task)) == (Verdict.GOOD if agent == signing else Verdict.MISSING)
         return len(captured)
 
     for agent in (signing, countdown):
         statements(agent)
-    assert statements(signing) == statements(countdown) + 1
+    assert statements(signing) == statements(countdown)
+
+
+def test_the_input_of_a_run_is_the_same_whether_it_is_at_hand_or_looked_up(ada, signing, said):
+    held = begin(intake.accept(ada.principal, signing, said()).run)
+    end(held, Completed("done", [Made([{"text": "a"}])]))
+    assert only(held.task).signature["inputSnapshot"] == held.input_hash == Run.objects.get().input_hash
 
 
 def test_a_key_that_was_made_in_a_transaction_that_failed_signs_nothing(signing):

@@ -59,7 +59,8 @@ def test_a_turn_costs_as_many_statements_as_it_is_known_to(ada, echo, said):
 
 def test_a_turn_is_two_transactions_and_one_for_each_batch(ada, echo, said):
     found = {step: cost.transactions for step, cost in measured(ada, echo, said).items()}
-    assert found == {"accept": 1, "claim": 1, "first words": 1, "record": 1, "finish": 1, "load_task": 0}
+    alone = 0 if connection.vendor == "postgresql" else 1  # there a lone statement is all of the transaction
+    assert found == {"accept": alone, "claim": alone, "first words": 1, "record": 1, "finish": alone, "load_task": 0}
 
 
 def test_the_thousandth_chunk_costs_what_the_second_did(ada, echo, said):
@@ -75,5 +76,5 @@ def test_the_thousandth_chunk_costs_what_the_second_did(ada, echo, said):
     assert found[0] == found[1]
 
 
-ON_SQLITE = {"accept": 6, "claim": 6, "first words": 7, "record": 5, "finish": 10, "load_task": 2}
-ON_POSTGRESQL = {"accept": 1, "claim": 4, "first words": 5, "record": 4, "finish": 6, "load_task": 2}
+ON_SQLITE = {"accept": 6, "claim": 6, "first words": 6, "record": 4, "finish": 10, "load_task": 2}
+ON_POSTGRESQL = {"accept": 1, "claim": 2, "first words": 4, "record": 3, "finish": 4, "load_task": 2}

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 import bridge
-from apps.conversations import intake, replay, wakeups
+from apps.conversations import intake, replay, wakeups, wire
 from apps.conversations.models import Run, Task
 from apps.runtime import execution, outcomes, process
 from apps.runtime.process import WorkerProcess
@@ -87,7 +87,7 @@ async def test_a_newer_message_interrupts_and_is_the_next_turn(ada, agent, said,
     assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
     assert await asyncio.to_thread(published.came.wait, SOON)
     assert await asyncio.to_thread(carrier.offer, published[0])
-    await settled(sent.context, sent.task, sent.index)
+    await settled(sent.context, sent.task, sent.index, wire.load_task)
     words = (await bridge.run(Task.objects.get)).status_message["parts"]
     assert words == [{"text": "went on with this"}]
     assert await bridge.run(replay.differences, sent.context) == []
@@ -143,7 +143,7 @@ async def test_a_full_process_leaves_the_wake_up_to_others(ada, agent, said, pub
         await bridge.run(intake.cancel, ada.principal, waiting, str(sent.task))
         while not await asyncio.to_thread(carrier.offer, other.run):
             pass
-        await settled(other.context, other.task, other.index)
+        await settled(other.context, other.task, other.index, wire.load_task)
     finally:
         await asyncio.to_thread(carrier.close, 0)
 

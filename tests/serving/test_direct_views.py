@@ -19,7 +19,7 @@ from django.urls import path
 import bridge
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import feed
+from apps.conversations import feed, wire
 from apps.conversations.models import Context
 from apps.runtime.sending import accept_and_publish, settled
 from config.direct import DirectHandler
@@ -31,10 +31,10 @@ ended: list[str] = []
 async def waits(request: HttpRequest, context: str, task: str, after: int) -> HttpResponse:
     begun.set()
     try:
-        event = await settled(context, task, after)
+        shown = await settled(context, task, after, wire.load_task)
     finally:
         ended.append(context)
-    return JsonResponse(event.payload)
+    return JsonResponse(shown)
 
 
 async def streams(request: HttpRequest, context: str) -> StreamingHttpResponse:
