@@ -2,24 +2,69 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
+
 from apps.a2a.errors import AgentNotFound, Unauthenticated
-from apps.accounts.credentials import principal_of
-from apps.accounts.principals import Principal
+from apps.a2a.fields import Fields
+from apps.accounts import quotas
+from apps.accounts.credentials import BadCredentials, principal_of
+from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
+from apps.conversations.errors import InvalidParams
 from bridge.statements import Selection
 
 AGENT = Selection(lambda slug: Agent.objects.filter(slug=slug), "slug")
 
 
-def admit(authorization: str, slug: str) -> tuple[Principal, Agent]:
+def admit(authorization: str, address: str, slug: str) -> tuple[Principal, Agent]:
     """The caller that an `Authorization` header names, and the agent, which they may use. Two queries.
 
-    Raises BadCredentials, Unauthenticated (an anonymous caller of an agent that is not public), AgentNotFound.
+    Raises what `caller` raises, Unauthenticated (an anonymous caller of an agent that is not public), AgentNotFound.
     """
-    principal = principal_of(authorization)
+    principal = caller(authorization, address)
     agent = find_agent(slug)
     check_access(principal, agent)
     return principal, agent
+
+
+def caller(authorization: str, address: str) -> Principal:
+    """The caller that an `Authorization` header names, who comes from an address; that of bad credentials counts it.
+
+    Raises BadCredentials, quotas.TooMuch.
+    """
+    try:
+        principal = principal_of(authorization)
+    except BadCredentials:
+        quotas.count_request(ANONYMOUS, address)
+        raise
+    quotas.count_request(principal, address)
+    return principal
+
+
+def agent_for(principal: Principal, params: Any) -> Agent:
+    """The agent that the `tenant` of a request at the front door names; without one, the router where there is one.
+
+    Raises InvalidParams, Unauthenticated, AgentNotFound.
+    """
+    if not isinstance(params, dict):
+        raise InvalidParams("params must be an object.", "params")
+    fields = Fields(params)
+    tenant = fields.text("tenant", single_line=True)
+    fields.check()
+    if not tenant:
+        return _router(principal)
+    agent = find_agent(tenant)
+    check_access(principal, agent)
+    return agent
+
+
+def _router(principal: Principal) -> Agent:
+    agent = AGENT.one(settings.ROUTER_AGENT)
+    if agent is None or not agent.is_open_to(principal):
+        raise InvalidParams("Name the agent here, by the last part of its address.", "tenant")
+    return agent
 
 
 def find_agent(slug: str) -> Agent:

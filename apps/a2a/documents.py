@@ -6,7 +6,6 @@ import datetime
 import functools
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,9 +14,8 @@ from django.http.response import HttpResponseBase
 from django.utils.cache import get_conditional_response
 from django.utils.http import http_date
 
-from apps.a2a.errors import JSON, problem
-
-log = logging.getLogger("parley.a2a")
+from apps.a2a.answers import JSON_TYPE, refusal
+from apps.a2a.errors import JSON, WrongVerb
 
 MAX_AGE = 300  # seconds
 
@@ -25,16 +23,16 @@ View = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
 
 def read_only(view: View) -> View:
-    """A view of a document: other methods are refused, and so is what it raises, in the shape of HTTP+JSON errors."""
+    """A view of a document: other methods are refused, and so is what it raises, as errors of HTTP+JSON are."""
 
     @functools.wraps(view)
     async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
         try:
+            if request.method not in ("GET", "HEAD"):
+                raise WrongVerb(("GET", "HEAD"))
             return await view(request, *args, **kwargs)
         except Exception as error:
-            return _refusal(error)
+            return refusal(error)
 
     return answer
 
@@ -43,10 +41,11 @@ def document(
     request: HttpRequest,
     shown: JSON,
     *,
-    content_type: str = "application/json",
+    content_type: str = JSON_TYPE,
     validator: str = "",
     changed: datetime.datetime | None = None,
     private: bool = False,
+    vary: str = "",
 ) -> HttpResponseBase:
     """The document with what caches need, or a 304.
 
@@ -54,6 +53,7 @@ def document(
         validator: a strong ETag, in quotes; by default one of the content.
         changed: when it last changed, if that is known.
         private: is it for this caller alone?
+        vary: the request header on which it depends.
     """
     content = json.dumps(shown, ensure_ascii=False).encode()
     response = HttpResponse(content, content_type=content_type)
@@ -62,24 +62,6 @@ def document(
     seconds = int(changed.timestamp()) if changed else None
     if seconds is not None:
         response["Last-Modified"] = http_date(seconds)
+    if vary:
+        response["Vary"] = vary
     return get_conditional_response(request, response["ETag"], seconds, response) or response
-
-
-def _refusal(error: Exception) -> HttpResponse:
-    told = problem(error)
-    if told.is_unexpected:
-        log.exception("a document could not be shown")
-    body = {
-        "error": {
-            "code": told.row.http,
-            "status": told.row.status,
-            "message": told.message,
-            "details": told.details,
-        }
-    }
-    return HttpResponse(
-        json.dumps(body).encode(),
-        content_type="application/json",
-        status=told.row.http,
-        headers=told.http_headers,
-    )

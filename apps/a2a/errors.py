@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 
 from apps.accounts.credentials import BadCredentials
+from apps.accounts.quotas import TooMuch
 from apps.conversations.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
@@ -20,6 +22,8 @@ from apps.conversations.errors import (
     UnsupportedOperation,
 )
 from apps.runtime.answering import NoAnswer
+
+log = logging.getLogger("parley.a2a")
 
 JSON = dict[str, Any]
 DOMAIN = "a2a-protocol.org"
@@ -79,6 +83,14 @@ class AgentNotFound(Refusal):
     """There is no such agent."""
 
 
+class WrongVerb(Refusal):
+    """This address takes other HTTP methods: the Allow header names them."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        super().__init__(f"This address takes {' and '.join(allowed)}.")
+        self.allowed = allowed
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """How an error is said: by code in JSON-RPC, by status and gRPC name over HTTP, by reason in its details.
@@ -119,7 +131,10 @@ TABLE: dict[type[Exception], Row] = {
     Forbidden: _own(403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
     Unauthenticated: _own(401, "UNAUTHENTICATED", "UNAUTHENTICATED"),
     AgentNotFound: _own(404, "NOT_FOUND", "AGENT_NOT_FOUND"),
+    WrongVerb: _own(405, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED"),
     RequestDataTooBig: _own(413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE", "The request is too large."),
+    TooManyFieldsSent: Row(-32602, 400, "INVALID_ARGUMENT", message="The query has too many parameters."),
+    TooMuch: _own(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
     OperationalError: _own(503, "UNAVAILABLE", "UNAVAILABLE", "The record is away for a moment. Try again."),
     InterfaceError: _own(503, "UNAVAILABLE", "UNAVAILABLE", "The record is away for a moment. Try again."),
 }
@@ -133,27 +148,51 @@ class Problem:
     row: Row
     message: str
     details: list[JSON] = field(default_factory=list)
+    http_headers: dict[str, str] = field(default_factory=dict)  # what HTTP wants to be said with the status
 
     @property
     def is_unexpected(self) -> bool:
         return self.row is INTERNAL
 
     @property
-    def http_headers(self) -> dict[str, str]:
-        """What HTTP wants to be said with the status."""
-        match self.row.http:
-            case 401:
-                return {"WWW-Authenticate": 'Bearer realm="parley"'}
-            case 503:
-                return {"Retry-After": "1"}
-            case _:
-                return {}
+    def status(self) -> JSON:
+        """The error as HTTP+JSON says it, a `google.rpc.Status` in its JSON form (A2A 1.0 §11.6)."""
+        return {
+            "error": {
+                "code": self.row.http,
+                "status": self.row.status,
+                "message": self.message,
+                "details": self.details,
+            }
+        }
 
 
 def problem(error: Exception) -> Problem:
     """What to tell a caller of an error; nothing of what is inside where the error was not foreseen."""
     row = next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), INTERNAL)
-    return Problem(row, row.message or str(error), _details(error, row))
+    return Problem(row, row.message or str(error), _details(error, row), _http_headers(error, row))
+
+
+def log_problem(error: Exception, told: Problem) -> None:
+    """Let operators know of an error that is the server's own."""
+    if told.is_unexpected:
+        log.error("a request failed", exc_info=error)
+    elif told.row.http == 503:
+        log.warning("a request was put off: %s", error)
+
+
+def _http_headers(error: Exception, row: Row) -> dict[str, str]:
+    if isinstance(error, WrongVerb):
+        return {"Allow": ", ".join(error.allowed)}
+    if isinstance(error, TooMuch):
+        return {"Retry-After": str(error.retry_after)}
+    match row.http:
+        case 401:
+            return {"WWW-Authenticate": 'Bearer realm="parley"'}
+        case 503:
+            return {"Retry-After": "1"}
+        case _:
+            return {}
 
 
 def _details(error: Exception, row: Row) -> list[JSON]:

@@ -1,70 +1,44 @@
-"""The JSON-RPC 2.0 binding (A2A 1.0 §9): one request object in, one response object or a stream of them out."""
+"""The JSON-RPC 2.0 binding (A2A 1.0 §9, 0.3 §7): one request object in, one response object or a stream of them out."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
-import re
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
-import bridge
-from apps.a2a import extensions, versions
-from apps.a2a.callers import admit
-from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, NotJson, Problem, problem
+from apps.a2a import versions
+from apps.a2a.answers import json_response
+from apps.a2a.calls import Answer, CarryOut, arrive, carry_out, check_headers, read_body
+from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, WrongVerb, log_problem, problem
 from apps.a2a.fields import UNSTORABLE
-from apps.a2a.operations import OPERATIONS, Call, Operation, check_scope
-from apps.a2a.reading import read_json
-from apps.a2a.sse import event_stream
-from apps.a2a.streams import Updates
-
-log = logging.getLogger("parley.a2a")
-
-LARGE_BODY = 64 * 1024  # bytes; a larger one is not read on the event loop
-JSON_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
+from apps.a2a.old.forms import JSON_RPC
+from apps.a2a.old.methods import METHODS, carry_out_old
+from apps.a2a.operations import OPERATIONS
+from apps.a2a.sse import EventStream, Wording
 
 Id = str | int | None
+CARRY_OUT: dict[str, CarryOut] = {versions.CURRENT: carry_out, versions.OLD: partial(carry_out_old, form=JSON_RPC)}
 
 
 @csrf_exempt
-async def endpoint(request: HttpRequest, slug: str) -> HttpResponseBase:
-    """An agent's JSON-RPC endpoint: `POST /a2a/<slug>`."""
-    if request.method != "POST":
-        return HttpResponse(status=405, headers={"Allow": "POST"})
+async def endpoint(request: HttpRequest, slug: str = "") -> HttpResponseBase:
+    """An agent's JSON-RPC endpoint, `POST /a2a/<slug>`; the front door, `POST /a2a`, where `tenant` names the agent."""
     request_id: Id = None
     try:
+        if request.method != "POST":
+            raise WrongVerb(("POST",))
         check_headers(request)
-        principal, agent = await bridge.run(admit, request.headers.get("Authorization", ""), slug)
-        body = await _read(request.body)
+        arrival = await arrive(request, slug)
+        body = await read_body(request.body)
         request_id = id_of(body)
-        operation = operation_of(body, versions.version_of(request))
-        check_scope(principal, body["method"])
-        activated = extensions.negotiate(agent, request)
-        call = Call(principal, agent, body.get("params", {}), request.headers.get("Last-Event-ID", ""))
-        response = _answer(request_id, await operation(call))
-        if activated:
-            response[extensions.HEADER] = ", ".join(activated)
-        return response
+        version = versions.version_of(request)
+        method = method_of(body, version)
+        return _response(request_id, await CARRY_OUT[version](arrival, method, body.get("params", {})))
     except Exception as error:
         return _refusal(request_id, error)
-
-
-def check_headers(request: HttpRequest) -> None:
-    """Raises NotJson."""
-    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
-    if not JSON_TYPE.fullmatch(media_type) or encoding != "identity":
-        raise NotJson
-
-
-async def _read(body: bytes) -> Any:
-    if len(body) > LARGE_BODY:
-        return await asyncio.to_thread(read_json, body)
-    return read_json(body)
 
 
 def id_of(body: Any) -> Id:
@@ -83,45 +57,50 @@ def id_of(body: Any) -> Id:
     return request_id
 
 
-def operation_of(body: JSON, version: str) -> Operation:
-    """What a request object asks for. Raises InvalidRequest, VersionNotSupported, MethodNotFound."""
+def method_of(body: JSON, version: str) -> str:
+    """The method of that version which a request object calls.
+
+    Raises InvalidRequest, VersionNotSupported, MethodNotFound.
+    """
     method = body.get("method")
     if body.get("jsonrpc") != "2.0":
         raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
     if not isinstance(method, str):
         raise InvalidRequest("The method must be a string.")
+    if version not in CARRY_OUT:
+        raise versions.refusal(version)
     if version == versions.OLD and method in OPERATIONS:
         raise MethodNotFound(
             f"{method} is a method of A2A {versions.CURRENT}. Send the header {versions.HEADER}: {versions.CURRENT}."
         )
-    if version != versions.CURRENT:
-        raise versions.refusal(version)
-    if method not in OPERATIONS:
+    if version == versions.CURRENT and method in METHODS:
+        raise MethodNotFound(
+            f"{method} is a method of A2A {versions.OLD}. "
+            f"In A2A {versions.CURRENT}, which the request speaks, it is {METHODS[method].operation}."
+        )
+    if method not in (METHODS if version == versions.OLD else OPERATIONS):
         raise MethodNotFound
-    return OPERATIONS[method]
+    return method
 
 
-def _answer(request_id: Id, answer: JSON | Updates) -> HttpResponseBase:
-    if isinstance(answer, dict):
-        return _json(_result(request_id, answer))
-    return event_stream(
-        answer,
-        lambda response: _result(request_id, response),
-        lambda error: _error(request_id, problem(error)),
+def _response(request_id: Id, answer: Answer) -> HttpResponseBase:
+    if not answer.streams:
+        return json_response(_result(request_id, answer.content), headers=answer.headers)
+    wording = Wording(
+        update=lambda response: _result(request_id, response),
+        error=lambda error: _error(request_id, problem(error)),
     )
+    return EventStream(answer.content, wording, answer.headers, answer.ended)
 
 
 def _refusal(request_id: Id, error: Exception) -> HttpResponse:
     told = problem(error)
-    if told.is_unexpected:
-        log.exception("a request failed")
-    elif told.row.http == 503:
-        log.warning("a request was put off: %s", error)
+    log_problem(error, told)
     status = told.row.http if told.row.keeps_http else 200
-    return _json(_error(request_id, told), status, told.http_headers)
+    return json_response(_error(request_id, told), status, told.http_headers)
 
 
-def _result(request_id: Id, result: JSON) -> JSON:
+def _result(request_id: Id, result: Any) -> JSON:
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
@@ -130,10 +109,3 @@ def _error(request_id: Id, told: Problem) -> JSON:
     if told.details:
         error["data"] = told.details
     return {"jsonrpc": "2.0", "id": request_id, "error": error}
-
-
-def _json(value: JSON, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
-    content = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-    response = HttpResponse(content, content_type="application/json", status=status, headers=headers)
-    response["Cache-Control"] = "no-store"
-    return response

@@ -112,6 +112,10 @@ CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask"})
 """The operations that a key needs the scope to write for; the others are for reading."""
 
 
+STREAMING = frozenset({"SendStreamingMessage", "SubscribeToTask"})
+"""The operations that answer with updates; the others answer with a JSON object."""
+
+
 def check_scope(principal: Principal, method: str) -> None:
     """Raises Forbidden where the caller's key is limited to other things."""
     scope = WRITE if method in CHANGING else READ

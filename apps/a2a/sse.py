@@ -7,30 +7,46 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import StreamingHttpResponse
 
+from apps.a2a.errors import JSON
 from apps.a2a.streams import Update, Updates
 
 log = logging.getLogger("parley.a2a")
 
 HEARTBEAT_SECONDS = 15.0
-Wrap = Callable[[Any], Any]
 
 
-def event_stream(updates: Updates, wrap: Wrap, failed: Callable[[Exception], Any]) -> StreamingHttpResponse:
-    """A response that sends each update, `wrap`ped, with its event's index as `id`.
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a binding says updates, and the error that is the last event of a stream that breaks."""
 
-    `failed` makes the last event of a stream that breaks. It holds no thread and no connection while it waits.
+    update: Callable[[JSON], JSON]
+    error: Callable[[Exception], JSON]
+    error_event: bytes = b""  # its name, where it has one
+
+
+class EventStream(StreamingHttpResponse):
+    """A response that sends each update with its event's index as `id`. It holds no thread while it waits.
+
+    `ended` is called when it is closed, whether it was sent, broke off, or never began.
     """
-    response = StreamingHttpResponse(frames(updates, wrap, failed), content_type="text/event-stream")
-    response["Cache-Control"] = "no-store"
-    response["X-Accel-Buffering"] = "no"
-    return response
+
+    def __init__(self, updates: Updates, wording: Wording, headers: dict[str, str], ended: Callable[[], None]) -> None:
+        super().__init__(frames(updates, wording), content_type="text/event-stream", headers=headers)
+        self["Cache-Control"] = "no-store"
+        self["X-Accel-Buffering"] = "no"
+        self._ended = ended
+
+    def close(self) -> None:
+        super().close()
+        self._ended()
 
 
-async def frames(updates: Updates, wrap: Wrap, failed: Callable[[Exception], Any]) -> AsyncGenerator[bytes]:
+async def frames(updates: Updates, wording: Wording) -> AsyncGenerator[bytes]:
     """The bytes to send: what was recorded together goes out together, and a comment where nothing happens."""
     coming: asyncio.Task[list[Update] | None] | None = None
     try:
@@ -43,10 +59,11 @@ async def frames(updates: Updates, wrap: Wrap, failed: Callable[[Exception], Any
             if (batch := coming.result()) is None:
                 return
             coming = None
-            yield b"".join(_frame(index, wrap(response)) for index, response in batch)
+            yield b"".join(_frame(index, wording.update(response)) for index, response in batch)
     except Exception as error:
         log.exception("a stream broke")
-        yield b"data: " + _json(failed(error)) + b"\n\n"
+        name = b"event: %b\n" % wording.error_event if wording.error_event else b""
+        yield b"%bdata: %b\n\n" % (name, _json(wording.error(error)))
     finally:
         await _close(updates, coming)
 

@@ -55,9 +55,9 @@ def validator(card: JSON) -> str:
     return f'"{hashlib.sha256(rfc8785.dumps(told)).hexdigest()[:32]}"'
 
 
-def changed_at(agent: Agent) -> datetime.datetime:
-    """When the agent's signed card last changed: with the agent, or with its key."""
-    return max(agent.updated_at, signer_of(agent).since)
+def changed_at(content: datetime.datetime, agent: Agent | None) -> datetime.datetime:
+    """When a signed card last changed whose content did so at that time: then, or with the key."""
+    return max(content, signer_of(agent).since)
 
 
 @lru_cache(maxsize=1024)

@@ -8,10 +8,22 @@ from apps.accounts.principals import SCOPES
 from apps.agents.models import Agent
 
 PROTOCOL_VERSION = "1.0"
+OLD_VERSION = "0.3"
+BINDINGS = ("JSONRPC", "HTTP+JSON")  # of which clients take the first that they know
+
+SECURITY_SCHEMES = {
+    "apiKey": {
+        "httpAuthSecurityScheme": {
+            "scheme": "Bearer",
+            "description": "An API key of this platform: Authorization: Bearer <key>.",
+        }
+    }
+}
+SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": list(SCOPES)}}}]
 
 
 def endpoint(agent: Agent) -> str:
-    """The agent's JSON-RPC URL."""
+    """The agent's URL: that of JSON-RPC, and the one below which HTTP+JSON has its addresses."""
     return f"{settings.PUBLIC_BASE_URL}/a2a/{agent.slug}"
 
 
@@ -21,31 +33,17 @@ def card(agent: Agent) -> dict[str, Any]:
         "name": agent.name,
         "description": agent.description,
         "version": agent.version,
-        "supportedInterfaces": [
-            {
-                "url": endpoint(agent),
-                "protocolBinding": "JSONRPC",
-                "protocolVersion": PROTOCOL_VERSION,
-                "tenant": agent.slug,
-            }
-        ],
-        "provider": {"organization": "Parley", "url": settings.PUBLIC_BASE_URL},
+        "supportedInterfaces": interfaces(endpoint(agent), agent.slug) + old_interfaces(endpoint(agent)),
+        "provider": provider(),
         "capabilities": capabilities(agent),
         "defaultInputModes": agent.input_modes,
         "defaultOutputModes": agent.output_modes,
-        "skills": agent.skills or [general_skill(agent)],
+        "skills": skills(agent),
     }
-    if agent.access != Agent.Access.PUBLIC or agent.has_extended_card:
-        shown["securitySchemes"] = {
-            "apiKey": {
-                "httpAuthSecurityScheme": {
-                    "scheme": "Bearer",
-                    "description": "An API key of this platform: Authorization: Bearer <key>.",
-                }
-            }
-        }
-    if agent.access != Agent.Access.PUBLIC:
-        shown["securityRequirements"] = [{"schemes": {"apiKey": {"list": list(SCOPES)}}}]
+    if not agent.is_public or agent.has_extended_card:
+        shown["securitySchemes"] = SECURITY_SCHEMES
+    if not agent.is_public:
+        shown["securityRequirements"] = SECURITY_REQUIREMENTS
     return shown
 
 
@@ -54,6 +52,24 @@ def extended_card(agent: Agent) -> dict[str, Any]:
     shown, beyond = card(agent), agent.extended_card
     skills = {skill["id"]: skill for skill in [*shown["skills"], *beyond.get("skills", [])]}
     return {**shown, **beyond, "skills": list(skills.values())}
+
+
+def interfaces(url: str, tenant: str) -> list[dict[str, str]]:
+    """How an agent can be talked to at a URL, by every binding; without a tenant none needs to be named."""
+    named = {"tenant": tenant} if tenant else {}
+    return [
+        {"url": url, "protocolBinding": binding, "protocolVersion": PROTOCOL_VERSION, **named} for binding in BINDINGS
+    ]
+
+
+def old_interfaces(url: str) -> list[dict[str, str]]:
+    """The same for clients of 0.3, which know no tenants."""
+    return [{"url": url, "protocolBinding": binding, "protocolVersion": OLD_VERSION} for binding in BINDINGS]
+
+
+def provider() -> dict[str, str]:
+    """Who runs the agents: this installation."""
+    return {"organization": "Parley", "url": settings.PUBLIC_BASE_URL}
 
 
 def capabilities(agent: Agent) -> dict[str, Any]:
@@ -75,6 +91,7 @@ def signature_extension() -> str:
     return f"{settings.PUBLIC_BASE_URL}/ext/signature/v1"
 
 
-def general_skill(agent: Agent) -> dict[str, Any]:
-    """The skill of an agent that names none: a card must have one."""
-    return {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
+def skills(agent: Agent) -> list[dict[str, Any]]:
+    """The agent's skills; of one that names none a general one, for a card must have one."""
+    general = {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
+    return agent.skills or [general]

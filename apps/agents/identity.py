@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from django.conf import settings
 
-from apps.agents import cards
+from apps.agents import cards, directory
 from apps.agents.models import Agent, SigningKey
 
 JSON = dict[str, Any]
@@ -59,5 +59,5 @@ def _verification_method(did: str, key: SigningKey) -> JSON:
 
 
 def _service(did: str, agent: Agent | None) -> JSON:
-    url = cards.endpoint(agent) if agent else f"{settings.PUBLIC_BASE_URL}/a2a"
+    url = cards.endpoint(agent) if agent else directory.endpoint()
     return {"id": f"{did}#a2a", "type": "A2A", "serviceEndpoint": url}

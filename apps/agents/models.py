@@ -35,6 +35,10 @@ class AgentQuerySet(models.QuerySet["Agent"]):
             allowed |= models.Q(models.Exists(in_group), access=Agent.Access.GROUPS)
         return self.enabled().filter(allowed)
 
+    def listed(self) -> AgentQuerySet:
+        """Agents that everybody may see, whoever may use them: all but those for named groups."""
+        return self.enabled().exclude(access=Agent.Access.GROUPS)
+
 
 def text_modes() -> list[str]:
     return ["text/plain"]
@@ -117,6 +121,10 @@ class Agent(models.Model):
     @property
     def streams(self) -> bool:
         return bool(self.capabilities.get("streaming", True))
+
+    @property
+    def is_public(self) -> bool:
+        return self.access == Agent.Access.PUBLIC
 
     @property
     def has_extended_card(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
-from django.core.exceptions import DisallowedHost, RequestAborted
+from django.core.exceptions import BadRequest, DisallowedHost, RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
@@ -76,7 +76,7 @@ class DirectHandler(ASGIHandler):
         """Find the view, let it answer, and send that."""
         try:
             request = self.request_class(scope, body)
-        except UnicodeDecodeError:
+        except (UnicodeDecodeError, BadRequest):
             await self.send_response(refuse(refusals.MALFORMED, scope["path"]), send)
             return
         response = await answer(request)

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 A2A_DOMAIN = "a2a-protocol.org"
-JSON_RPC_PATH = re.compile(r"/a2a(/[^/]+)?/?")
+JSON_RPC_PATH = re.compile(r"/a2a(/(?!(tasks|extendedAgentCard)/?\Z)[^/:]+)?/?")
 INTERNAL_ERROR = -32603
 
 

@@ -83,7 +83,8 @@ TEMPLATES = [
 BRIDGE_THREADS = 6  # threads that carry asynchronous code's database work, each with a lasting connection
 DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-CHANNEL_LAYERS = {"default": channel_layer(env.str("CHANNEL_LAYER_URL", default="memory://"), prefix=INSTALLATION)}
+CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
+CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
 LEDGER_LISTENERS: list[str] = []  # dotted paths, called with each transaction's new events inside that transaction
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
@@ -97,6 +98,7 @@ RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
 RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
 ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
 HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
+ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
@@ -129,6 +131,9 @@ MAX_NUMBER_DIGITS = 400
 MAX_PARTS = 100  # of one message
 MAX_ID_LENGTH = 200
 DEFAULT_HISTORY_LENGTH = 100
+REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
+ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
+STREAMS_PER_CALLER = 2_000  # open at the same time in one process
 
 # People
 AUTH_USER_MODEL = "accounts.User"

@@ -45,24 +45,31 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        details = [one for one in self.error.get("data", []) if one["@type"].endswith("google.rpc.ErrorInfo")]
-        return details[0]["reason"] if details else ""
+        return next((one["reason"] for one in details_of(self.error.get("data", []), "ErrorInfo")), "")
 
     @property
     def fields(self) -> list[str]:
         """The fields that are named as the ones that cannot be used."""
-        details = [one for one in self.error.get("data", []) if one["@type"].endswith("google.rpc.BadRequest")]
-        return [violation["field"] for one in details for violation in one["fieldViolations"]]
+        told = details_of(self.error.get("data", []), "BadRequest")
+        return [violation["field"] for one in told for violation in one["fieldViolations"]]
 
 
 @dataclass
 class Caller:
-    """Calls one agent, with a key or without. Every result is read by the SDK's types, which know no other fields."""
+    """Calls one agent or the front door, with a key or without.
+
+    Every result is read by the SDK's types, which know no other fields.
+    """
 
     slug: str
     key: str = ""
     version: str = "1.0"
     client: AsyncClient = field(default_factory=lambda: AsyncClient(raise_request_exception=True))
+
+    @property
+    def path(self) -> str:
+        """Of the agent, or without a slug of the front door."""
+        return f"/a2a/{self.slug}" if self.slug else "/a2a"
 
     def headers(self, extra: dict[str, str] | None = None) -> dict[str, str]:
         standard = {"A2A-Version": self.version, "Authorization": f"Bearer {self.key}" if self.key else ""}
@@ -71,7 +78,7 @@ class Caller:
     async def post(self, body: Any, headers: dict[str, str] | None = None, **options: Any) -> Answer:
         """Send a body as it is (bytes) or as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        options = {"path": f"/a2a/{self.slug}", "content_type": "application/json"} | options
+        options = {"path": self.path, "content_type": "application/json"} | options
         response = await self.client.post(data=content, headers=self.headers(headers), **options)
         if response.streaming:
             raise AssertionError("a stream came where one answer was expected")
@@ -79,9 +86,18 @@ class Caller:
 
     async def call(self, method: str, params: Any, headers: dict[str, str] | None = None) -> Answer:
         answer = await self.post({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}, headers)
-        if method in RESULTS and "result" in answer.body:
-            strictly_parsed(answer.result, RESULTS[method])
+        if "result" in answer.body:
+            self.check(method, answer.result)
         return answer
+
+    def check(self, method: str, result: Any) -> None:
+        """Fails for a result that the protocol's own types do not read."""
+        if method in RESULTS:
+            strictly_parsed(result, RESULTS[method])
+
+    def check_event(self, result: Any) -> None:
+        """The same for an event of a stream."""
+        strictly_parsed(result, a2a_pb2.StreamResponse)
 
     async def send(self, message: JSON, **configuration: Any) -> Answer:
         return await self.call("SendMessage", {"message": message, "configuration": configuration})
@@ -91,15 +107,16 @@ class Caller:
     ) -> AsyncGenerator[tuple[int, JSON]]:
         """The index and the StreamResponse of each event."""
         response = await self.open(method, params, headers)
-        async with aclosing(aiter(response.streaming_content)) as chunks, aclosing(events_of(chunks)) as events:
-            async for event in events:
-                yield event
+        async with aclosing(response._iterator) as chunks, aclosing(events_of(chunks)) as events:
+            async for index, event in events:
+                self.check_event(event)
+                yield index, event
 
     async def open(self, method: str, params: Any, headers: dict[str, str] | None = None) -> Any:
         """The response of a method that streams."""
         body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
         response = await self.client.post(
-            f"/a2a/{self.slug}", data=body, content_type="application/json", headers=self.headers(headers)
+            self.path, data=body, content_type="application/json", headers=self.headers(headers)
         )
         assert response.streaming, response.content
         assert response["Content-Type"] == "text/event-stream"
@@ -107,7 +124,16 @@ class Caller:
 
 
 async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, JSON]]:
-    """The events of a stream of bytes; comments are left out."""
+    """The results in a stream of bytes of JSON-RPC."""
+    async with aclosing(frames_of(chunks)) as frames:
+        async for index, sent in frames:
+            assert sent["jsonrpc"] == "2.0"
+            assert sent["id"] == 7
+            yield index, sent["result"]
+
+
+async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, JSON]]:
+    """The id and the data of each event in a stream of bytes; comments are left out."""
     waiting = b""
     async for chunk in chunks:
         waiting += chunk
@@ -115,11 +141,12 @@ async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, J
         for event in whole:
             if not event.startswith(b":"):
                 lines = dict(line.split(b": ", 1) for line in event.split(b"\n"))
-                sent = json.loads(lines[b"data"])
-                assert sent["jsonrpc"] == "2.0"
-                assert sent["id"] == 7
-                strictly_parsed(sent["result"], a2a_pb2.StreamResponse)
-                yield int(lines[b"id"]), sent["result"]
+                yield int(lines[b"id"]), json.loads(lines[b"data"])
+
+
+def details_of(details: list[JSON], kind: str) -> list[JSON]:
+    """The details of an error that are of a kind of google.rpc."""
+    return [one for one in details if one["@type"] == f"type.googleapis.com/google.rpc.{kind}"]
 
 
 def strictly_parsed(value: JSON, kind: Any) -> Any:

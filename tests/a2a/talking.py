@@ -14,12 +14,14 @@ Talking = Callable[..., AbstractAsyncContextManager[Client]]
 
 
 @asynccontextmanager
-async def client(url: str, slug: str, key: str, *, streaming: bool = True) -> AsyncIterator[Client]:
-    """The SDK's client for the agent `slug`, made from the agent's card."""
+async def client(
+    url: str, slug: str, key: str, *, streaming: bool = True, binding: str = "JSONRPC"
+) -> AsyncIterator[Client]:
+    """The SDK's client for the agent `slug`, made from the agent's card, by one of its bindings."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
-        factory = ClientFactory(ClientConfig(streaming=streaming, httpx_client=http))
-        yield await factory.create_from_url(f"{url}/a2a/{slug}")
+        config = ClientConfig(streaming=streaming, httpx_client=http, supported_protocol_bindings=[binding])
+        yield await ClientFactory(config).create_from_url(f"{url}/a2a/{slug}")
 
 
 def request(*parts: a2a.Part | str, **fields: Any) -> a2a.SendMessageRequest:

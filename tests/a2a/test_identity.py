@@ -48,6 +48,14 @@ async def test_the_sdk_verifies_our_cards_over_a_real_server(server):
                     verify(card)
 
 
+async def test_the_sdk_verifies_the_platforms_own_card(server):
+    async with httpx.AsyncClient() as http:
+        card = await A2ACardResolver(http, server.url).get_agent_card()
+    create_signature_verifier(key_provider, ["EdDSA"])(card)
+    [key] = httpx.get(f"{server.url}/.well-known/did.json").json()["verificationMethod"]
+    assert jwt.get_unverified_header(f"{card.signatures[0].protected}..")["kid"] == key["publicKeyJwk"]["kid"]
+
+
 async def test_an_agents_document_is_where_its_identifier_leads(anybody_at, echo):
     signer = await bridge.run(signer_of, echo)
     response, document = await fetched(anybody_at("echo"), "/a2a/echo/did.json")

@@ -36,7 +36,7 @@ async def tasks(worker, ada_at, echo):
 
 async def test_admitting_a_caller_takes_two_queries(ada_key, ada_at, echo):
     await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, which is done once a minute
-    assert await bridge.run(counted, callers.admit, f"Bearer {ada_key}", "echo") == 2
+    assert await bridge.run(counted, callers.admit, f"Bearer {ada_key}", "127.0.0.1", "echo") == 2
 
 
 async def test_a_task_is_shown_by_three_queries(tasks, ada, echo):

@@ -1,4 +1,4 @@
-"""Every operation, as the SDK's client calls it."""
+"""Every operation, as the SDK's client calls it, by each binding of the card."""
 
 import asyncio
 
@@ -8,7 +8,21 @@ from a2a.client import A2AClientError
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils import errors
 
-from tests.a2a.talking import answer, kinds, request, states, text_of, updates
+from apps.agents.cards import BINDINGS
+from tests.a2a.talking import Talking, answer, client, kinds, request, states, text_of, updates
+from tests.stack import Stack
+
+INVALID_PARAMS = {"JSONRPC": errors.InvalidParamsError, "HTTP+JSON": A2AClientError}  # HTTP's 400 says no more
+
+
+@pytest.fixture(params=BINDINGS)
+def binding(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def talk(server: Stack, binding: str) -> Talking:
+    return lambda slug, key=server.demo_key, **options: client(server.url, slug, key, binding=binding, **options)
 
 
 async def first_of(stream, kind):
@@ -104,7 +118,7 @@ async def test_tasks_are_listed_with_the_newest_first(talk):
         assert rest.next_page_token == ""
 
 
-async def test_errors_arrive_as_the_sdks_own(talk):
+async def test_errors_arrive_as_the_sdks_own(talk, binding):
     missing = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
     async with talk("countdown") as agent:
         done = (await updates(agent, request("1")))[0].task
@@ -120,7 +134,7 @@ async def test_errors_arrive_as_the_sdks_own(talk):
             await anext(agent.subscribe(a2a.SubscribeToTaskRequest(id=done.id)))
         with pytest.raises(errors.ContentTypeNotSupportedError):
             await answer(agent, request(a2a.Part(raw=b"1", media_type="image/png")))
-        with pytest.raises(errors.InvalidParamsError):
+        with pytest.raises(INVALID_PARAMS[binding]):
             await answer(agent, request("hi", task_id=done.id, context_id="another"))
         with pytest.raises(errors.PushNotificationNotSupportedError):
             await agent.create_task_push_notification_config(

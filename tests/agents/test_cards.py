@@ -44,10 +44,14 @@ def test_the_fields_that_the_protocol_requires_are_never_empty(agent):
 
 def test_a_card_says_where_the_agent_is_reached_with_an_absolute_url(agent, settings):
     settings.PUBLIC_BASE_URL = "https://agents.example.org"
-    interface = parsed(agent).supported_interfaces[0]
-    assert interface.url == f"https://agents.example.org/a2a/{agent.slug}"
-    assert (interface.protocol_binding, interface.protocol_version) == ("JSONRPC", "1.0")
-    assert interface.tenant == agent.slug
+    interfaces = parsed(agent).supported_interfaces
+    assert {interface.url for interface in interfaces} == {f"https://agents.example.org/a2a/{agent.slug}"}
+    assert [(one.protocol_version, one.protocol_binding, one.tenant) for one in interfaces] == [
+        ("1.0", "JSONRPC", agent.slug),
+        ("1.0", "HTTP+JSON", agent.slug),
+        ("0.3", "JSONRPC", ""),
+        ("0.3", "HTTP+JSON", ""),
+    ]
 
 
 def test_a_card_asks_for_a_key_unless_everybody_may_come_in(echo):

@@ -9,6 +9,7 @@ from google.protobuf import json_format
 from apps.a2a.operations import OPERATIONS
 from apps.conversations.lifecycle import TaskState
 from tests.a2a.calling import RESULTS, message
+from tests.a2a.resting import Resource
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,16 +59,20 @@ async def test_webhooks_and_the_extended_card_are_refused_where_the_card_declare
     assert (await ada_at(agent.slug).call("GetExtendedAgentCard", {})).code == UNSUPPORTED
 
 
-async def test_only_the_declared_binding_and_version_are_served(ada_at, agent):
-    [interface] = declared(agent).supported_interfaces
-    assert interface.protocol_binding == "JSONRPC"
-    call = ada_at(agent.slug, version=interface.protocol_version)
-    listed = await call.call("ListTasks", {"tenant": interface.tenant})
-    assert listed.result["tasks"] == []
+async def test_the_declared_bindings_and_versions_are_served_and_no_others(ada_at, ada_key, agent):
+    interfaces = declared(agent).supported_interfaces
+    assert [(one.protocol_binding, one.protocol_version, one.tenant) for one in interfaces] == [
+        ("JSONRPC", "1.0", agent.slug),
+        ("HTTP+JSON", "1.0", agent.slug),
+        ("JSONRPC", "0.3", ""),
+        ("HTTP+JSON", "0.3", ""),
+    ]
+    call = ada_at(agent.slug)
+    assert (await call.call("ListTasks", {"tenant": agent.slug})).result["tasks"] == []
     for method in ("message/send", "tasks/get", "tasks/feedback"):
         assert (await call.call(method, {})).code == NO_SUCH_METHOD
-    rest = await call.client.get(f"/a2a/{agent.slug}/tasks", headers=call.headers())
-    assert rest.status_code == 404
+    listed = await Resource(agent.slug, ada_key).ask("GET", f"{agent.slug}/tasks")
+    assert listed.body["tasks"] == []
 
 
 async def test_who_must_sign_in_stands_in_the_card(anybody_at, echo, public_echo):

@@ -1,0 +1,75 @@
+"""A caller of the HTTP+JSON binding, at the level of HTTP."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from a2a.types import a2a_pb2
+from django.test import AsyncClient
+
+from tests.a2a.calling import JSON, Caller, details_of, frames_of, strictly_parsed
+
+
+@dataclass
+class Answer:
+    """A response of the HTTP+JSON binding."""
+
+    status: int
+    headers: Any
+    body: JSON
+
+    @property
+    def error(self) -> JSON:
+        assert set(self.body) == {"error"}, self.body
+        return self.body["error"]
+
+    @property
+    def reason(self) -> str:
+        return next((one["reason"] for one in details_of(self.error["details"], "ErrorInfo")), "")
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that are named as the ones that cannot be used."""
+        told = details_of(self.error["details"], "BadRequest")
+        return [violation["field"] for one in told for violation in one["fieldViolations"]]
+
+
+@dataclass
+class Resource:
+    """Calls one agent's addresses, or with an empty slug those of the front door."""
+
+    slug: str
+    key: str = ""
+    version: str = "1.0"
+    client: AsyncClient = field(default_factory=lambda: AsyncClient(raise_request_exception=True))
+
+    async def ask(self, verb: str, address: str, body: Any = None, **options: Any) -> Answer:
+        """Send a body as it is (bytes) or as JSON; without one nothing is sent."""
+        response = await self.send(verb, address, body, **options)
+        assert not response.streaming, "a stream came where one answer was expected"
+        return Answer(response.status_code, response.headers, json.loads(response.content or b"{}"))
+
+    async def stream(self, verb: str, address: str, body: Any = None, **options: Any) -> AsyncGenerator[Any]:
+        """The index and the StreamResponse of each event."""
+        response = await self.send(verb, address, body, **options)
+        assert response.streaming, response.content
+        assert response["Content-Type"] == "text/event-stream"
+        async with aclosing(response._iterator) as chunks, aclosing(frames_of(chunks)) as frames:
+            async for index, sent in frames:
+                self.check_event(sent)
+                yield index, sent
+
+    def check_event(self, sent: Any) -> None:
+        """Fails for an event that the protocol's own types do not read."""
+        strictly_parsed(sent, a2a_pb2.StreamResponse)
+
+    async def send(self, verb: str, address: str, body: Any = None, **options: Any) -> Any:
+        """The response, whether it streams or not."""
+        caller = Caller(self.slug, self.key, self.version)
+        headers = caller.headers(options.pop("headers", None))
+        content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        options = {"content_type": "application/json" if content else ""} | options
+        path = "/".join(filter(None, ("/a2a", self.slug, address)))
+        return await self.client.generic(verb, path, content, headers=headers, **options)

@@ -1,0 +1,114 @@
+"""Who asks too often, or follows too much at once, is told to wait, and nothing of what they asked is done."""
+
+import json
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+
+from apps.accounts import quotas
+from apps.conversations.models import Task
+from config.asgi import application
+from tests.a2a.agents import steps
+from tests.a2a.calling import Caller, message
+from tests.a2a.resting import Resource
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ASKING = ("GetTask", {"id": "a"})
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, settings):
+    """Nothing has been asked for yet, here or by another process, and the minute does not end."""
+    settings.CHANNEL_LAYER_URL = "memory://"
+    monkeypatch.setattr(quotas, "requests", quotas.Requests())
+    monkeypatch.setattr(quotas, "streams", quotas.Streams())
+    monkeypatch.setattr(quotas.time, "time", lambda: 6010.0)
+
+
+def check_refused(answer):
+    assert answer.status == answer.error["code"] == 429
+    assert answer.reason == "RESOURCE_EXHAUSTED"
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+async def test_a_caller_that_asks_too_often_is_told_when_to_go_on(ada_at, ada_key, bob_at, echo, settings):
+    settings.REQUESTS_PER_MINUTE = 3
+    for _ in range(3):
+        assert (await ada_at("echo").call(*ASKING)).code == -32001
+    refused = await ada_at("echo").call(*ASKING)
+    check_refused(refused)
+    assert refused.headers["Retry-After"] == "50"
+    check_refused(await Resource("echo", ada_key).ask("GET", "tasks"))
+    check_refused(await Caller("", ada_key).call("ListTasks", {"tenant": "echo"}))
+    assert (await bob_at("echo").call(*ASKING)).code == -32001
+
+
+async def test_anonymous_callers_of_one_address_are_counted_together(
+    anybody_at, ada_at, public_echo, settings, monkeypatch
+):
+    settings.ANONYMOUS_REQUESTS_PER_MINUTE = 2
+    await anybody_at("open-echo").call(*ASKING)
+    await anybody_at("open-echo").call("ListTasks", {})
+    check_refused(await anybody_at("open-echo").call(*ASKING))
+    assert (await ada_at("open-echo").call(*ASKING)).code == -32001
+    monkeypatch.setattr("apps.a2a.calls.address_of", lambda request: "192.0.2.7")
+    assert (await anybody_at("open-echo").call(*ASKING)).code == -32001
+
+
+async def test_keys_that_will_not_do_count_for_the_address(anybody_at, echo, settings):
+    settings.ANONYMOUS_REQUESTS_PER_MINUTE = 2
+    wrong = Caller("echo", "parley_000000000000_wrong")
+    assert [(await wrong.call(*ASKING)).status for _ in range(3)] == [401, 401, 429]
+
+
+async def test_a_message_of_who_asks_too_often_is_not_taken(ada_at, echo, settings):
+    settings.REQUESTS_PER_MINUTE = 0
+    check_refused(await ada_at("echo").send(message()))
+    assert not await Task.objects.aexists()
+
+
+async def test_too_many_streams_are_refused_before_their_first_event(worker, ada_at, ada_key, stepping, settings):
+    settings.STREAMS_PER_CALLER = 1
+    calls, rest = ada_at("stepping"), Resource("stepping", ada_key)
+    stream = calls.stream("SendStreamingMessage", {"message": message("1")})
+    task = (await anext(stream))[1]["task"]["id"]
+    check_refused(await calls.call("SubscribeToTask", {"id": task}))
+    check_refused(await rest.ask("GET", f"tasks/{task}:subscribe"))
+    check_refused(await rest.ask("POST", "message:stream", {"message": message("1")}))
+    assert await Task.objects.acount() == 1
+    assert (await calls.call("GetTask", {"id": task})).result["id"] == task
+    await stream.aclose()
+    again = rest.stream("GET", f"tasks/{task}:subscribe")
+    assert (await anext(again))[1]["task"]["id"] == task
+    steps.allow(10)
+    assert [event async for event in again]
+    assert (await calls.call("SubscribeToTask", {"id": task})).reason == "UNSUPPORTED_OPERATION"
+
+
+async def test_a_stream_whose_client_hangs_up_makes_room(worker, ada_key, stepping, settings):
+    settings.STREAMS_PER_CALLER = 1
+    for _ in range(2):
+        stream = ApplicationCommunicator(application, scope_of("/a2a/stepping/message:stream", ada_key))
+        body = json.dumps({"message": message("1")}).encode()
+        await stream.send_input({"type": "http.request", "body": body})
+        assert (await stream.receive_output(10))["status"] == 200
+        assert b"task" in (await stream.receive_output(10))["body"]
+        await stream.send_input({"type": "http.disconnect"})
+        await stream.wait(10)
+    steps.allow(10)
+
+
+def scope_of(path, key):
+    headers = {"Host": "localhost", "Authorization": f"Bearer {key}", "A2A-Version": "1.0"}
+    headers["Content-Type"] = "application/json"
+    named = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    return {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": named}
+
+
+async def test_a_stream_that_is_refused_takes_no_room(ada_at, echo, settings):
+    settings.STREAMS_PER_CALLER = 1
+    for _ in range(3):
+        assert (await ada_at("echo").call("SubscribeToTask", {"id": "a"})).reason == "TASK_NOT_FOUND"
+    for _ in range(3):
+        assert (await ada_at("echo").call("SendStreamingMessage", {})).code == -32602

@@ -1,0 +1,113 @@
+"""Callers have so many requests a minute and so many streams at a time, whatever process counts them."""
+
+import os
+import time
+import uuid
+
+import pytest
+import redis
+
+from apps.accounts import quotas
+from apps.accounts.principals import ANONYMOUS, Principal
+from apps.accounts.quotas import Requests, Streams, TooMuch
+
+ADA = Principal(user_id=1, workspace_id=1, name="Ada")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time in seconds, as the test sets it: ten seconds into a minute."""
+    now = [6010.0]
+    monkeypatch.setattr(quotas.time, "time", lambda: now[0])
+    return now
+
+
+def test_so_many_requests_are_taken_in_a_minute_and_no_more(clock):
+    requests = Requests()
+    for _ in range(3):
+        requests.count("ada", 3)
+    with pytest.raises(TooMuch, match="More than 3 requests in a minute") as refused:
+        requests.count("ada", 3)
+    assert refused.value.retry_after == 50
+    requests.count("bob", 3)
+
+
+def test_the_next_minute_begins_anew(clock):
+    requests = Requests()
+    requests.count("ada", 1)
+    clock[0] += 49.9
+    with pytest.raises(TooMuch) as refused:
+        requests.count("ada", 1)
+    assert refused.value.retry_after == 1
+    clock[0] += 0.1
+    requests.count("ada", 1)
+
+
+def test_callers_are_told_apart_by_name_or_by_address():
+    assert quotas.caller_of(ADA, "10.0.0.1") == quotas.caller_of(ADA, "10.0.0.2")
+    assert quotas.caller_of(ANONYMOUS, "10.0.0.1") != quotas.caller_of(ANONYMOUS, "10.0.0.2")
+    assert quotas.caller_of(ANONYMOUS, "2001:db8::1") == quotas.caller_of(ANONYMOUS, "2001:db8::ffff:1")
+    assert quotas.caller_of(ANONYMOUS, "2001:db8:0:1::1") != quotas.caller_of(ANONYMOUS, "2001:db8::1")
+    assert quotas.caller_of(ANONYMOUS, "unix:") == "at:unix:"
+
+
+def test_a_stream_that_ended_makes_room_for_another():
+    streams = Streams()
+    close = [streams.open("ada", 2) for _ in range(2)]
+    with pytest.raises(TooMuch, match="More than 2 streams"):
+        streams.open("ada", 2)
+    streams.open("bob", 2)
+    close[0]()
+    streams.open("ada", 2)
+
+
+@pytest.fixture
+def store(settings):
+    settings.INSTALLATION = f"parley-test-{uuid.uuid4().hex}"
+    with redis.Redis.from_url(os.environ["CHANNEL_LAYER_URL"]) as store:
+        yield store
+        store.delete(*store.keys(f"{settings.INSTALLATION}:*"))
+
+
+@pytest.mark.services
+def test_processes_that_share_a_redis_know_each_others_counts(store, clock):
+    one, other = Requests(), Requests()
+    for _ in range(3):
+        one.count("ada", 5)
+        other.count("bob", 5)
+    one.exchange(store)
+    other.count("ada", 5)
+    other.exchange(store)
+    other.count("ada", 5)
+    with pytest.raises(TooMuch):
+        other.count("ada", 5)
+    one.exchange(store)
+    for _ in range(2):
+        one.count("ada", 5)
+    one.exchange(store)
+    with pytest.raises(TooMuch):
+        one.count("ada", 5)
+    one.count("bob", 1)
+
+
+@pytest.mark.services
+def test_counts_are_told_without_being_asked_for(store, clock, settings):
+    Requests().count("ada", 5)
+    told = f"{settings.INSTALLATION}:requests:{int(clock[0] // 60)}"
+    deadline = time.monotonic() + 30
+    while not store.exists(told):
+        assert time.monotonic() < deadline
+    assert store.hgetall(told) == {b"ada": b"1"}
+
+
+@pytest.mark.services
+def test_counts_of_a_minute_that_is_over_are_forgotten(store, clock, settings):
+    one, other = Requests(), Requests()
+    one.count("ada", 1)
+    one.exchange(store)
+    clock[0] += 60
+    other.count("ada", 1)
+    other.exchange(store)
+    with pytest.raises(TooMuch):
+        other.count("ada", 1)
+    assert all(0 < store.ttl(key) <= 120 for key in store.keys(f"{settings.INSTALLATION}:*"))

@@ -1,0 +1,141 @@
+"""Every operation by every binding and version: the table of the README, cell by cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a2a.types import a2a_pb2 as a2a
+
+from apps.a2a.operations import OPERATIONS
+from tests.a2a.agents import steps
+from tests.a2a.calling import JSON, message, strictly_parsed, text_of
+from tests.conformance.speaking import SPEAKERS, Speaker
+from tests.conformance.telling import UNKNOWN
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+NOT_THERE = {("ListTasks", "JSON-RPC 0.3"), ("ListTasks", "HTTP+JSON 0.3")}
+"""Operations that a version does not have."""
+
+Proof = Callable[[Speaker], Awaitable[None]]
+PROOFS: dict[str, Proof] = {}
+
+
+def proves(*operations: str) -> Callable[[Any], Any]:
+    """Marks what must hold of these operations, at an agent whose tasks wait until the test lets them go on."""
+
+    def register(proof: Any) -> Any:
+        PROOFS.update(
+            {operation: lambda speaker, operation=operation: proof(speaker, operation) for operation in operations}
+        )
+        return proof
+
+    return register
+
+
+async def begun(speaker: Speaker) -> JSON:
+    """A task that waits to go on."""
+    params = {"message": message("1"), "configuration": {"returnImmediately": True}}
+    return (await speaker.ask("SendMessage", params)).result["task"]
+
+
+def state_of(task: JSON) -> str:
+    return task["status"]["state"].removeprefix("TASK_STATE_")
+
+
+@proves("SendMessage")
+async def send(speaker: Speaker, operation: str) -> None:
+    steps.allow(10)
+    told = await speaker.ask(operation, {"message": message("2")})
+    strictly_parsed(told.result, a2a.SendMessageResponse)
+    assert state_of(told.result["task"]) == "COMPLETED"
+    assert text_of(told.result["task"]["artifacts"][0])
+    assert (await speaker.ask(operation, {"message": message(taskId=told.result["task"]["id"])})).reason
+
+
+@proves("SendStreamingMessage")
+async def stream(speaker: Speaker, operation: str) -> None:
+    steps.allow(10)
+    first, *updates = await speaker.follow(operation, {"message": message("2")})
+    assert state_of(first["task"]) == "SUBMITTED"
+    assert any("artifactUpdate" in update for update in updates)
+    assert state_of(updates[-1]["statusUpdate"]) == "COMPLETED"
+
+
+@proves("GetTask")
+async def get(speaker: Speaker, operation: str) -> None:
+    task = await begun(speaker)
+    told = await speaker.ask(operation, {"id": task["id"], "historyLength": 1})
+    strictly_parsed(told.result, a2a.Task)
+    assert told.result["id"] == task["id"]
+    assert (await speaker.ask(operation, {"id": "nothing"})).reason == "TASK_NOT_FOUND"
+
+
+@proves("ListTasks")
+async def list_tasks(speaker: Speaker, operation: str) -> None:
+    made = [(await begun(speaker))["id"] for _ in range(3)]
+    first = (await speaker.ask(operation, {"pageSize": 2})).result
+    strictly_parsed(first, a2a.ListTasksResponse)
+    rest = (await speaker.ask(operation, {"pageSize": 2, "pageToken": first["nextPageToken"]})).result
+    assert {task["id"] for task in first["tasks"] + rest["tasks"]} == set(made)
+    assert (first["totalSize"], rest["nextPageToken"]) == (3, "")
+
+
+@proves("CancelTask")
+async def cancel(speaker: Speaker, operation: str) -> None:
+    task = await begun(speaker)
+    told = await speaker.ask(operation, {"id": task["id"]})
+    strictly_parsed(told.result, a2a.Task)
+    assert state_of(told.result) == "CANCELED"
+    assert (await speaker.ask(operation, {"id": "nothing"})).reason == "TASK_NOT_FOUND"
+
+
+@proves("SubscribeToTask")
+async def subscribe(speaker: Speaker, operation: str) -> None:
+    task = await begun(speaker)
+    first, *updates = await speaker.follow(operation, {"id": task["id"]}, begun=lambda: steps.allow(10))
+    assert first["task"]["id"] == task["id"]
+    assert state_of(updates[-1]["statusUpdate"]) == "COMPLETED"
+    assert (await speaker.ask(operation, {"id": task["id"]})).reason == "UNSUPPORTED_OPERATION"
+
+
+@proves(
+    "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig",
+)
+async def webhook(speaker: Speaker, operation: str) -> None:
+    """The card declares none."""
+    params = {"taskId": (await begun(speaker))["id"], "id": "c", "url": "https://example.com/hook"}
+    assert (await speaker.ask(operation, params)).reason == "PUSH_NOTIFICATION_NOT_SUPPORTED"
+
+
+@proves("GetExtendedAgentCard")
+async def extended_card(speaker: Speaker, operation: str) -> None:
+    """The card declares none."""
+    assert (await speaker.ask(operation, {})).reason == "UNSUPPORTED_OPERATION"
+
+
+@pytest.mark.parametrize("binding", SPEAKERS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_operation(worker, ada_key, stepping, operation, binding):
+    speaker = SPEAKERS[binding]("stepping", ada_key)
+    if (operation, binding) in NOT_THERE:
+        assert (await speaker.ask(operation, {})).reason == UNKNOWN
+    else:
+        await PROOFS[operation](speaker)
+
+
+def test_the_table_of_the_readme_is_what_is_proved():
+    section = README.read_text().partition("\n## Conformance\n")[2].partition("\n## ")[0]
+    head, _, *rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    assert [cell.strip() for cell in head[1:]] == list(SPEAKERS)
+    assert [re.sub("[` ]", "", row[0]) for row in rows] == list(OPERATIONS)
+    assert all(cell.strip() for row in rows for cell in row[1:])

@@ -1,0 +1,150 @@
+"""Every wrong input gets its error over both bindings, shows nothing of what is inside, and stores nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Group
+
+import bridge
+from apps.accounts.models import ApiKey
+from apps.accounts.principals import READ
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from config.asgi import application
+from tests.a2a.calling import Caller, details_of, message
+from tests.conformance import wrong_inputs
+from tests.conformance.sending import Sent
+from tests.conformance.wrong_inputs import WRONG_INPUTS, WrongInput
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+INSIDE = re.compile(
+    rb"Traceback|File \"|\.py\b|/tmp/|site-packages|SELECT |INSERT |UPDATE |psycopg|sqlite|django", re.I
+)
+DOMAIN = "a2a-protocol.org"
+
+Scene = dict[str, str]
+
+
+@pytest.fixture
+async def scene(worker, ada, ada_key, bob_key, countdown, echo, quiet) -> Scene:
+    """Ada and Bob have each finished tasks; there are an agent for others and one that is switched off."""
+    await bridge.run(_register_the_hidden)
+    first = message("1")
+    adas = (await Caller("countdown", ada_key).send(first)).result["task"]
+    echos = (await Caller("echo", ada_key).send(message("hi"))).result["task"]
+    bob = Caller("countdown", bob_key)
+    bobs, _ = [(await bob.send(message("1"))).result["task"] for _ in range(2)]
+    token = (await bob.call("ListTasks", {"pageSize": 1})).result["nextPageToken"]
+    return {
+        "READING-KEY": (await bridge.run(ApiKey.issue, ada, "reading", scopes=[READ]))[1],
+        "ADAS-KEY": ada_key,
+        wrong_inputs.ADAS_TASK: adas["id"],
+        wrong_inputs.ADAS_CONTEXT: adas["contextId"],
+        wrong_inputs.ADAS_MESSAGE: first["messageId"],
+        wrong_inputs.ECHOS_TASK: echos["id"],
+        wrong_inputs.ECHOS_CONTEXT: echos["contextId"],
+        wrong_inputs.BOBS_TASK: bobs["id"],
+        wrong_inputs.BOBS_CONTEXT: bobs["contextId"],
+        wrong_inputs.BOBS_TOKEN: token,
+    }
+
+
+def _register_the_hidden() -> None:
+    club = register_hosted("club", "apps.showcase.agents.echo:Echo", access=Agent.Access.GROUPS)
+    club.groups.add(Group.objects.create(name="club"))
+    register_hosted("gone", "apps.showcase.agents.echo:Echo", is_enabled=False)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://localhost") as client:
+        yield client
+
+
+async def ask(http: httpx.AsyncClient, row: WrongInput, sent: Sent, scene: Scene) -> httpx.Response:
+    """Send it as Ada, unless it says otherwise."""
+    named = {"A2A-Version": "1.0", "Authorization": "Bearer ADAS-KEY"} | sent.headers
+    headers = {name: filled(text, scene).encode() for name, text in named.items() if text is not None}
+    body = filled(sent.body.decode("latin-1"), scene).encode("latin-1")
+    path = filled(f"/a2a/{row.at}{sent.below}" if row.at else f"/a2a{sent.below}", scene)
+    return await http.request(sent.verb, path, content=body, headers=headers)
+
+
+def filled(text: str, scene: Scene) -> str:
+    """The text with what the scene knows."""
+    for name, value in scene.items():
+        text = text.replace(name, value)
+    return text
+
+
+async def counts() -> dict[str, int]:
+    """How many rows there are of everything."""
+    models = [model for model in apps.get_models() if model.__module__.startswith("apps.")]
+    return await bridge.run(lambda: {model.__name__: model.objects.count() for model in models})
+
+
+def check_details(details: list[Any], row: WrongInput, reason: str, fields: tuple[str, ...]) -> None:
+    assert [one["reason"] for one in details_of(details, "ErrorInfo")] == [reason] * bool(reason)
+    assert all(one["domain"] == DOMAIN for one in details_of(details, "ErrorInfo"))
+    told = details_of(details, "BadRequest")
+    assert tuple(violation["field"] for one in told for violation in one["fieldViolations"]) == fields
+
+
+def test_the_corpus_is_as_large_as_it_should_be():
+    assert len(WRONG_INPUTS) >= 100
+    assert len({row.name for row in WRONG_INPUTS}) == len(WRONG_INPUTS)
+
+
+async def test_over_json_rpc(scene, http, subtests):
+    before = await counts()
+    for row in WRONG_INPUTS:
+        with subtests.test(row.name):
+            answer = await ask(http, row, row.rpc, scene)
+            assert not INSIDE.search(answer.content)
+            assert answer.status_code == row.error.rpc_status, answer.content
+            document = answer.json()
+            if row.error is not wrong_inputs.NOWHERE:
+                assert set(document) == {"jsonrpc", "id", "error"}
+                assert (document["jsonrpc"], document["id"]) == ("2.0", row.rpc_id)
+            error = document["error"]
+            assert error["code"] == row.error.code, error
+            assert error["message"]
+            check_details(error.get("data", error.get("details", [])), row, row.error.reason, row.fields)
+            assert await counts() == before
+
+
+async def test_over_http_and_json(scene, http, subtests):
+    before = await counts()
+    for row in WRONG_INPUTS:
+        with subtests.test(row.name):
+            due, fields = row.due_of_rest
+            answer = await ask(http, row, row.rest, scene)
+            assert not INSIDE.search(answer.content)
+            assert answer.status_code == due.status, answer.content
+            assert answer.headers["Content-Type"] == "application/json"
+            document = answer.json()
+            assert set(document) == {"error"}
+            error = document["error"]
+            assert (error["code"], error["status"]) == (due.status, due.name), error
+            assert error["message"]
+            check_details(error["details"], row, due.reason, fields)
+            assert await counts() == before
+
+
+async def test_the_input_that_is_right_is_taken(scene, http):
+    """The corpus proves something only if its requests would do without what is wrong with them."""
+    row = wrong_inputs.asked("nothing wrong", "SendMessage", wrong_inputs.sending(), wrong_inputs.PARAMS)
+    for number, sent in enumerate((row.rpc, row.rest)):
+        fresh = sent.encoded(lambda body, number=number: body.replace(b'"m"', b'"m%d"' % number))
+        answer = await ask(http, row, fresh, scene)
+        assert answer.status_code == 200
+        task = json.loads(answer.content)
+        assert task.get("result", task)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
