@@ -51,8 +51,8 @@ async def test_the_sdk_verifies_our_cards_over_a_real_server(server):
 async def test_the_sdk_verifies_the_platforms_own_card(server):
     async with httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, server.url).get_agent_card()
+        [key] = (await http.get(f"{server.url}/.well-known/did.json")).json()["verificationMethod"]
     create_signature_verifier(key_provider, ["EdDSA"])(card)
-    [key] = httpx.get(f"{server.url}/.well-known/did.json").json()["verificationMethod"]
     assert jwt.get_unverified_header(f"{card.signatures[0].protected}..")["kid"] == key["publicKeyJwk"]["kid"]
 
 
