@@ -11,6 +11,7 @@ from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 
 from apps.accounts.credentials import BadCredentials
+from apps.accounts.keyring import CannotDecrypt
 from apps.accounts.quotas import TooMuch
 from apps.conversations.errors import (
     ContentTypeNotSupported,
@@ -135,6 +136,7 @@ TABLE: dict[type[Exception], Row] = {
     RequestDataTooBig: _own(413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE", "The request is too large."),
     TooManyFieldsSent: Row(-32602, 400, "INVALID_ARGUMENT", message="The query has too many parameters."),
     TooMuch: _own(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
+    CannotDecrypt: _own(503, "UNAVAILABLE", "UNAVAILABLE", "A key cannot be read here. The operators can see why."),
     OperationalError: _own(503, "UNAVAILABLE", "UNAVAILABLE", "The record is away for a moment. Try again."),
     InterfaceError: _own(503, "UNAVAILABLE", "UNAVAILABLE", "The record is away for a moment. Try again."),
 }

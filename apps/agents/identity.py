@@ -27,7 +27,8 @@ def did_of(agent: Agent | None) -> str:
 def did_document(agent: Agent | None) -> JSON:
     """The document behind the identifier (https://www.w3.org/TR/did-1.0/). One query.
 
-    Its keys are those that are trusted: the current one and the retired ones. Each is named by its key id.
+    Its keys are those that are trusted: the current one and the retired ones. Each is named by its key id. An agent
+    that is switched off offers no service.
     """
     did = did_of(agent)
     methods = [_verification_method(did, key) for key in SigningKey.objects.of(agent).trusted()]
@@ -36,7 +37,7 @@ def did_document(agent: Agent | None) -> JSON:
         "id": did,
         "verificationMethod": methods,
         "assertionMethod": [method["id"] for method in methods],
-        "service": [_service(did, agent)],
+        "service": [_service(did, agent)] if agent is None or agent.is_enabled else [],
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -21,22 +22,24 @@ _signers: dict[int | None, tuple[float, Signer]] = {}
 
 
 def signer_of(agent: Agent | None) -> Signer:
-    """The current key, ready to sign; one is made where there is none. Mostly without a query."""
+    """The current key, ready to sign; one is made where there is none. Mostly without a query.
+
+    Raises keyring.CannotDecrypt.
+    """
     owner = agent.pk if agent else None
     until, signer = _signers.get(owner, (0.0, None))
     if signer is None or until < time.monotonic():
         key = SigningKey.objects.of(agent).current().first() or _make(agent, SigningKey.Algorithm.EDDSA)
         signer = Signer.of(json.loads(key.private), key.algorithm, key.created_at)
-        kept = time.monotonic() + KEEP_SECONDS, signer
-        transaction.on_commit(lambda: _signers.__setitem__(owner, kept))  # a key that is rolled back is kept nowhere
+        transaction.on_commit(partial(_keep, owner, signer))  # a key whose making is rolled back is kept nowhere
     return signer
 
 
 def rotate(agent: Agent | None, algorithm: str = SigningKey.Algorithm.EDDSA) -> SigningKey:
     """Retire the current key, if any, and make a new one. What the old one signed can still be verified."""
     with transaction.atomic():
-        for key in SigningKey.objects.of(agent).current().select_for_update():
-            _end(key)
+        for key in SigningKey.objects.of(agent).current().defer("private").select_for_update():
+            _end(key)  # also one that can no longer be decrypted
         key = _make(agent, algorithm)
     _forget_after_commit()
     return key
@@ -52,6 +55,10 @@ def revoke(key: SigningKey) -> None:
 def forget() -> None:
     """Look up the current keys again when they are next needed."""
     _signers.clear()
+
+
+def _keep(owner: int | None, signer: Signer) -> None:
+    _signers[owner] = time.monotonic() + KEEP_SECONDS, signer
 
 
 def _end(key: SigningKey) -> None:

@@ -21,6 +21,7 @@ from django.urls import Resolver404, resolve
 from django.utils import timezone
 from rfc8785 import CanonicalizationError
 
+from apps.accounts.keyring import CannotDecrypt
 from apps.agents import cards, identity, jose
 from apps.agents.jose import BadSignature
 from apps.agents.models import Agent, SigningKey
@@ -55,16 +56,22 @@ def sign(
     """The signatures by the task's agent of artifacts with these parts, by their ids.
 
     `inputs` are the input hashes of runs, as far as they are at hand; the others are looked up. An artifact that has no
-    canonical form (with integers that are no doubles, say) stays unsigned. `task.agent` and `task.context` are used.
+    canonical form (with integers that are no doubles, say) stays unsigned, and so does everything where the agent's key
+    cannot be read. `task.agent` and `task.context` are used.
     """
+    try:
+        signer = signer_of(task.agent)
+    except CannotDecrypt as error:
+        log.error("what %s delivers stays unsigned. %s", task.agent.slug, error)
+        return {}
     made = list(delivered)
     if missing := {row.run for row, _ in made if row.run} - inputs.keys():
         inputs = {**inputs, **dict(Run.objects.filter(pk__in=missing).values_list("pk", "input_hash"))}
-    found = {row.artifact_id: _sign(task, row, parts, inputs) for row, parts in made}
+    found = {row.artifact_id: _sign(task, row, parts, inputs, signer) for row, parts in made}
     return {artifact_id: signature for artifact_id, signature in found.items() if signature}
 
 
-def _sign(task: Task, row: Artifact, parts: list[JSON], inputs: Mapping[uuid.UUID, str]) -> JSON:
+def _sign(task: Task, row: Artifact, parts: list[JSON], inputs: Mapping[uuid.UUID, str], signer: jose.Signer) -> JSON:
     claims = {
         "agent": identity.did_of(task.agent),
         "created": wire.timestamp(timezone.now()),
@@ -76,7 +83,7 @@ def _sign(task: Task, row: Artifact, parts: list[JSON], inputs: Mapping[uuid.UUI
     except UNFIT:
         log.warning("artifact %s of task %s has no canonical form, and stays unsigned", row.artifact_id, task.pk)
         return {}
-    return {**claims, "signature": signer_of(task.agent).sign(payload)}
+    return {**claims, "signature": signer.sign(payload)}
 
 
 def statement(artifact: JSON, claims: JSON, task_id: str, context_id: str) -> JSON:

@@ -13,7 +13,7 @@ from django.contrib.auth.models import Group
 import bridge
 from apps.agents.identity import did_of
 from apps.agents.models import Agent
-from apps.agents.signing_keys import rotate, signer_of
+from apps.agents.signing_keys import forget, rotate, signer_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -139,3 +139,26 @@ async def test_a_card_that_was_signed_anew_is_sent_again(anybody_at, echo):
     assert anew.status_code == 200
     assert signed_anew.pop("signatures") != card.pop("signatures")
     assert signed_anew == card
+
+
+async def test_an_agent_that_is_switched_off_can_still_be_verified(anybody_at, echo):
+    signer = await bridge.run(signer_of, echo)
+    echo.is_enabled = False
+    await echo.asave()
+    response, document = await fetched(anybody_at("echo"), "/a2a/echo/did.json")
+    assert response.status_code == 200
+    assert document["assertionMethod"] == [f"{document['id']}#{signer.kid}"]
+    assert document["service"] == []
+    assert (await fetched(anybody_at("echo"), "/a2a/echo/.well-known/agent-card.json"))[0].status_code == 404
+
+
+async def test_a_key_that_cannot_be_read_is_said_to_be_so_until_another_is_made(anybody_at, echo, settings):
+    path = "/a2a/echo/.well-known/agent-card.json"
+    await bridge.run(signer_of, echo)
+    forget()
+    settings.MASTER_KEY = "A" * 43
+    response, body = await fetched(anybody_at("echo"), path)
+    assert (response.status_code, body["error"]["status"]) == (503, "UNAVAILABLE")
+    assert "MASTER_KEY" not in str(body)
+    await bridge.run(rotate, echo)
+    assert (await fetched(anybody_at("echo"), path))[0].status_code == 200

@@ -276,6 +276,15 @@ def test_a_key_that_was_made_in_a_transaction_that_failed_signs_nothing(signing)
     assert signing_keys.signer_of(signing).kid != lost.kid
 
 
+def test_an_agent_whose_key_cannot_be_read_delivers_without_a_signature(complete, settings):
+    complete()
+    signing_keys.forget()
+    settings.MASTER_KEY = "A" * 43
+    task = complete()
+    assert task.state == "completed"
+    assert verdict_on(only(task)) == Verdict.MISSING
+
+
 def run(*words) -> int:
     try:
         call_command("verify_artifact", *words)

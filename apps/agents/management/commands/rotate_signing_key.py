@@ -25,7 +25,7 @@ class Command(BaseCommand):
         agent = Agent.objects.filter(slug=slug).first() if slug else None
         if slug and agent is None:
             raise CommandError(f"There is no agent {slug}.")
-        old = SigningKey.objects.of(agent).current().first()
+        old = SigningKey.objects.of(agent).current().defer("private").first()
         new = rotate(agent, algorithm)
         if old and options["revoke"]:
             revoke(old)
