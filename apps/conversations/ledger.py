@@ -220,7 +220,8 @@ class Ledger:
         for listener in _listeners():
             listener(self.context, self.events)
         announcement = self.context.pk, self.context.last_event
-        transaction.on_commit(lambda: wakeups.announce(*announcement))
+        settles = any(event.settles for event in self.events)
+        transaction.on_commit(lambda: wakeups.announce(*announcement, urgent=settles))
 
     def parts(self) -> Iterator[Any]:
         """The A2A parts that the added events bring."""

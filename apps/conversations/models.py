@@ -184,6 +184,11 @@ class Event(models.Model):
     def __str__(self) -> str:
         return f"{self.index} {self.type}"
 
+    @property
+    def settles(self) -> bool:
+        """Is it a change of state that a waiting caller waits for?"""
+        return self.type == EventType.AGENT_STATUS and TaskState(self.payload["state"]).is_settled
+
 
 class RunQuerySet(models.QuerySet["Run"]):
     def unfinished(self) -> RunQuerySet:

@@ -10,6 +10,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from channels.layers import get_channel_layer
@@ -17,7 +18,8 @@ from django.conf import settings
 
 log = logging.getLogger("parley.wakeups")
 
-GROUP = "parley.wakeups"
+LINGER_SECONDS = 0.003  # how long what is not urgent waits for something newer
+REACHED, STOP = "parley.reached", "parley.stop"  # the groups of the channel layer
 Reached = Callable[[str, int], None]  # context id, index of its newest event
 Stop = Callable[[str], None]  # run id
 
@@ -29,34 +31,39 @@ _courier: Courier | None = None
 
 def on_reached(callback: Reached) -> Callable[[], None]:
     """Have `callback` called, from any thread, when a context grows; returns how to end that."""
-    return _register(_reached, callback)
+    return _register(_reached, callback, REACHED)
 
 
 def on_stop(callback: Stop) -> Callable[[], None]:
     """Have `callback` called, from any thread, when a run is to stop; returns how to end that."""
-    return _register(_stop, callback)
+    return _register(_stop, callback, STOP)
 
 
-def _register[T](registry: set[T], callback: T) -> Callable[[], None]:
+def _register[T](registry: set[T], callback: T, group: str) -> Callable[[], None]:
     with _lock:
         registry.add(callback)
     if courier := _shared_courier():
-        courier.listen()
+        courier.listen(group)
     return lambda: registry.discard(callback)
 
 
-def announce(context_id: object, index: int) -> None:
-    """Say that a context reached an event. Call it after the commit; it neither waits nor fails."""
-    _deliver({"context": str(context_id), "index": index})
+def announce(context_id: object, index: int, *, urgent: bool = True) -> None:
+    """Say that a context reached an event. Call it after the commit; it neither waits nor fails.
+
+    What is not urgent reaches other processes a little later, and only if nothing newer is said of the context by then.
+    """
+    message = {"context": str(context_id), "index": index}
+    _deliver(message)
     if courier := _shared_courier():
-        courier.send(str(context_id), {"context": str(context_id), "index": index})
+        courier.send(REACHED, str(context_id), message, urgent=urgent)
 
 
 def stop(run_id: object) -> None:
     """Say that whoever executes this run should stop. Call it after the commit; it neither waits nor fails."""
-    _deliver({"stop": str(run_id)})
+    message = {"stop": str(run_id)}
+    _deliver(message)
     if courier := _shared_courier():
-        courier.send(f"stop {run_id}", {"stop": str(run_id)})
+        courier.send(STOP, str(run_id), message)
 
 
 def _deliver(message: dict[str, Any]) -> None:
@@ -91,47 +98,53 @@ class Courier:
 
     def __init__(self) -> None:
         self._name = uuid.uuid4().hex
-        self._waiting: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
         self._sending = False
-        self._listening = False
+        self._hurry = asyncio.Event()
+        self._listening: set[str] = set()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="wakeups", daemon=True).start()
 
-    def send(self, key: str, message: dict[str, Any]) -> None:
+    def send(self, group: str, key: str, message: dict[str, Any], *, urgent: bool = True) -> None:
         with _lock:
-            self._waiting[key] = message
-            if self._sending:
-                return
-            self._sending = True
-        asyncio.run_coroutine_threadsafe(self._send_waiting(), self._loop)
+            self._waiting[group, key] = message
+            was_sending, self._sending = self._sending, True
+        if urgent:
+            self._loop.call_soon_threadsafe(self._hurry.set)
+        if not was_sending:
+            asyncio.run_coroutine_threadsafe(self._send_waiting(), self._loop)
 
-    def listen(self) -> None:
+    def listen(self, group: str) -> None:
         with _lock:
-            if self._listening:
+            if group in self._listening:
                 return
-            self._listening = True
-        asyncio.run_coroutine_threadsafe(self._receive(), self._loop)
+            self._listening.add(group)
+        asyncio.run_coroutine_threadsafe(self._receive(group), self._loop)
 
     async def _send_waiting(self) -> None:
         while True:
             with _lock:
-                messages, self._waiting = list(self._waiting.values()), {}
-                if not messages:
+                if not self._waiting:
                     self._sending = False
                     return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), LINGER_SECONDS)
+            self._hurry.clear()
+            with _lock:
+                messages, self._waiting = self._waiting, {}
             try:
-                for message in messages:
-                    await get_channel_layer().group_send(GROUP, {"type": "wakeup", "from": self._name, **message})
+                for (group, _), message in messages.items():
+                    await get_channel_layer().group_send(group, {"type": "wakeup", "from": self._name, **message})
             except Exception as error:  # the layer is away: readers poll meanwhile
                 log.warning("wake-ups are not being delivered to other processes: %s", error)
 
-    async def _receive(self) -> None:
+    async def _receive(self, group: str) -> None:
         """Take in the others' wake-ups for as long as the process lives, whatever becomes of the layer."""
         while True:
             try:
                 layer = get_channel_layer()
                 channel = await layer.new_channel()
-                await layer.group_add(GROUP, channel)
+                await layer.group_add(group, channel)
                 while True:
                     message = await layer.receive(channel)
                     if message["from"] != self._name:

@@ -20,8 +20,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import feed, intake
 from apps.conversations.errors import TaskNotCancelable
-from apps.conversations.events import JSON, EventType
-from apps.conversations.lifecycle import TaskState
+from apps.conversations.events import JSON
 from apps.conversations.models import Artifact, Context, Event, Run, Task
 from apps.runtime.process import this_process
 from apps.runtime.sending import Sent, send
@@ -63,7 +62,7 @@ async def ask(
             async for event in (event async for events in batches for event in events):
                 if event.task_id == sent.task:
                     show(event)
-                    if _settles(event):
+                    if event.settles:
                         break
     except asyncio.CancelledError:
         await bridge.run(stop, sent.task)
@@ -102,8 +101,3 @@ async def _take_runs(task_id: uuid.UUID) -> None:
         for run in await bridge.run(list, runs.all()):
             await bridge.run(this_process().offer, run.pk)
         await asyncio.sleep(LOOK_SECONDS)
-
-
-def _settles(event: Event) -> bool:
-    """Is this the change of state that the person waits for?"""
-    return event.type == EventType.AGENT_STATUS and TaskState(event.payload["state"]).is_settled

@@ -33,6 +33,8 @@ def logging_config(*, as_json: bool) -> dict[str, Any]:
         "root": {"handlers": ["console"], "level": "WARNING"},
         "loggers": {
             "parley": {"level": "INFO"},
+            "celery.worker.strategy": {"level": "WARNING"},  # a line for each message that came
+            "celery.app.trace": {"level": "WARNING"},  # and for each that was taken
             "django.request": {"level": "ERROR"},
             "django.security.DisallowedHost": {"level": "CRITICAL"},  # scanners; the client gets its 400
         },

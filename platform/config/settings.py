@@ -3,7 +3,7 @@
 from urllib.parse import urlsplit
 
 from config import policy
-from config.environment import ROOT, channel_layer, data_dir, database, env, kept_secret
+from config.environment import ROOT, broker_options, channel_layer, data_dir, database, env, kept_secret
 from config.logs import logging_config
 from config.theme import THEME
 
@@ -103,6 +103,7 @@ SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked fo
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
+CELERY_BROKER_TRANSPORT_OPTIONS = broker_options(CELERY_BROKER_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True

@@ -53,7 +53,7 @@ async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, s
 
 async def test_without_wake_ups_the_poll_delivers(ada, echo, said, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.05
-    monkeypatch.setattr(wakeups, "announce", lambda context, index: None)
+    monkeypatch.setattr(wakeups, "announce", lambda *reached, **how: None)
     sent = await bridge.run(intake.accept, ada.principal, echo, said())
     following = asyncio.create_task(hear(sent.context, sent.index))
     await bridge.run(rename, sent.context)
@@ -101,10 +101,10 @@ async def test_a_courier_carries_only_the_newest_of_a_context(monkeypatch):
     finished = threading.Event()
     monkeypatch.setattr(wakeups, "get_channel_layer", Layer)
     courier = wakeups.Courier()
-    courier.send("context", {"index": 1})
+    courier.send("group", "context", {"index": 1})
     await asyncio.to_thread(started.wait, 10)
     for index in range(2, 101):
-        courier.send("context", {"index": index})
+        courier.send("group", "context", {"index": index})
     gate.set()
     assert await asyncio.to_thread(finished.wait, 10)
     assert carried == [1, 100]
