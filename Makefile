@@ -40,7 +40,7 @@ lint: setup
 	$(VENV)/bin/lint-imports
 
 types: setup
-	$(PY) -m mypy platform/config platform/agentkit platform/bridge platform/console apps
+	$(PY) -m mypy platform/config platform/agentkit platform/bridge platform/console platform/outbound apps
 
 bench: setup
 	$(PY) -m benchmarks

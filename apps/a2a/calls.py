@@ -12,7 +12,7 @@ from typing import Any
 from django.http import HttpRequest
 
 import bridge
-from apps.a2a import extensions
+from apps.a2a import extensions, versions
 from apps.a2a.callers import admit, agent_for, caller
 from apps.a2a.errors import NotJson
 from apps.a2a.operations import OPERATIONS, STREAMING, Call, check_scope
@@ -82,8 +82,8 @@ async def read_body(body: bytes) -> Any:
     return read_json(body)
 
 
-async def carry_out(arrival: Arrival, method: str, params: Any) -> Answer:
-    """Let the operation `method` answer. Raises conversations.errors.Refusal, TooMuch."""
+async def carry_out(arrival: Arrival, method: str, params: Any, version: str = versions.CURRENT) -> Answer:
+    """Let the operation `method` answer a caller who speaks `version`. Raises conversations.errors.Refusal, TooMuch."""
     principal, request = arrival.principal, arrival.request
     check_scope(principal, method)
     agent = arrival.agent
@@ -91,7 +91,7 @@ async def carry_out(arrival: Arrival, method: str, params: Any) -> Answer:
         agent = await bridge.run(agent_for, principal, params)
     activated = extensions.negotiate(agent, request)
     headers = {extensions.HEADER: ", ".join(activated)} if activated else {}
-    call = Call(principal, agent, params, request.headers.get("Last-Event-ID", ""))
+    call = Call(principal, agent, params, request.headers.get("Last-Event-ID", ""), version)
     with ExitStack() as meanwhile:
         if method in STREAMING:
             meanwhile.callback(quotas.open_stream(principal, address_of(request)))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import re
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
+import outbound
 from apps.a2a.errors import JSON
-from apps.a2a.fields import Fields
+from apps.a2a.fields import UNSTORABLE, Fields
 from apps.agents.models import Agent
 from apps.conversations.errors import ContentTypeNotSupported
 
@@ -106,28 +105,12 @@ def _base64(fields: Fields) -> str:
 
 
 def _url(fields: Fields) -> str:
+    """Judged by what it says itself: its name is looked up by whoever fetches it."""
     url = fields.text("url")
+    if UNSTORABLE.search(url):
+        return ""  # which was noted
     try:
-        split = urlsplit(url)
-        host = split.hostname or ""
-        split.port  # noqa: B018 - raises for one that is none
-    except ValueError:
-        host = ""
-    if not host or split.scheme not in ("http", "https") or len(url) > 2048 or re.search(r"\s", url):
-        fields.refuse("url", "Must be an absolute http or https URL of at most 2048 characters.")
-    elif is_inside(host):
-        fields.refuse("url", "Must not lead to a private or local address.")
+        outbound.guard().check(url)
+    except outbound.Forbidden as refusal:
+        fields.refuse("url", str(refusal))
     return url
-
-
-def is_inside(host: str) -> bool:
-    """Does a host name say by itself that it is this machine or a private network?"""
-    name = host.lower().rstrip(".")
-    if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        # What ends in a number is an address in one of its old forms (127.1, 0x7f.1, 2130706433).
-        return bool(re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]))
-    return address.is_multicast or not address.is_global

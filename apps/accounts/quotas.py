@@ -10,9 +10,9 @@ import ipaddress
 import logging
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
+from time import sleep, time
 
 import redis
 from django.conf import settings
@@ -71,7 +71,7 @@ class Requests:
 
     def count(self, caller: str, limit: int) -> None:
         """Raises TooMuch for a request of the caller beyond the limit."""
-        now = time.time()
+        now = time()
         with self._lock:
             self._turn_to(int(now // MINUTE))
             self._own[caller] += 1
@@ -120,10 +120,10 @@ class Requests:
             self._telling.clear()
             try:
                 self.exchange(store)
-                time.sleep(EXCHANGE_SECONDS)
+                sleep(EXCHANGE_SECONDS)
             except redis.RedisError as error:
                 log.warning("requests are counted by each process alone: %s", error)
-                time.sleep(AWAY_SECONDS)
+                sleep(AWAY_SECONDS)
 
 
 class Streams:

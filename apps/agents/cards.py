@@ -74,7 +74,11 @@ def provider() -> dict[str, str]:
 
 def capabilities(agent: Agent) -> dict[str, Any]:
     """What the endpoint does for this agent."""
-    able = {"streaming": agent.streams, "pushNotifications": False, "extendedAgentCard": agent.has_extended_card}
+    able = {
+        "streaming": agent.streams,
+        "pushNotifications": agent.calls_webhooks,
+        "extendedAgentCard": agent.has_extended_card,
+    }
     return able | ({"extensions": declared} if (declared := extensions(agent)) else {})
 
 

@@ -127,6 +127,10 @@ class Agent(models.Model):
         return self.access == Agent.Access.PUBLIC
 
     @property
+    def calls_webhooks(self) -> bool:
+        return bool(self.capabilities.get("pushNotifications", self.kind == Agent.Kind.HOSTED))
+
+    @property
     def has_extended_card(self) -> bool:
         """Does its card say that there is an extended one? It does where one is written, unless told otherwise."""
         return bool(self.capabilities.get("extendedAgentCard", self.extended_card))

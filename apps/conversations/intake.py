@@ -6,6 +6,7 @@ Everything a message leads to (idempotency, context, message, task, run, events)
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,10 @@ from bridge.statements import Selection
 TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
 
 
+Alongside = Callable[[Ledger, uuid.UUID], None]
+"""What else is to be written in the transaction that accepts a message, of whose task the id is given."""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a message: its task, where in the log it is, and the run to be published, if one was made."""
@@ -54,7 +59,7 @@ class Target:
     task: uuid.UUID | None
 
 
-def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
+def accept(principal: Principal, agent: Agent, message: JSON, alongside: Alongside | None = None) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
     Raises errors.Refusal; then nothing was stored. Publish `Receipt.run` after this returns.
@@ -64,8 +69,8 @@ def accept(principal: Principal, agent: Agent, message: JSON) -> Receipt:
     for _ in range(3):
         try:
             with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, body_hash)
-            return _record(ledger.writing, principal, agent, stored, body_hash)
+                return _record(ledger.proposing, principal, agent, stored, body_hash, alongside)
+            return _record(ledger.writing, principal, agent, stored, body_hash, alongside)
         except (IntegrityError, UnsupportedOperation) as refusal:
             # The message came before, or its new context was opened at this very moment.
             if (earlier := _earlier(principal, agent, message["messageId"], body_hash)) is not None:
@@ -108,9 +113,16 @@ def find_accepted(principal: Principal, agent: Agent, message_id: str, body_hash
     return accepted
 
 
-def _record(door: ledger.Door, principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Receipt:
+def _record(
+    door: ledger.Door,
+    principal: Principal,
+    agent: Agent,
+    message: JSON,
+    body_hash: str,
+    alongside: Alongside | None,
+) -> Receipt:
     target = find_target(principal, agent, message)
-    if target.task is not None:  # which its run may have to be told of
+    if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
         door = ledger.writing
     run: Run | None
     with door(target.context or ledger.new_context()) as log:
@@ -131,6 +143,8 @@ def _record(door: ledger.Door, principal: Principal, agent: Agent, message: JSON
             run = _continue_task(log, agent, message, task_id)
         if run is not None:
             log.also_insert(run)
+        if alongside is not None:
+            alongside(log, task_id)
         index = log.index_of(EventType.USER_MESSAGE)
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 

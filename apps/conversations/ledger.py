@@ -41,7 +41,7 @@ PROVISIONAL = Selection(
 
 
 class Listener(Protocol):
-    """What `LEDGER_LISTENERS` names: called with a transaction's new events, inside that transaction."""
+    """What `LEDGER_LISTENERS` names: called with the new events of a watched context, inside their transaction."""
 
     def __call__(self, context: Context, events: Sequence[Event]) -> None: ...
 
@@ -51,7 +51,10 @@ class StaleTransition(Exception):
 
 
 class NotAtOnce(Exception):
-    """What was proposed was not written, because the context has grown or files are to be counted: use `writing`."""
+    """What was proposed was not written: the context has grown or is watched, or files are to be counted.
+
+    Use `writing`.
+    """
 
 
 class LeaseLost(Exception):
@@ -104,21 +107,21 @@ def proposing(context: Context, now: datetime.datetime | None = None) -> Iterato
             yield log
         return
     yield (log := Ledger(context, now or timezone.now()))
-    if blobs.are_stored(log.parts()):
-        raise NotAtOnce("files are counted in a transaction")
+    if context.is_watched or blobs.are_stored(log.parts()):
+        raise NotAtOnce("listeners are called, and files counted, in a transaction")
     log.write()
 
 
 def _lock(context: Context) -> datetime.datetime:
-    """Lock the row, read the log's end under the lock, and give the database's time."""
+    """Lock the row, read under the lock what changes, and give the database's time."""
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
-    sql = f"SELECT last_event, {TIME[connection.vendor]} FROM {table} WHERE id = %s {suffix}"  # noqa: S608
+    sql = f"SELECT last_event, is_watched, {TIME[connection.vendor]} FROM {table} WHERE id = %s {suffix}"  # noqa: S608
     found = statements.execute(sql, [key]).fetchone()
     if found is None:
         raise Context.DoesNotExist
-    context.last_event = found[0]
-    return time_from(found[1])
+    context.last_event, context.is_watched = found[0], bool(found[1])
+    return time_from(found[2])
 
 
 class Ledger:
@@ -217,7 +220,7 @@ class Ledger:
         batch.insert(self.events)
         batch.write()
         blobs.count_uses(self.context.workspace_id, self.parts())
-        for listener in _listeners():
+        for listener in _listeners() if self.context.is_watched else ():
             listener(self.context, self.events)
         announcement = self.context.pk, self.context.last_event
         settles = any(event.settles for event in self.events)
@@ -281,7 +284,7 @@ class Ledger:
         else:
             if _description(self.context) != self._described:
                 values |= {"title": self.context.title, "agent": self.context.agent_id}
-            where = {"id": self.context.pk, "last_event": self._began_at}
+            where = {"id": self.context.pk, "last_event": self._began_at, "is_watched": self.context.is_watched}
             batch.update(Context, where, values, missing=NotAtOnce(f"context {self.context.pk} has grown"))
 
     def _save_tasks(self, batch: Batch) -> None:

@@ -37,6 +37,7 @@ class Context(models.Model):
     forked_at = models.PositiveBigIntegerField(null=True, blank=True, help_text="Index of the last event taken over.")
     fork_reason = models.CharField(max_length=40, blank=True)
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
+    is_watched = models.BooleanField("watched", default=False, help_text="Are listeners called? No part of replay.")
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 

@@ -28,6 +28,10 @@ SIDEBAR = {
         ("conversations", "message", "Messages", "chat"),
         ("conversations", "artifact", "Artifacts", "draft"),
     ],
+    "Webhooks": [
+        ("a2a", "pushconfig", "Webhooks", "webhook"),
+        ("a2a", "delivery", "Deliveries", "outbox"),
+    ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),

@@ -18,6 +18,9 @@ RESULTS = {
     "GetTask": a2a_pb2.Task,
     "ListTasks": a2a_pb2.ListTasksResponse,
     "CancelTask": a2a_pb2.Task,
+    "CreateTaskPushNotificationConfig": a2a_pb2.TaskPushNotificationConfig,
+    "GetTaskPushNotificationConfig": a2a_pb2.TaskPushNotificationConfig,
+    "ListTaskPushNotificationConfigs": a2a_pb2.ListTaskPushNotificationConfigsResponse,
 }
 
 
@@ -44,13 +47,18 @@ class Answer:
         return self.error["code"]
 
     @property
+    def details(self) -> list[JSON]:
+        """Of the error, each of a type of google.rpc."""
+        return self.error.get("data", [])
+
+    @property
     def reason(self) -> str:
-        return next((one["reason"] for one in details_of(self.error.get("data", []), "ErrorInfo")), "")
+        return next((one["reason"] for one in details_of(self.details, "ErrorInfo")), "")
 
     @property
     def fields(self) -> list[str]:
         """The fields that are named as the ones that cannot be used."""
-        told = details_of(self.error.get("data", []), "BadRequest")
+        told = details_of(self.details, "BadRequest")
         return [violation["field"] for one in told for violation in one["fieldViolations"]]
 
 

@@ -31,7 +31,7 @@ async def test_a_card_has_all_that_the_protocol_requires(anybody_at, echo):
     assert {interface.tenant for interface in current} == {"echo"}
     assert shown.skills[0].id == "echo"
     assert shown.capabilities.streaming
-    assert not shown.capabilities.push_notifications
+    assert shown.capabilities.push_notifications
     assert not shown.capabilities.extended_agent_card
 
 

@@ -10,6 +10,7 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.utils.proto_utils import validate_proto_required_fields
 from django.contrib.auth.models import Group
 
+import bridge
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from tests.a2a import talking
@@ -18,6 +19,7 @@ from tests.a2a.resting import Resource
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+ECHO = "apps.showcase.agents.echo:Echo"
 CARD = "/.well-known/agent-card.json"
 
 
@@ -29,13 +31,13 @@ def door(ada_key):
 
 @pytest.fixture
 def router(db):
-    return register_hosted("router", "apps.showcase.agents.echo:Echo")
+    return register_hosted("router", ECHO)
 
 
 @pytest.fixture
 def club(ada):
     """An agent for a group that nobody is in."""
-    agent = register_hosted("club", "apps.showcase.agents.echo:Echo", access=Agent.Access.GROUPS)
+    agent = register_hosted("club", ECHO, access=Agent.Access.GROUPS)
     agent.groups.add(Group.objects.create(name="club"))
     return agent
 
@@ -91,7 +93,7 @@ async def test_a_router_answers_who_names_no_tenant(worker, door, router):
 async def test_a_router_that_may_not_be_used_does_not_show(door, router, anybody_at):
     assert (await anybody_at("").call("ListTasks", {})).fields == ["tenant"]
     router.is_enabled = False
-    await router.asave()
+    await bridge.run(router.save)
     assert (await door[0].call("ListTasks", {})).fields == ["tenant"]
 
 
@@ -152,21 +154,18 @@ async def test_it_is_also_where_a_client_of_the_front_door_looks(async_client, e
 async def test_it_asks_for_a_key_where_one_is_needed(async_client, echo):
     shown = json.loads((await card(async_client)).content)
     assert shown["securityRequirements"] == [{"schemes": {"apiKey": {"list": ["tasks:read", "tasks:write"]}}}]
-    opened = await Agent.objects.acreate(
-        slug="opened", name="Z", description="D", handler="x:Y", workspace_id=echo.workspace_id, access="public"
-    )
+    await bridge.run(register_hosted, "opened", ECHO, access=Agent.Access.PUBLIC)
     shown = json.loads((await card(async_client)).content)
     assert "securityRequirements" not in shown
     assert set(shown["securitySchemes"]) == {"apiKey"}
     assert ["securityRequirements" in skill for skill in shown["skills"]] == [True, False]
-    await echo.adelete()
-    assert opened.is_public
+    await bridge.run(echo.delete)
     assert "securitySchemes" not in json.loads((await card(async_client)).content)
 
 
 async def test_it_promises_what_every_agent_does(async_client, echo, quiet):
     assert json.loads((await card(async_client)).content)["capabilities"]["streaming"] is False
-    await quiet.adelete()
+    await bridge.run(quiet.delete)
     assert json.loads((await card(async_client)).content)["capabilities"]["streaming"] is True
 
 
@@ -182,7 +181,7 @@ async def test_it_is_asked_for_again_cheaply(async_client, echo, hello):
     assert (await card(async_client, **{"If-None-Match": first["ETag"]})).status_code == 304
     assert (await card(async_client, **{"If-Modified-Since": first["Last-Modified"]})).status_code == 304
     hello.is_enabled = False
-    await hello.asave()
+    await bridge.run(hello.save)
     assert (await card(async_client, **{"If-None-Match": first["ETag"]})).status_code == 200
     assert (await async_client.post(CARD)).status_code == 405
 

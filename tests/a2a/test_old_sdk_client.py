@@ -123,6 +123,16 @@ def assert_the_same(former: dict[str, Any], new: a2a.Task) -> None:
     assert [text_of(one) for one in former["artifacts"]] == [new_text_of(one) for one in new.artifacts]
 
 
+async def test_a_webhook_is_set_and_shown(old):
+    async with old("echo") as agent:
+        task = await agent.answer(said("hi"))
+        config = {"id": "mine", "url": "https://8.8.8.8/hook", "token": "secret"}
+        made = await agent.one("set_webhook", taskId=task["id"], pushNotificationConfig=config)
+        assert made["taskId"] == task["id"]
+        assert {**made["pushNotificationConfig"], "token": "secret"} == config
+        assert await agent.one("get_webhook", id=task["id"], pushNotificationConfigId="mine") == made
+
+
 async def test_errors_have_their_codes(old, transport):
     async with old("echo") as agent:
         with pytest.raises(OldSdkError) as missing:

@@ -5,6 +5,7 @@ import json
 import pytest
 from asgiref.testing import ApplicationCommunicator
 
+import bridge
 from apps.accounts import quotas
 from apps.conversations.models import Task
 from config.asgi import application
@@ -23,7 +24,7 @@ def fresh(monkeypatch, settings):
     settings.CHANNEL_LAYER_URL = "memory://"
     monkeypatch.setattr(quotas, "requests", quotas.Requests())
     monkeypatch.setattr(quotas, "streams", quotas.Streams())
-    monkeypatch.setattr(quotas.time, "time", lambda: 6010.0)
+    monkeypatch.setattr(quotas, "time", lambda: 6010.0)
 
 
 def check_refused(answer):
@@ -65,7 +66,7 @@ async def test_keys_that_will_not_do_count_for_the_address(anybody_at, echo, set
 async def test_a_message_of_who_asks_too_often_is_not_taken(ada_at, echo, settings):
     settings.REQUESTS_PER_MINUTE = 0
     check_refused(await ada_at("echo").send(message()))
-    assert not await Task.objects.aexists()
+    assert not await bridge.run(Task.objects.exists)
 
 
 async def test_too_many_streams_are_refused_before_their_first_event(worker, ada_at, ada_key, stepping, settings):
@@ -76,7 +77,7 @@ async def test_too_many_streams_are_refused_before_their_first_event(worker, ada
     check_refused(await calls.call("SubscribeToTask", {"id": task}))
     check_refused(await rest.ask("GET", f"tasks/{task}:subscribe"))
     check_refused(await rest.ask("POST", "message:stream", {"message": message("1")}))
-    assert await Task.objects.acount() == 1
+    assert await bridge.run(Task.objects.count) == 1
     assert (await calls.call("GetTask", {"id": task})).result["id"] == task
     await stream.aclose()
     again = rest.stream("GET", f"tasks/{task}:subscribe")

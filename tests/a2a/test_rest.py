@@ -6,6 +6,7 @@ import json
 import pytest
 from a2a.types import a2a_pb2 as a2a
 
+import bridge
 from apps.a2a.rest import ADDRESSES
 from apps.conversations.models import Task
 from tests.a2a.calling import message, strictly_parsed, text_of
@@ -284,7 +285,7 @@ async def test_the_version_must_be_named(ada_rests, echo, subtests):
 
 async def test_an_extension_is_activated_or_required(ada_rests, echo):
     echo.capabilities = {"streaming": True, "extensions": [{"uri": EXTENSION, "required": True}]}
-    await echo.asave()
+    await bridge.run(echo.save)
     named = await ada_rests("echo").ask("GET", "tasks", headers={"A2A-Extensions": EXTENSION})
     assert (named.status, named.headers["A2A-Extensions"]) == (200, EXTENSION)
     answer = await ada_rests("echo").ask("GET", "tasks")
@@ -315,7 +316,7 @@ async def test_who_may_not_call_is_told_so(echo, ada_rests, bob_key, done):
 async def test_nothing_is_stored_of_a_message_that_is_refused(ada_rests, echo):
     answer = await ada_rests("echo").ask("POST", "message:send", {"message": message() | {"parts": [{}]}})
     assert answer.fields == ["message.parts[0]"]
-    assert not await Task.objects.aexists()
+    assert not await bridge.run(Task.objects.exists)
 
 
 async def test_a_stream_that_breaks_says_so_in_an_event_of_its_own(worker, ada_rests, echo, monkeypatch):

@@ -18,7 +18,7 @@ ADA = Principal(user_id=1, workspace_id=1, name="Ada")
 def clock(monkeypatch):
     """The time in seconds, as the test sets it: ten seconds into a minute."""
     now = [6010.0]
-    monkeypatch.setattr(quotas.time, "time", lambda: now[0])
+    monkeypatch.setattr(quotas, "time", lambda: now[0])
     return now
 
 

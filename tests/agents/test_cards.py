@@ -66,7 +66,7 @@ def test_a_card_asks_for_a_key_unless_everybody_may_come_in(echo):
 def test_a_card_promises_only_what_is_there(echo):
     capabilities = parsed(echo).capabilities
     assert capabilities.streaming
-    assert not capabilities.push_notifications
+    assert capabilities.push_notifications
     assert not capabilities.extended_agent_card
     echo.capabilities = {"streaming": False}
     assert not parsed(echo).capabilities.streaming

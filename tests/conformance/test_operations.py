@@ -106,16 +106,44 @@ async def subscribe(speaker: Speaker, operation: str) -> None:
     assert (await speaker.ask(operation, {"id": task["id"]})).reason == "UNSUPPORTED_OPERATION"
 
 
-@proves(
-    "CreateTaskPushNotificationConfig",
-    "GetTaskPushNotificationConfig",
-    "ListTaskPushNotificationConfigs",
-    "DeleteTaskPushNotificationConfig",
-)
-async def webhook(speaker: Speaker, operation: str) -> None:
-    """The card declares none."""
-    params = {"taskId": (await begun(speaker))["id"], "id": "c", "url": "https://example.com/hook"}
-    assert (await speaker.ask(operation, params)).reason == "PUSH_NOTIFICATION_NOT_SUPPORTED"
+async def hooked(speaker: Speaker) -> JSON:
+    """The webhook of a task that has ended, so that nobody is called."""
+    steps.allow(10)
+    task = (await speaker.ask("SendMessage", {"message": message("1")})).result["task"]
+    asked = {"taskId": task["id"], "id": "c", "url": "https://8.8.8.8/hook"}
+    return (await speaker.ask("CreateTaskPushNotificationConfig", asked)).result
+
+
+@proves("CreateTaskPushNotificationConfig")
+async def create_webhook(speaker: Speaker, operation: str) -> None:
+    made = await hooked(speaker)
+    strictly_parsed(made, a2a.TaskPushNotificationConfig)
+    assert (made["id"], made["url"]) == ("c", "https://8.8.8.8/hook")
+    inside = {"taskId": made["taskId"], "id": "c", "url": "http://127.0.0.1/hook"}
+    assert not (await speaker.ask(operation, inside)).result
+
+
+@proves("GetTaskPushNotificationConfig")
+async def get_webhook(speaker: Speaker, operation: str) -> None:
+    made = await hooked(speaker)
+    assert (await speaker.ask(operation, {"taskId": made["taskId"], "id": "c"})).result == made
+    assert (await speaker.ask(operation, {"taskId": made["taskId"], "id": "d"})).reason == "TASK_NOT_FOUND"
+
+
+@proves("ListTaskPushNotificationConfigs")
+async def list_webhooks(speaker: Speaker, operation: str) -> None:
+    made = await hooked(speaker)
+    told = await speaker.ask(operation, {"taskId": made["taskId"]})
+    strictly_parsed(told.result, a2a.ListTaskPushNotificationConfigsResponse)
+    assert told.result["configs"] == [made]
+
+
+@proves("DeleteTaskPushNotificationConfig")
+async def delete_webhook(speaker: Speaker, operation: str) -> None:
+    about = {"taskId": (await hooked(speaker))["taskId"], "id": "c"}
+    for _ in range(2):
+        assert (await speaker.ask(operation, about)).result == {}
+    assert (await speaker.ask("GetTaskPushNotificationConfig", about)).reason == "TASK_NOT_FOUND"
 
 
 @proves("GetExtendedAgentCard")

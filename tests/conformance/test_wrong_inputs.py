@@ -19,9 +19,10 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from config.asgi import application
 from tests.a2a.calling import Caller, details_of, message
-from tests.conformance import wrong_inputs
+from tests.conformance import rows, wrong_inputs
+from tests.conformance.rows import WrongInput
 from tests.conformance.sending import Sent
-from tests.conformance.wrong_inputs import WRONG_INPUTS, WrongInput
+from tests.conformance.wrong_inputs import WRONG_INPUTS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -111,7 +112,7 @@ async def test_over_json_rpc(scene, http, subtests):
             assert not INSIDE.search(answer.content)
             assert answer.status_code == row.error.rpc_status, answer.content
             document = answer.json()
-            if row.error is not wrong_inputs.NOWHERE:
+            if row.error is not rows.NOWHERE:
                 assert set(document) == {"jsonrpc", "id", "error"}
                 assert (document["jsonrpc"], document["id"]) == ("2.0", row.rpc_id)
             error = document["error"]
@@ -141,7 +142,7 @@ async def test_over_http_and_json(scene, http, subtests):
 
 async def test_the_input_that_is_right_is_taken(scene, http):
     """The corpus proves something only if its requests would do without what is wrong with them."""
-    row = wrong_inputs.asked("nothing wrong", "SendMessage", wrong_inputs.sending(), wrong_inputs.PARAMS)
+    row = rows.asked("nothing wrong", "SendMessage", rows.sending(), rows.PARAMS)
     for number, sent in enumerate((row.rpc, row.rest)):
         fresh = sent.encoded(lambda body, number=number: body.replace(b'"m"', b'"m%d"' % number))
         answer = await ask(http, row, fresh, scene)

@@ -6,6 +6,7 @@ from apps.a2a.errors import JSON
 from apps.a2a.old.cards import old_card
 from apps.a2a.old.forms import Form
 from apps.a2a.streams import at_a_question
+from apps.conversations.errors import TaskNotFound
 from apps.conversations.lifecycle import TaskState
 
 WRAPPED = "data_part_compat"  # the SDK's mark, in a part's metadata, of data that is no object and stands in one
@@ -51,6 +52,13 @@ def webhook(new: JSON, form: Form) -> JSON:
 def webhooks(new: JSON, form: Form) -> JSON | list[JSON]:
     shown = [webhook(one, form) for one in new.get("configs", ())]
     return shown if form.has_kinds else {"configs": shown}
+
+
+def first_webhook(new: JSON, form: Form) -> JSON:
+    """The first of a list. Raises TaskNotFound where there is none."""
+    if not new.get("configs"):
+        raise TaskNotFound("There is no such webhook.")
+    return webhook(new["configs"][0], form)
 
 
 def card(new: JSON, form: Form) -> JSON:

@@ -8,9 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from apps.a2a import extensions
+from apps.a2a import extensions, versions
 from apps.a2a.calls import Answer, Arrival, carry_out
 from apps.a2a.errors import JSON, InvalidFields
+from apps.a2a.fields import Fields
 from apps.a2a.old import answers, names, requests
 from apps.a2a.old.forms import Form
 from apps.a2a.old.names import Naming
@@ -49,20 +50,33 @@ METHODS: dict[str, Method] = {
     "agent/getAuthenticatedExtendedCard": Method("GetExtendedAgentCard", requests.nothing, answers.card),
 }
 
+FIRST_WEBHOOK = Method(
+    "ListTaskPushNotificationConfigs", requests.webhooks_of_task, answers.first_webhook, names.of_webhook_of_task
+)
+"""What asking for a webhook without saying which comes to: 0.3 speaks of *the* configuration of a task."""
+
 OLD_NAMES = {method.operation: name for name, method in METHODS.items()}
 
 
 async def carry_out_old(arrival: Arrival, name: str, params: Any, form: Form) -> Answer:
     """Let the operation of the method `name` answer. Raises Refusal with 0.3's names of methods and fields."""
-    method = METHODS[name]
+    method = FIRST_WEBHOOK if _asks_for_any_webhook(name, params) else METHODS[name]
     asked = method.read(params, form)
     try:
-        answer = await carry_out(arrival, method.operation, asked)
+        answer = await carry_out(arrival, method.operation, asked, versions.OLD)
     except Refusal as error:
         raise _in_old_words(error, method, form) from None
     shown = _shown(answer.content, method, form) if answer.streams else method.show(answer.content, form)
     activated = answer.headers.get(extensions.HEADER)
     return replace(answer, content=shown, headers={extensions.OLD_HEADER: activated} if activated else {})
+
+
+def _asks_for_any_webhook(name: str, params: Any) -> bool:
+    return (
+        name == "tasks/pushNotificationConfig/get"
+        and isinstance(params, dict)
+        and not Fields(params).raw("pushNotificationConfigId")
+    )
 
 
 async def _shown(updates: Updates, method: Method, form: Form) -> Updates:
@@ -79,8 +93,9 @@ def _in_old_words(error: Refusal, method: Method, form: Form) -> Refusal:
     match error:
         case InvalidFields():
             return InvalidFields([(method.field(path, form), description) for path, description in error.violations])
-        case InvalidParams():
-            return InvalidParams(_with_old_names(str(error)), method.field(error.field, form))
+        case InvalidParams() if error.field:
+            field = method.field(error.field, form)
+            return InvalidParams(_with_old_names(str(error)).replace(error.field, field, 1), field)
         case _:
             error.args = (_with_old_names(str(error)),)
             return error

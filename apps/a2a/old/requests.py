@@ -52,17 +52,16 @@ def webhook(params: Any, form: Form) -> JSON:
     config = holder.message("pushNotificationConfig", required=True)
     described = _webhook(config) if config else {}
     fields.check()
-    # 0.3 speaks of *the* configuration of a task: one without an id has the task's.
+    # As in the SDK, so that to set a webhook without an id once more is to change it.
     return {"taskId": task, **described, "id": described.get("id") or task} | _copied(fields, "tenant")
 
 
 def webhook_of_task(params: Any, form: Form) -> JSON:
     """GetTaskPushNotificationConfigParams, and those to delete one. Raises InvalidParams."""
     fields = _fields(params)
-    task = fields.text("id", required=True)
-    named = fields.text("pushNotificationConfigId")
+    task, config = fields.text("id", required=True), fields.text("pushNotificationConfigId", required=True)
     fields.check()
-    return {"taskId": task, "id": named or task} | _copied(fields, "tenant")
+    return {"taskId": task, "id": config} | _copied(fields, "tenant")
 
 
 def webhooks_of_task(params: Any, form: Form) -> JSON:

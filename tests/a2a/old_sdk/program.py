@@ -46,6 +46,14 @@ class Program:
     async def cancel(self, id: str) -> AsyncIterator[dict[str, Any]]:
         yield {"task": dumped(await self.client().cancel_task(a2a.TaskIdParams(id=id)))}
 
+    async def set_webhook(self, **webhook: Any) -> AsyncIterator[dict[str, Any]]:
+        config = a2a.TaskPushNotificationConfig.model_validate(webhook)
+        yield {"webhook": dumped(await self.client().set_task_callback(config))}
+
+    async def get_webhook(self, **named: Any) -> AsyncIterator[dict[str, Any]]:
+        params = a2a.GetTaskPushNotificationConfigParams.model_validate(named)
+        yield {"webhook": dumped(await self.client().get_task_callback(params))}
+
     async def show_card(self) -> AsyncIterator[dict[str, Any]]:
         yield {"card": dumped(await self.client().get_card())}
 
