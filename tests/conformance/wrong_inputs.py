@@ -8,6 +8,7 @@ of the test knows (`scene` in test_wrong_inputs).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tests.conformance.rows import (
     MAY_NOT,
