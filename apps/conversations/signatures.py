@@ -36,6 +36,7 @@ log = logging.getLogger("parley.signatures")
 INLINE_BYTES = 64 * 1024  # content over this stands in the statement as its SHA-256
 CONTENT = ("text", "raw", "data", "url", "stored")  # a part has exactly one of them: its content, or where that is
 SHA256 = re.compile(r"[0-9a-f]{64}")
+KEY_ID = re.compile(r"[\w-]{43}", re.ASCII)
 UNFIT = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError, CanonicalizationError)
 """What a statement raises of something that has none."""
 
@@ -128,8 +129,7 @@ def verdict_on_wire(artifact: JSON, task_id: str, context_id: str) -> Verdict:
 def _judge(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tuple[Verdict, Agent | None]:
     """What to think of the signature, and whose key it was made by."""
     try:
-        header = jose.header_of(signature["signature"])
-        key = SigningKey.objects.select_related("agent").defer("private").filter(kid=str(header.get("kid"))).first()
+        key = _key_of(signature["signature"])
         if key is None:
             return Verdict.UNKNOWN_KEY, None
         payload = canonical(statement(artifact, signature, task_id, context_id))
@@ -139,13 +139,20 @@ def _judge(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tup
     return Verdict.REVOKED if key.revoked_at else Verdict.GOOD, key.agent
 
 
+def _key_of(signature: str) -> SigningKey | None:
+    """The key that a signature names, known or not. Raises BadSignature."""
+    kid = str(jose.header_of(signature).get("kid"))
+    known = SigningKey.objects.select_related("agent").defer("private")
+    return known.filter(kid=kid).first() if KEY_ID.fullmatch(kid) else None
+
+
 def _stated(part: JSON) -> JSON:
     """A part as it stands in the statement: as it is, or with the SHA-256 of its content in place of that."""
     if len([name for name in CONTENT if name in part]) != 1:
         raise ValueError("A part has exactly one content.")
     content = _content(part)
-    if len(content) <= INLINE_BYTES and _stored_behind(part) is None:
-        return part
+    if len(content) <= INLINE_BYTES:
+        return blobs.inline(part)
     rest = {name: value for name, value in part.items() if name not in CONTENT}
     return {"sha256": hashlib.sha256(content).hexdigest(), **rest}
 
@@ -175,18 +182,24 @@ def _decoded(raw: str) -> bytes:
 
 
 def _stored_behind(part: JSON) -> str | None:
-    """The name of the file that holds the content of a part that is stored, or is a link to our own files."""
-    if "stored" in part:
-        return str(part["stored"]["sha256"])
-    url = part.get("url", "")
-    if not isinstance(url, str) or not url.startswith(f"{settings.PUBLIC_BASE_URL}/"):
+    """The name of the file that holds the content of a part that is stored, or is a link to our own files.
+
+    Raises ValueError for what cannot be the name of one.
+    """
+    name = part["stored"]["sha256"] if "stored" in part else _linked(part["url"])
+    if name is not None and not SHA256.fullmatch(name):
+        raise ValueError("A stored content is named by its SHA-256.")
+    return name
+
+
+def _linked(url: str) -> str | None:
+    if not url.startswith(f"{settings.PUBLIC_BASE_URL}/"):
         return None
     try:
         found = resolve(url.removeprefix(settings.PUBLIC_BASE_URL))
     except Resolver404:
         return None
-    is_file = found.url_name == "file" and SHA256.fullmatch(found.kwargs["sha256"])
-    return str(found.kwargs["sha256"]) if is_file else None
+    return str(found.kwargs["sha256"]) if found.url_name == "file" else None
 
 
 def _member(value: Any, name: str) -> Any:

@@ -146,6 +146,7 @@ def changes():
         "input": claim(inputSnapshot="0" * 64),
         "a claim less": lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension()].pop("created"),
         "no parts": artifact(parts=None),
+        "a file that is none": parts(lambda parts: parts.append({"stored": {"sha256": "../../etc/passwd", "size": 1}})),
         "no signature in it": claim(signature=None),
         "another shape": artifact(metadata={cards.signature_extension(): "x"}),
     }
@@ -220,6 +221,22 @@ def test_a_key_that_nobody_knows_is_not_good(complete):
     row = only(complete())
     SigningKey.objects.all().delete()
     assert verdict_on(row) == Verdict.UNKNOWN_KEY
+
+
+@pytest.mark.parametrize("kid", ["\0" * 43, "x" * 43, "", None, ["x"]])
+def test_a_key_id_that_cannot_be_is_of_an_unknown_key(complete, kid):
+    header = base64.urlsafe_b64encode(json.dumps({"alg": "EdDSA", "kid": kid}).encode()).decode().rstrip("=")
+    row = only(complete())
+    row.signature["signature"] = f"{header}..{row.signature['signature'].rpartition('.')[2]}"
+    assert verdict_on(row) == Verdict.UNKNOWN_KEY
+
+
+def test_where_content_is_kept_makes_no_difference(complete, settings):
+    settings.INLINE_PART_BYTES = 1  # everything goes to files
+    task = complete()
+    assert all("stored" in part for part in only(task).parts if "url" not in part)
+    assert verdict_on(only(task)) == Verdict.GOOD
+    assert verdicts(shown(task)) == [Verdict.GOOD]
 
 
 def test_an_agent_that_does_not_sign_delivers_without_a_signature(complete, countdown):
