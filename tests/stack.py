@@ -100,7 +100,7 @@ class Stack:
         if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
         return {
-            "worker": [*celery, "worker", "--loglevel=INFO"],
+            "worker": [*celery, "worker", "--without-gossip", "--without-mingle", "--loglevel=INFO"],
             "beat": [*celery, "beat", "--loglevel=WARNING"],
             "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
         }
@@ -241,9 +241,9 @@ class Stack:
 
 
 @contextlib.contextmanager
-def prepared(**environment: str) -> Iterator[Stack]:
-    """A stack none of whose processes runs yet, gone afterwards; `environment` overrides its settings."""
-    stack = Stack(**environment)
+def prepared(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
+    """A stack none of whose processes runs yet, gone afterwards; see `Stack`."""
+    stack = Stack(services=services, **environment)
     try:
         yield stack
     finally:
@@ -251,8 +251,8 @@ def prepared(**environment: str) -> Iterator[Stack]:
 
 
 @contextlib.contextmanager
-def running(**environment: str) -> Iterator[Stack]:
-    """A stack that runs, gone afterwards; `environment` overrides its settings."""
-    with prepared(**environment) as stack:
+def running(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
+    """A stack that runs, gone afterwards; see `Stack`."""
+    with prepared(services, **environment) as stack:
         stack.start()
         yield stack

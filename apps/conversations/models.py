@@ -2,6 +2,8 @@
 
 Only `ledger` writes events and derived rows (`Context`, `Message`, `Task`, `Artifact`); `Run` and `Accepted` are
 execution state and no part of replay.
+
+A foreign key that is the beginning of another index has none of its own (`db_index=False`): each costs every event.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Context(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     context_id = models.CharField(max_length=200, help_text="A2A contextId: the caller's own, or the primary key.")
-    owner = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, related_name="contexts")
+    owner = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="contexts"
+    )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="contexts")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="contexts")
     title = models.CharField(max_length=200, blank=True)
@@ -65,8 +69,10 @@ class Task(models.Model):
     """A unit of work in a context; it may span many turns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="tasks")
-    owner = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, related_name="tasks")
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="tasks")
+    owner = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="tasks"
+    )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="tasks")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="tasks")
     state = models.CharField(max_length=20, choices=TaskState)
@@ -102,8 +108,10 @@ class Message(models.Model):
         AGENT = "agent"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="messages")
-    task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.CASCADE, related_name="messages")
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="messages")
+    task = models.ForeignKey(
+        Task, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="messages"
+    )
     index = models.PositiveBigIntegerField()
     role = models.CharField(max_length=5, choices=Role)
     message_id = models.CharField(max_length=200)
@@ -136,7 +144,7 @@ class Artifact(models.Model):
         DELIVERED = "delivered"
         DISCARDED = "discarded", "of a turn that failed, was canceled, or was started again"
 
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="artifacts")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, db_index=False, related_name="artifacts")
     artifact_id = models.CharField(max_length=200)
     run = models.UUIDField(null=True, blank=True, help_text="The run that makes it.")
     state = models.CharField(max_length=12, choices=State)
@@ -165,12 +173,18 @@ class Artifact(models.Model):
 class Event(models.Model):
     """One line of a context's log. Written once, never changed."""
 
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="events")
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="events")
     index = models.PositiveBigIntegerField()
     type = models.CharField(max_length=30, choices=EventType)
     # Plain ids: a log is written before, and is read without, the rows that are derived from it.
     task = models.ForeignKey(
-        Task, null=True, blank=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="events"
+        Task,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="events",
     )
     run = models.UUIDField(null=True, blank=True)
     artifact_id = models.CharField(max_length=200, blank=True, help_text="Of a chunk: whose it is.")
@@ -207,7 +221,7 @@ class Run(models.Model):
         CANCELED = "canceled"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, db_index=False, related_name="runs")
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="runs")
     turn = models.PositiveIntegerField(help_text="1 for the task's first message.")
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
@@ -282,7 +296,7 @@ class Accepted(models.Model):
 class Blob(models.Model):
     """Content too large for a row: kept in file storage under its SHA-256, counted per workspace."""
 
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="blobs")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, db_index=False, related_name="blobs")
     sha256 = models.CharField(max_length=64)
     size = models.PositiveBigIntegerField(help_text="Bytes.")
     uses = models.PositiveIntegerField(default=0, help_text="Parts of this workspace that name it.")

@@ -101,6 +101,7 @@ class Courier:
         self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
         self._sending = False
         self._hurry = asyncio.Event()
+        self._delivers = True  # as far as the last sending shows
         self._listening: set[str] = set()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="wakeups", daemon=True).start()
@@ -136,6 +137,17 @@ class Courier:
                 for (group, _), message in messages.items():
                     await get_channel_layer().group_send(group, {"type": "wakeup", "from": self._name, **message})
             except Exception as error:  # the layer is away: readers poll meanwhile
+                self._note(delivers=False, error=error)
+            else:
+                self._note(delivers=True)
+
+    def _note(self, *, delivers: bool, error: Exception | None = None) -> None:
+        """Log it when the layer goes and when it is back, not for each wake-up in between."""
+        if delivers != self._delivers:
+            self._delivers = delivers
+            if delivers:
+                log.info("wake-ups are delivered to other processes again")
+            else:
                 log.warning("wake-ups are not being delivered to other processes: %s", error)
 
     async def _receive(self, group: str) -> None:

@@ -21,8 +21,8 @@ from apps.conversations import blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
 from apps.conversations.models import Accepted, Message
+from apps.runtime import hosting
 from apps.runtime.cleaning import clean
-from apps.runtime.hosting import handler_at, handler_threads
 from bridge import statements
 
 log = logging.getLogger("parley.runtime")
@@ -61,9 +61,11 @@ async def answer(principal: Principal, agent: Agent, message: JSON) -> Answered:
 
 async def _parts(agent: Agent, message: JSON) -> list[Part]:
     said = agentkit.Message.from_wire(message, load=blobs.content_of)
+    if not hosting.can_take(agent):
+        raise NoAnswer("The agent is too busy to answer.")
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return await agentkit.answer(handler_at(agent.handler), said, executor=handler_threads())
+            return await hosting.answer(agent, said)
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             raise NoAnswer(f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds.") from None

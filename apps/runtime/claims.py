@@ -17,7 +17,7 @@ from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
-from apps.runtime import outcomes
+from apps.runtime import hosting, outcomes
 from apps.runtime.publishing import publish
 from bridge import statements
 from bridge.statements import Selection
@@ -60,7 +60,7 @@ def said(row: Message, task: Task) -> Said:
 
 
 def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
-    """Take the run for `worker`; None where it is not to be had.
+    """Take the run for `worker`; None where it is not to be had, or lacks something in this process.
 
     A run whose attempts are used up is not executed again: its turn fails with a reason.
     """
@@ -82,6 +82,8 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         if following := _give_up(run, worker):
             publish(following)
         return None
+    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None):
+        return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(run), _references(run.task)
     snapshot = _snapshot(run, history)
     with ledger.writing(run.task.context) if locked else ledger.proposing(run.task.context, now) as log:

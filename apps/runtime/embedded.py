@@ -18,7 +18,7 @@ from apps.runtime.sweeping import sweep
 
 NODE = "parley@embedded"
 STOP_SECONDS = 10.0
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.1
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
     try:
         yield
     finally:
-        beat.stop()
+        beat.service.stop()  # it may sleep a while yet, but names nothing more
         _end(controller, threads[0])
         close_this_process(grace)
 

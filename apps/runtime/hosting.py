@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from django.conf import settings
 from django.db import connections
 
-from agentkit import Outcome, SkillHandler, TaskContext, drive, load_handler
+import agentkit
+from agentkit import HandlerError, Message, Outcome, Part, SkillHandler, TaskContext, drive, load_handler, needs_thread
 from apps.agents.models import Agent
+
+log = logging.getLogger("parley.runtime")
 
 
 @cache
@@ -19,12 +26,64 @@ def handler_at(path: str) -> SkillHandler:
 
 
 @cache
-def handler_threads() -> ThreadPoolExecutor:
+def handler_threads() -> HandlerThreads:
     """Where handlers that are not async run."""
-    return HandlerThreads(settings.HANDLER_THREADS, thread_name_prefix="handler")
+    return HandlerThreads(settings.HANDLER_THREADS)
 
 
-class HandlerThreads(ThreadPoolExecutor):
+class HandlerThreads:
+    """The threads of a process for handlers that are not async.
+
+    A thread cannot be ended from outside: one whose handler was stopped and does not end is lost until it does.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pool = ConnectionlessThreads(count, thread_name_prefix="handler")
+        self._lost: set[Future[Any]] = set()
+
+    @property
+    def are_lost(self) -> bool:
+        """Is not one of them left?"""
+        return len(self._lost) >= self._count
+
+    @contextmanager
+    def lent_to(self, agent: Agent) -> Iterator[Executor]:
+        """Threads for one turn; those that do not come back with its end are lost."""
+        loan = Loan(self._pool)
+        try:
+            yield loan
+        finally:
+            for call in loan.calls:
+                if call.running():
+                    self._lose(call, agent)
+
+    def _lose(self, call: Future[Any], agent: Agent) -> None:
+        self._lost.add(call)
+        call.add_done_callback(self._lost.discard)
+        log.warning("agent %s was stopped and does not end; it holds a thread until it does", agent.slug)
+        if self.are_lost:
+            log.error(
+                "all %d threads for handlers are held by agents that do not end; until one does, or this process "
+                "is restarted, it takes no turn that needs a thread",
+                self._count,
+            )
+
+
+class Loan(Executor):
+    """The threads that one turn uses, and what it has them do."""
+
+    def __init__(self, pool: Executor) -> None:
+        self.calls: list[Future[Any]] = []
+        self._pool = pool
+
+    def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+        call = self._pool.submit(fn, *args, **kwargs)
+        self.calls.append(call)
+        return call
+
+
+class ConnectionlessThreads(ThreadPoolExecutor):
     """Threads that keep no database connection from one handler to the next."""
 
     def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -37,6 +96,23 @@ class HandlerThreads(ThreadPoolExecutor):
         return super().submit(call)
 
 
+def can_take(agent: Agent, *, answers_slot: bool = False) -> bool:
+    """Has this process what a turn of the agent needs? Where it has not, another may."""
+    if agent.kind != Agent.Kind.HOSTED or not handler_threads().are_lost:
+        return True
+    try:
+        return not needs_thread(handler_at(agent.handler), answers_slot=answers_slot)
+    except HandlerError:
+        return True  # to be told in the turn
+
+
 async def execute(agent: Agent, task: TaskContext) -> Outcome:
     """Let the agent's handler take one turn. What the handler raises passes through."""
-    return await drive(handler_at(agent.handler), task, executor=handler_threads())
+    with handler_threads().lent_to(agent) as threads:
+        return await drive(handler_at(agent.handler), task, executor=threads)
+
+
+async def answer(agent: Agent, message: Message) -> list[Part]:
+    """Let the agent's handler answer with a message. What the handler raises passes through."""
+    with handler_threads().lent_to(agent) as threads:
+        return await agentkit.answer(handler_at(agent.handler), message, executor=threads)

@@ -9,6 +9,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -27,6 +28,7 @@ from bridge import statements
 
 log = logging.getLogger("parley.runtime")
 
+RECENT = 1000  # stops that are remembered for runs that this process has not begun
 FULL_WAIT_SECONDS = 1.0  # how long a full process keeps a wake-up before it gives it back to the queue
 
 
@@ -46,9 +48,11 @@ class WorkerProcess:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._free = threading.BoundedSemaphore(settings.RUNS_PER_PROCESS)
         self._carried: dict[str, Carried] = {}
+        self._stops: dict[str, None] = {}  # runs that were told to stop while they were not carried, the oldest first
         self._closing = False
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="runs", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
+        self._thread.start()
         self._heartbeat = asyncio.run_coroutine_threadsafe(self._keep_leases(), self._loop)
         self._stop_listening = wakeups.on_stop(self._told_to_stop)
 
@@ -80,6 +84,8 @@ class WorkerProcess:
         self._stop_listening()
         asyncio.run_coroutine_threadsafe(self._drain(grace), self._loop).result(grace + 30)
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def _begin(self, assignment: Assignment) -> None:
         key = str(assignment.hold.run_id)
@@ -87,6 +93,9 @@ class WorkerProcess:
             lost.work.cancel()  # its lease ran out before anybody noticed, and this process took the run up again
         carried = Carried(assignment, self._loop.create_task(self._carry(assignment, key)))
         self._carried[key] = carried
+        if key in self._stops:
+            del self._stops[key]
+            self._stop(key)
 
     async def _carry(self, assignment: Assignment, key: str) -> None:
         bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
@@ -104,8 +113,17 @@ class WorkerProcess:
 
     def _told_to_stop(self, run_id: str) -> None:
         """Called from any thread."""
-        if run_id in self._carried:
-            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._check([run_id])))
+        with suppress(RuntimeError):  # the loop may have ended meanwhile
+            self._loop.call_soon_threadsafe(self._stop, run_id)
+
+    def _stop(self, key: str) -> None:
+        """Look at once whether the run is to stop; of one that is claimed and not begun, when it begins."""
+        if key in self._carried:
+            self._loop.create_task(self._check([key]))
+            return
+        self._stops[key] = None
+        if len(self._stops) > RECENT:
+            del self._stops[next(iter(self._stops))]
 
     async def _keep_leases(self) -> None:
         """One query now and then extends all leases, one more finds the runs that are no longer this process's."""
@@ -141,6 +159,15 @@ class WorkerProcess:
         if left:
             await asyncio.wait({carried.work for carried in left}, timeout=10)
             await bridge.run(give_back, [carried.assignment for carried in left])
+        await self._cancel_the_rest()
+
+    async def _cancel_the_rest(self) -> None:
+        """End what is still on the loop: what stopped handlers left behind."""
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=1)
 
 
 def look_after(holds: Iterable[Hold], *, extend: bool) -> dict[Hold, tuple[bool, bool]]:

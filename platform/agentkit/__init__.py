@@ -5,7 +5,7 @@ Nothing here knows a database or a framework: `driving.drive` runs an agent anyw
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
-from agentkit.driving import answer, drive
+from agentkit.driving import answer, drive, needs_thread
 from agentkit.emissions import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
 from agentkit.handlers import (
     HandlerError,
@@ -70,6 +70,7 @@ __all__ = [
     "data_part",
     "drive",
     "load_handler",
+    "needs_thread",
     "raw_part",
     "text_part",
     "url_part",

@@ -41,7 +41,7 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
         HandlerError, TypeError: the handler's code is wrong; the text says how.
     """
     lane = _Lane(task, executor)
-    work = asyncio.ensure_future(lane.run(_method(handler, task)))
+    work = asyncio.ensure_future(lane.run(_method(handler, answers_slot=task.slot is not None)))
     try:
         await asyncio.wait({work})
     except asyncio.CancelledError:
@@ -60,6 +60,12 @@ async def answer(handler: SkillHandler, message: Message, *, executor: Executor 
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
     return outcome.parts or [part for artifact in delivered for part in artifact.parts] or [text_part("Done.")]
+
+
+def needs_thread(handler: SkillHandler, *, answers_slot: bool = False) -> bool:
+    """Does a turn of this handler, or one that answers what it asked for, run in a thread?"""
+    method = _method(handler, answers_slot=answers_slot)
+    return not (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method))
 
 
 class _Lane:
@@ -118,9 +124,9 @@ class _Lane:
         return work.result()
 
 
-def _method(handler: SkillHandler, task: TaskContext) -> Callable[[Any], Any]:
+def _method(handler: SkillHandler, *, answers_slot: bool) -> Callable[[Any], Any]:
     # The inherited on_input_received calls on_request, but is no coroutine function where on_request is one.
-    answers = task.slot is not None and type(handler).on_input_received is not SkillHandler.on_input_received
+    answers = answers_slot and type(handler).on_input_received is not SkillHandler.on_input_received
     return handler.on_input_received if answers else handler.on_request
 
 

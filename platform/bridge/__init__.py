@@ -38,15 +38,23 @@ def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.k
     Raises what `function` raises.
     """
     for wait in (*RECONNECT_SECONDS, None):
+        used = None
         try:
+            connection.ensure_connection()
+            used = connection.connection
             return function(*args, **kwargs)
         except (OperationalError, InterfaceError):
-            if wait is None or connection.in_atomic_block or connection.is_usable():
+            if wait is None or connection.in_atomic_block or _still_holds(used):
                 raise
             log.warning("database connection lost; trying again in %s s", wait)
             _forget_connection()
             time.sleep(wait)
     raise AssertionError("unreachable")
+
+
+def _still_holds(used: object) -> bool:
+    """Is it still this connection, and sound? Leaving a transaction that broke off, Django opens another."""
+    return used is not None and connection.connection is used and connection.is_usable()
 
 
 def _forget_connection() -> None:

@@ -60,8 +60,10 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
         config["OPTIONS"] = {
             "server_side_binding": True,  # with it statements are prepared: planned once a connection
             "prepare_threshold": 2,
-            "pool": {"min_size": 1, "max_size": bridge_threads + 16, "timeout": 20},
+            # Whoever waits asks anew when these seconds are over: a server that is back is found before long.
+            "pool": {"min_size": 1, "max_size": bridge_threads + 16, "timeout": 5, "reconnect_timeout": 3},
         }
+        config["CONN_HEALTH_CHECKS"] = True  # when the pool gives a connection out; after a restart its own are broken
         config["TEST"] = {"NAME": f"test_parley_{os.getpid()}"}
     else:
         raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:// or postgres://.")

@@ -1,7 +1,9 @@
 """Work on the bridge survives a database connection that broke, and lets the database's other errors through."""
 
+from contextlib import nullcontext
+
 import pytest
-from django.db import IntegrityError, OperationalError, connection
+from django.db import IntegrityError, OperationalError, connection, transaction
 
 import bridge
 from apps.accounts.models import User
@@ -18,15 +20,17 @@ async def test_what_reads_goes_on_after_the_connection_was_closed(ada):
 
 
 @pytest.mark.services
-async def test_what_reads_goes_on_after_the_server_ended_the_connection(ada):
+@pytest.mark.parametrize("surroundings", [nullcontext, transaction.atomic])
+async def test_it_goes_on_after_the_server_ended_the_connection(ada, surroundings):
     ended = []
 
     def end_and_count():
-        if not ended:
-            with connection.cursor() as cursor:
-                ended.append(True)
-                cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-        return User.objects.count()
+        with surroundings():
+            if not ended:
+                with connection.cursor() as cursor:
+                    ended.append(True)
+                    cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            return User.objects.count()
 
     assert await bridge.run(end_and_count) == 1
 

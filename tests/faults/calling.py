@@ -32,6 +32,17 @@ class Caller:
         result: JSON = body["result"]
         return result
 
+    def insist(self, method: str, **params: Any) -> JSON:
+        """The result of a call that is repeated, the same, for as long as the answer is to try again."""
+        while True:
+            answer = httpx.post(self.url, json=_request(method, params), headers=self.headers, timeout=60)
+            if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                break
+            time.sleep(float(answer.headers["Retry-After"]))
+        assert answer.status_code == httpx.codes.OK, answer.text
+        result: JSON = answer.json()["result"]
+        return result
+
     def send(self, *parts: str | JSON, **fields: Any) -> JSON:
         """Send a message and get the task as it is then."""
         configuration = {"returnImmediately": True}
@@ -45,6 +56,21 @@ class Caller:
         with httpx.stream("POST", self.url, json=request, headers=self.headers, timeout=60) as stream:
             lines = (line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: "))
             yield (json.loads(line)["result"] for line in lines)
+
+    def streamed(self, method: str, **params: Any) -> JSON:
+        """What a streaming call led to: the text as a reader puts it together, and the last state.
+
+        The text is that of the artifact that came last: a turn that had to begin anew makes another.
+        """
+        texts: dict[str, str] = {}
+        state = ""
+        with self.streaming(method, **params) as events:
+            for event in events:
+                if update := event.get("artifactUpdate"):
+                    key = update["artifact"]["artifactId"]
+                    texts[key] = (texts[key] if update.get("append") else "") + text_of(update["artifact"])
+                state = event.get("statusUpdate", {}).get("status", {}).get("state", state)
+        return {"text": list(texts.values())[-1], "state": state}
 
     def wait_until_streaming(self, task: JSON, chunks: int) -> None:
         """Wait until the task has produced this many more chunks: it is in the middle of its work then."""

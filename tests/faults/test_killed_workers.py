@@ -6,23 +6,25 @@ import base64
 import random
 
 import pytest
+from django.conf import settings
 
+from tests import stack
 from tests.faults.agents import lines_to
 from tests.faults.calling import JSON, Caller, text_of
 from tests.faults.conftest import PATIENCE
 from tests.stack import Stack
 
 
-def kill_the_worker(stack: Stack) -> None:
+def kill_the_worker(standing: Stack) -> None:
     """What executes runs dies at once, and is started again."""
-    name = "serve" if stack.is_embedded else "worker"
-    stack.kill(name)
-    stack.start(name)
+    name = "serve" if standing.is_embedded else "worker"
+    standing.kill(name)
+    standing.start(name)
 
 
-def assert_it_is_whole(stack: Stack, task: JSON) -> None:
+def assert_it_is_whole(standing: Stack, task: JSON) -> None:
     """The log has no gap and says what the rows say."""
-    replayed = stack.manage("replay", task["contextId"], check=False)
+    replayed = standing.manage("replay", task["contextId"], check=False)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
@@ -94,3 +96,16 @@ def test_a_stream_outlives_the_worker_behind_it(frail: Stack, patient: Caller) -
         kill_the_worker(frail)
         states = [event["statusUpdate"]["status"]["state"] for event in events if "statusUpdate" in event]
     assert states[-1] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.services
+def test_another_worker_takes_over_within_the_lease_that_an_installation_has() -> None:
+    with stack.running() as standing:
+        standing.manage("register_agent", "patient", "--handler", "tests.faults.agents:Patient")
+        patient = Caller(standing, "patient")
+        task = patient.send("100")
+        patient.wait_until_streaming(task, chunks=20)
+        kill_the_worker(standing)
+        done = patient.ended(task, within=settings.RUN_LEASE_SECONDS + 15 + 100 * 0.1)
+        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(100)]
+        assert_it_is_whole(standing, task)

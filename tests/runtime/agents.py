@@ -155,3 +155,21 @@ class Stoppable(SkillHandler):
             await asyncio.Event().wait()
         finally:
             self.stopped.set()
+
+
+class Stuck(SkillHandler):
+    """Hears of no stop: it holds its thread until a test lets it go."""
+
+    time_limit = 0.1
+    retry_safe = True
+    let_go = threading.Event()
+
+    def on_request(self, task) -> str:
+        Stuck.let_go.wait()
+        return "at last"
+
+
+class StuckAnswering(Stuck):
+    """The same, for those who want a message."""
+
+    response_type = ResponseType.MESSAGE

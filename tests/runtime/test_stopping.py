@@ -80,6 +80,27 @@ async def test_a_stop_that_got_lost_is_made_good_by_the_heartbeat(ada, agent, sa
         await asyncio.to_thread(carrier.close, 0)
 
 
+async def test_a_stop_that_comes_between_the_claim_and_the_beginning_is_heard(
+    ada, agent, said, published, settings, monkeypatch
+):
+    def claim_and_cancel(run_id, worker, claim=process.claim):
+        assignment = claim(run_id, worker)
+        if assignment is not None:
+            intake.cancel(ada.principal, waiting, str(sent.task))
+        return assignment
+
+    settings.RUNS_PER_PROCESS, settings.RUN_LEASE_SECONDS = 1, 600
+    monkeypatch.setattr(process, "FULL_WAIT_SECONDS", SOON)
+    monkeypatch.setattr(process, "claim", claim_and_cancel)
+    carrier, waiting = WorkerProcess(), await agent("Waiting")
+    try:
+        sent = await bridge.run(intake.accept, ada.principal, waiting, said("wait"))
+        assert await asyncio.to_thread(carrier.offer, sent.run)
+        assert await asyncio.to_thread(carrier.offer, uuid.uuid4()), "there is room again"
+    finally:
+        await asyncio.to_thread(carrier.close, 0)
+
+
 async def test_a_newer_message_interrupts_and_is_the_next_turn(ada, agent, said, carrier, published):
     waiting = await agent("Waiting", on_busy="interrupt")
     sent = await working(ada, waiting, said, carrier)
