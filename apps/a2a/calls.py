@@ -83,7 +83,7 @@ async def read_body(body: bytes) -> Any:
 
 
 async def carry_out(arrival: Arrival, method: str, params: Any, version: str = versions.CURRENT) -> Answer:
-    """Let the operation `method` answer a caller who speaks `version`. Raises conversations.errors.Refusal, TooMuch."""
+    """Let the operation `method` answer one who speaks `version`. Raises conversations.errors.Refusal, TooMuch."""
     principal, request = arrival.principal, arrival.request
     check_scope(principal, method)
     agent = arrival.agent

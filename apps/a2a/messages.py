@@ -8,9 +8,8 @@ import re
 
 from django.conf import settings
 
-import outbound
 from apps.a2a.errors import JSON
-from apps.a2a.fields import UNSTORABLE, Fields
+from apps.a2a.fields import Fields
 from apps.agents.models import Agent
 from apps.conversations.errors import ContentTypeNotSupported
 
@@ -78,7 +77,7 @@ def _content(fields: Fields, kind: str) -> object:
         case "raw":
             return _base64(fields)
         case "url":
-            return _url(fields)
+            return fields.url("url")
         case _:
             return fields.value("data")
 
@@ -102,15 +101,3 @@ def _base64(fields: Fields) -> str:
     except (binascii.Error, ValueError):
         fields.refuse("raw", "Is not base64.")
     return padded
-
-
-def _url(fields: Fields) -> str:
-    """Judged by what it says itself: its name is looked up by whoever fetches it."""
-    url = fields.text("url")
-    if UNSTORABLE.search(url):
-        return ""  # which was noted
-    try:
-        outbound.guard().check(url)
-    except outbound.Forbidden as refusal:
-        fields.refuse("url", str(refusal))
-    return url

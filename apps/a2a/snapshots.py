@@ -65,12 +65,13 @@ def accepted(task: uuid.UUID, index: int, history_length: int | None) -> Snapsho
     return _snapshot(row, index, history_length)
 
 
-def at(task: uuid.UUID, index: int) -> JSON:
-    """A task as it stood at an event of its context, with the newest of its messages by then."""
-    row = _row(task)
-    if row.context.last_event > index:
-        _turn_back(row, index)
-    return wire.load_task(row, up_to=index)
+def at(event: Event) -> JSON:
+    """The task of an event, as it was then. Raises TaskNotFound."""
+    if event.task_id is None:
+        raise TaskNotFound
+    row = _row(event.task_id)
+    _turn_back(row, event.index)
+    return wire.load_task(row, up_to=event.index)
 
 
 def _row(task: uuid.UUID) -> Task:

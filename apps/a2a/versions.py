@@ -36,5 +36,8 @@ def refusal(version: str, served: str = CURRENT) -> VersionNotSupported:
     if served == OLD:
         return VersionNotSupported(f"At this address A2A {OLD} is served. Send the header {HEADER}: {OLD}, or none.")
     if version == OLD:
-        return VersionNotSupported(f"Without the header {HEADER} a request speaks {OLD}. Send {HEADER}: {CURRENT}.")
+        return VersionNotSupported(
+            f"At this address A2A {CURRENT} is served. Send the header {HEADER}: {CURRENT}; "
+            f"without it a request speaks {OLD}, which is served below v1/."
+        )
     return VersionNotSupported(f"A2A {version[:20]} is not served here. Send the header {HEADER}: {CURRENT}.")

@@ -123,12 +123,12 @@ class Agent(models.Model):
         return bool(self.capabilities.get("streaming", True))
 
     @property
-    def is_public(self) -> bool:
-        return self.access == Agent.Access.PUBLIC
-
-    @property
     def calls_webhooks(self) -> bool:
         return bool(self.capabilities.get("pushNotifications", self.kind == Agent.Kind.HOSTED))
+
+    @property
+    def is_public(self) -> bool:
+        return self.access == Agent.Access.PUBLIC
 
     @property
     def has_extended_card(self) -> bool:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from a2a.compat.v0_3 import types as old
 from a2a.types import a2a_pb2
 
 from tests.a2a.calling import JSON, strictly_parsed
@@ -24,8 +25,10 @@ class Call:
 
     @property
     def what(self) -> str:
-        """The state of a status update, or of a task of 0.3; of an artifact update "artifact"."""
-        update = self.body if "kind" in self.body else self.body.get("statusUpdate")
+        """The state of a status update, or of the task that 0.3 tells; of an artifact update "artifact"."""
+        if "kind" in self.body:
+            return str(self.body["status"]["state"])
+        update = self.body.get("statusUpdate")
         return update["status"]["state"].removeprefix("TASK_STATE_").lower() if update else "artifact"
 
 
@@ -65,7 +68,10 @@ class Receiver:
         lines = head.decode().split("\r\n")
         assert lines[0] == "POST /hook HTTP/1.1"
         call = Call(dict(line.split(": ", 1) for line in lines[1:]), json.loads(body))
-        self._check(call.body)
+        if "kind" in call.body:
+            old.Task.model_validate(call.body)
+        else:
+            strictly_parsed(call.body, a2a_pb2.StreamResponse)
         async with self._grown:
             self.calls.append(call)
             self._grown.notify_all()

@@ -138,7 +138,7 @@ async def test_errors_arrive_as_the_sdks_own(talk, binding):
             await answer(agent, request("hi", task_id=done.id, context_id="another"))
 
 
-async def test_webhooks_are_made_shown_and_deleted(talk):
+async def test_webhooks_are_made_shown_and_deleted(talk, binding):
     async with talk("countdown") as agent:
         done = (await updates(agent, request("1")))[0].task
         authentication = a2a.AuthenticationInfo(scheme="Bearer", credentials="secret")
@@ -158,7 +158,7 @@ async def test_webhooks_are_made_shown_and_deleted(talk):
         assert not (await agent.list_task_push_notification_configs(listing)).configs
         with pytest.raises(errors.TaskNotFoundError):
             await agent.get_task_push_notification_config(a2a.GetTaskPushNotificationConfigRequest(**named))
-        with pytest.raises(errors.InvalidParamsError):
+        with pytest.raises(INVALID_PARAMS[binding]):
             await agent.create_task_push_notification_config(
                 a2a.TaskPushNotificationConfig(task_id=done.id, url="http://127.0.0.1/hook")
             )

@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import uuid
 from collections.abc import Iterator
+from contextlib import aclosing
 
 import pytest
 
@@ -20,7 +21,9 @@ from apps.a2a.webhooks.reading import Webhook
 from apps.conversations import intake
 from apps.runtime import embedded
 from bridge import statements
+from tests.a2a import agents
 from tests.a2a.calling import message
+from tests.a2a.old_calling import OldCaller
 from tests.a2a.receiving import receiver
 from tests.outbound.receiving import answer, server
 from tests.working import begin, chunk, end, say
@@ -115,6 +118,24 @@ async def test_a_webhook_that_is_made_later_hears_of_what_follows(worker, ada_at
     assert "X-A2A-Notification-Token" not in hook.calls[0].headers
 
 
+async def test_a_webhook_that_is_made_in_the_middle_of_the_work_misses_nothing_after_it(worker, ada_at, stepping, hook):
+    params = {"message": message("2"), "configuration": {"returnImmediately": True}}
+    task = (await ada_at("stepping").call("SendMessage", params)).result["task"]["id"]
+    agents.steps.allow(1)
+    async with aclosing(ada_at("stepping").stream("SubscribeToTask", {"id": task})) as updates:
+        async for _, update in updates:
+            if "artifactUpdate" in update:
+                break
+    await ada_at("stepping").call("CreateTaskPushNotificationConfig", {"taskId": task, "url": hook.url})
+    agents.steps.allow(10)
+    calls = await hook.have_heard("completed")
+    assert hook.told == ["artifact", "working", "artifact", "completed"]
+    assert [call.body["artifactUpdate"]["artifact"]["name"] for call in calls if call.what == "artifact"] == [
+        "lines",
+        "summary",
+    ]
+
+
 async def test_a_cancel_is_told(worker, ada_at, asking, hook):
     task = (await ada_at("asking").send(message(), taskPushNotificationConfig={"url": hook.url})).result["task"]
     await ada_at("asking").call("CancelTask", {"id": task["id"]})
@@ -130,6 +151,34 @@ async def test_a_task_of_the_same_context_is_told_nothing_of_another(worker, ada
     await hook.have_heard("completed")
     assert {update["taskId"] for call in hook.calls for update in call.body.values()} == {second["id"]}
     assert first["id"] != second["id"]
+
+
+async def test_a_client_of_0_3_is_told_whole_tasks_in_the_words_of_0_3(worker, ada_key, echo, hook):
+    sent = {
+        "message": {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]},
+        "configuration": {"blocking": True, "pushNotificationConfig": {"url": hook.url, "token": "a token"}},
+    }
+    task = (await OldCaller("echo", ada_key).call("message/send", sent)).body["result"]
+    calls = await hook.have_heard("completed")
+    assert hook.told == ["working", "working", "completed"]
+    assert calls[0].headers["Content-Type"] == "application/json"
+    assert calls[0].headers["X-A2A-Notification-Token"] == "a token"
+    assert not calls[1].body["artifacts"]
+    assert calls[2].body == task
+
+
+async def test_a_task_of_one_version_tells_each_webhook_in_its_own(worker, ada_at, ada_key, asking, hook):
+    task = (await ada_at("asking").send(message())).result["task"]["id"]
+    async with receiver() as old_hook:
+        await OldCaller("asking", ada_key).call(
+            "tasks/pushNotificationConfig/set", {"taskId": task, "pushNotificationConfig": {"url": old_hook.url}}
+        )
+        await ada_at("asking").call("CreateTaskPushNotificationConfig", {"taskId": task, "url": hook.url})
+        await ada_at("asking").send(message("blue", taskId=task))
+        await old_hook.have_heard("completed")
+        await hook.have_heard("completed")
+    assert {call.body.get("kind") for call in old_hook.calls} == {"task"}
+    assert {call.body.get("kind") for call in hook.calls} == {None}
 
 
 async def test_many_at_once_hear_each_of_its_own_task_in_order(worker, ada_at, countdown, hook):

@@ -26,6 +26,7 @@ from tests.conformance.rows import (
     VERB,
     VERSION,
     WHO,
+    Error,
     WrongInput,
     addressed,
     asked,
@@ -42,6 +43,7 @@ from tests.conformance.rows import (
     written,
 )
 from tests.conformance.sending import RPC_ID, Sent, rpc
+from tests.outbound.forbidden import BY_THEMSELVES
 
 NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 ADAS_TASK, ADAS_CONTEXT = "ADAS-TASK", "ADAS-CONTEXT"  # finished; of the agent that is asked
@@ -349,67 +351,61 @@ TASKS = (
     listed("a word as includeArtifacts", "includeArtifacts", includeArtifacts="maybe"),
 )  # fmt: skip
 
-WEBHOOK = {"taskId": ADAS_TASK, "id": "c", "url": "https://8.8.8.8/hook"}
-UNKNOWN_WEBHOOK = {"taskId": NO_TASK, "id": "c"}
+ADDRESS = "https://8.8.8.8/hook"
+HOOK = {"taskId": ADAS_TASK, "id": "c", "url": ADDRESS}
+CREATE, GET, LIST, DELETE = (
+    f"{verb}TaskPushNotificationConfig{'s' * (verb == 'List')}" for verb in ("Create", "Get", "List", "Delete")
+)
 
 
-def hooked(name: str, *fields: str, **config: Any) -> WrongInput:
-    """A webhook that will not do: these of its fields are another's than they should be, or missing (...)."""
-    params = {name: value for name, value in (WEBHOOK | config).items() if value is not ...}
-    return asked(name, "CreateTaskPushNotificationConfig", params, PARAMS, *fields)
+def hooked(name: str, *fields: str, **webhook: Any) -> WrongInput:
+    """A webhook that will not do."""
+    return asked(name, CREATE, HOOK | webhook, PARAMS, *fields)
 
+
+def hooked_inline(name: str, webhook: Any, error: Error, *fields: str, **more: Any) -> WrongInput:
+    params = sending() | {"configuration": {"taskPushNotificationConfig": webhook}}
+    return asked(name, "SendMessage", params, error, *fields, **more)
+
+
+INLINE = "configuration.taskPushNotificationConfig"
 
 WEBHOOKS = (
-    asked("a webhook of who calls none", "CreateTaskPushNotificationConfig", WEBHOOK, NO_WEBHOOKS, at="quiet"),
-    asked(
-        "asking for a webhook of who calls none",
-        "GetTaskPushNotificationConfig", {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS, at="quiet",
-    ),
-    asked(
-        "listing webhooks of who calls none",
-        "ListTaskPushNotificationConfigs", {"taskId": ADAS_TASK}, NO_WEBHOOKS, at="quiet",
-    ),
-    asked(
-        "deleting a webhook of who calls none",
-        "DeleteTaskPushNotificationConfig", {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS, at="quiet",
-    ),
-    asked(
-        "an inline webhook for who calls none",
-        "SendMessage",
-        sending() | {"configuration": {"taskPushNotificationConfig": {"url": "https://8.8.8.8/hook"}}},
-        NO_WEBHOOKS,
-        at="quiet",
-    ),
-    hooked("a webhook of no task", "taskId", taskId=...),
-    hooked("a webhook of no URL", "url", url=...),
-    hooked("a webhook of this machine", "url", url="http://127.0.0.1/"),
-    hooked("a webhook of a scheme that is none", "authentication.scheme", authentication={"scheme": "a b"}),
+    hooked("a webhook of no URL", "url", url=None),
+    hooked("a webhook of a number", "url", url=5),
+    hooked("a webhook that is no object inside", "authentication", authentication=[]),
     hooked("a webhook of no scheme", "authentication.scheme", authentication={"credentials": "a"}),
+    hooked("a webhook of two schemes", "authentication.scheme", authentication={"scheme": "Basic, Bearer"}),
     hooked(
-        "a webhook whose credentials are two lines", "authentication.credentials",
+        "a webhook whose credentials are two lines",
+        "authentication.credentials",
         authentication={"scheme": "Bearer", "credentials": "a\r\nHost: b"},
     ),
     hooked("a webhook whose token is two lines", "token", token="a\nb"),
-    hooked("a webhook whose token is not ASCII", "token", token="ü"),
+    hooked("a webhook whose token is not ASCII", "token", token="\u00fc"),
     hooked("a webhook whose token is too long", "token", token="a" * 4097),
     hooked("a webhook whose id is too long", "id", id="a" * 201),
-    configured(
-        "an inline webhook of this machine", "configuration.taskPushNotificationConfig.url",
-        taskPushNotificationConfig={"url": "http://localhost/"},
+    hooked("a webhook whose id has a line break", "id", id="a\nb"),
+    *(hooked(f"a webhook at {what}", "url", url=url) for what, url in BY_THEMSELVES.items()),
+    *(
+        hooked_inline(f"an inline webhook at {what}", {"url": url}, PARAMS, f"{INLINE}.url")
+        for what, url in BY_THEMSELVES.items()
     ),
-    asked("asking for a webhook of no id", "GetTaskPushNotificationConfig", {"taskId": ADAS_TASK}, PARAMS, "id"),
-    asked("deleting a webhook of no task", "DeleteTaskPushNotificationConfig", {"id": "a"}, PARAMS, "taskId"),
-    asked(
-        "a page of no webhooks",
-        "ListTaskPushNotificationConfigs", {"taskId": ADAS_TASK, "pageSize": 0}, PARAMS, "pageSize",
-    ),
-    asked(
-        "a webhook of a task that is not there",
-        "CreateTaskPushNotificationConfig", WEBHOOK | {"taskId": NO_TASK}, NO_SUCH_TASK,
-    ),
-    asked("asking for a webhook of it", "GetTaskPushNotificationConfig", UNKNOWN_WEBHOOK, NO_SUCH_TASK),
-    asked("listing webhooks of it", "ListTaskPushNotificationConfigs", {"taskId": NO_TASK}, NO_SUCH_TASK),
-    asked("deleting a webhook of it", "DeleteTaskPushNotificationConfig", UNKNOWN_WEBHOOK, NO_SUCH_TASK),
+    hooked_inline("a list as inline webhook", [], PARAMS, INLINE),
+    hooked_inline("an inline webhook of no URL", {}, PARAMS, f"{INLINE}.url"),
+    asked("a webhook of somebody else's task", CREATE, HOOK | {"taskId": BOBS_TASK}, NO_SUCH_TASK),
+    asked("asking for one", GET, {"taskId": BOBS_TASK, "id": "c"}, NO_SUCH_TASK),
+    asked("listing them", LIST, {"taskId": BOBS_TASK}, NO_SUCH_TASK),
+    asked("deleting one", DELETE, {"taskId": BOBS_TASK, "id": "c"}, NO_SUCH_TASK),
+    asked("a webhook of a task of another agent", CREATE, HOOK | {"taskId": ECHOS_TASK}, NO_SUCH_TASK),
+    asked("a webhook of no task", CREATE, HOOK | {"taskId": NO_TASK}, NO_SUCH_TASK),
+    asked("an unknown webhook", GET, {"taskId": ADAS_TASK, "id": "c"}, NO_SUCH_TASK),
+    asked("a page of no webhooks", LIST, {"taskId": ADAS_TASK, "pageSize": 0}, PARAMS, "pageSize"),
+    asked("a webhook where the card declares none", CREATE, HOOK, NO_WEBHOOKS, at="quiet"),
+    asked("asking for one there", GET, {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS, at="quiet"),
+    asked("listing them there", LIST, {"taskId": ADAS_TASK}, NO_WEBHOOKS, at="quiet"),
+    asked("deleting one there", DELETE, {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS, at="quiet"),
+    hooked_inline("an inline webhook there", {"url": ADDRESS}, NO_WEBHOOKS, at="quiet"),
     asked("the extended card", "GetExtendedAgentCard", {}, UNSUPPORTED),
 )  # fmt: skip
 

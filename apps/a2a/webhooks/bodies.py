@@ -1,4 +1,4 @@
-"""What a webhook is told of an event."""
+"""What a webhook is told of an event, in the version of A2A that it was asked for."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from apps.a2a.models import PushConfig
 from apps.a2a.old import answers
 from apps.a2a.old.forms import JSON_RPC
 from apps.conversations import wire
-from apps.conversations.models import Context, Event
+from apps.conversations.models import Event
 
-MEDIA_TYPE = "application/a2a+json"
-OLD_MEDIA_TYPE = "application/json"
+MEDIA_TYPES = {versions.CURRENT: "application/a2a+json", versions.OLD: "application/json"}
 
 
-def body_of(event: Event, context: Context, config: PushConfig) -> bytes:
-    """The StreamResponse of an event that is told (`outbox.is_told`); in A2A 0.3 the task as it stood then."""
-    if config.version == versions.OLD:
-        told: JSON | None = answers.task(snapshots.at(config.task_id, event.index), JSON_RPC)
-    else:
-        told = wire.stream_response(event, context)
-    return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
+def body_of(config: PushConfig, event: Event) -> bytes:
+    """The body for an event that is told (`outbox.is_told`); `config.task.context` should be loaded."""
+    shown = _task(event) if config.version == versions.OLD else wire.stream_response(event, config.task.context)
+    return json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def headers_of(config: PushConfig) -> dict[str, str]:
     """The headers that go with it; a header without content is left out."""
     headers = {
-        "Content-Type": OLD_MEDIA_TYPE if config.version == versions.OLD else MEDIA_TYPE,
+        "Content-Type": MEDIA_TYPES[config.version],
         "User-Agent": "Parley",
         "X-A2A-Notification-Token": config.token,
         "Authorization": f"{config.scheme} {config.credentials}" if config.credentials else "",
     }
     return {name: value for name, value in headers.items() if value}
+
+
+def _task(event: Event) -> JSON:
+    """In 0.3 a webhook is told the whole task (0.3 §9.5), as it was at the event."""
+    return answers.task(snapshots.at(event), JSON_RPC)

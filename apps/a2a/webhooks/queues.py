@@ -129,8 +129,7 @@ def _next(config: PushConfig, now: datetime.datetime) -> Posting | None:
         return None
     PushConfig.objects.filter(pk=config.pk).update(due_at=now, lease_until=_lease(now))
     event = Event.objects.get(context=config.task.context_id, index=delivery.event_index)
-    body = body_of(event, config.task.context, config)
-    return Posting(config.pk, config.fence, delivery.pk, config.url, headers_of(config), body)
+    return Posting(config.pk, config.fence, delivery.pk, config.url, headers_of(config), body_of(config, event))
 
 
 def _put_down(config: PushConfig, due_at: datetime.datetime | None) -> None:

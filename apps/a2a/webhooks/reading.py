@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import outbound
 from apps.a2a.fields import Fields
 
 SECRET = re.compile(r"[ -~]{0,4096}")  # what an HTTP header takes
@@ -51,7 +50,7 @@ def read_webhook(fields: Fields, version: str) -> Webhook:
         authentication.refuse("scheme", "Must be the name of an HTTP authentication scheme, such as Bearer.")
     return Webhook(
         config_id=fields.text("id", single_line=True),
-        url=_url(fields),
+        url=fields.url("url"),
         token=_secret(fields, "token"),
         scheme=scheme,
         credentials=_secret(authentication, "credentials") if authentication else "",
@@ -77,16 +76,6 @@ def read_webhook_listing(fields: Fields) -> WebhookListing:
     )
     fields.check()
     return listing
-
-
-def _url(fields: Fields) -> str:
-    url = fields.text("url", required=True)
-    if url:
-        try:
-            outbound.guard().check(url)
-        except outbound.Forbidden as refusal:
-            fields.refuse("url", str(refusal))
-    return url
 
 
 def _secret(fields: Fields, name: str) -> str:
