@@ -42,6 +42,7 @@ class Assignment:
     slot: JSON | None
     memory: JSON
     input_hash: str
+    quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
 
@@ -85,8 +86,10 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None):
         return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(run), _references(run.task)
+    context = run.task.context
     snapshot = _snapshot(run, history)
-    with ledger.writing(run.task.context) if locked else ledger.proposing(run.task.context, now) as log:
+    with ledger.writing(context) if locked else ledger.proposing(context, now) as log:
+        is_newest = context.last_event == run.message.index
         _take(log, run, worker, snapshot)
         log.knows(run.task, artifacts=[] if run.is_first else None)
         _start(log, run.task, run)
@@ -100,6 +103,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         slot=run.slot,
         memory=run.memory,
         input_hash=run.input_hash,
+        quiet_until=context.last_event if is_newest else None,
         history=[said(message, run.task) for message in history],
         references=references,
     )

@@ -117,6 +117,7 @@ async def _end(
             assignment.hold,
             outcome,
             turn=assignment.turn,
+            quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
             memory=clean(task.memory),
             tokens=await recorder.close(),

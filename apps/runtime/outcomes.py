@@ -58,6 +58,9 @@ class Ending:
     memory: JSON = field(default_factory=dict)
     tokens: Tokens | None = None
     streamed: bool = False  # were artifacts streamed, or tokens?
+    quiet_until: int | None = (
+        None  # nothing but this run followed the turn's message up to this event, if that is known
+    )
     nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
     error: JSON | None = None
     input_hash: str = ""  # of what the turn was given, if that is at hand
@@ -96,7 +99,7 @@ def cut_off(log: Ledger, run: Run, hold: Hold, reason: str) -> uuid.UUID | None:
 def _end_turn(
     log: Ledger, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
 ) -> uuid.UUID | None:
-    waiting = _next_message(task, message)
+    waiting = None if log.context.last_event == ending.quiet_until else _next_message(task, message)
     state = _state_after(ending.outcome, waiting)
     _close_run(log, ending, keep_memory=not state.is_terminal)
     _deliver(log, task, ending.tokens, artifacts)

@@ -56,6 +56,10 @@ class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
     _refused = False
     _received = 0
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._parsePOSTFormSubmission = False  # forms and files are Django's to read, once
+
     def gotLength(self, length: int | None) -> None:  # noqa: N802
         """Called when the headers are complete; `length` is None for a chunked body."""
         super().gotLength(length)

@@ -69,12 +69,12 @@ def test_every_module_and_file_that_is_named_exists(document: Path) -> None:
 
 def test_the_clients_of_the_quick_tour_work(server: Stack) -> None:
     tour = section("A quick tour").replace("http://127.0.0.1:8000", server.url).replace("YOUR-KEY", server.demo_key)
-    blocks = dict(re.findall(r"```(sh|python)\n(.*?)```", tour, re.DOTALL)[1::-1])
-    curled = subprocess.run(["sh", "-c", blocks["sh"]], capture_output=True, text=True, check=True, timeout=60)
-    assert '"state":"TASK_STATE_COMPLETED"' in curled.stdout.replace(" ", "")
-    ran = subprocess.run(
-        [sys.executable, "-c", blocks["python"]], capture_output=True, text=True, check=True, timeout=60
-    )
+    by_json_rpc, by_http = re.findall(r"```sh\n(curl .*?)```", tour, re.DOTALL)
+    for command in (by_json_rpc, by_http):
+        curled = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+        assert '"state":"TASK_STATE_COMPLETED"' in curled.stdout.replace(" ", "")
+    [program] = re.findall(r"```python\n(.*?)```", tour, re.DOTALL)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert "Lift-off." in ran.stdout
 
 
