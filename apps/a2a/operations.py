@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import bridge
-from apps.a2a import snapshots, streams, versions
+from apps.a2a import discovery, snapshots, streams, versions
 from apps.a2a.errors import JSON, Forbidden
 from apps.a2a.listing import list_tasks
 from apps.a2a.requests import (
@@ -141,7 +141,7 @@ async def _delete_webhook(call: Call) -> JSON:
 
 async def _extended_card(call: Call) -> JSON:
     read_nothing(call.params, call.agent)
-    raise UnsupportedOperation("This agent has no extended card: its card says so.")
+    return await bridge.run(discovery.extended_card, call.principal, call.agent)
 
 
 CHANGING = frozenset(

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.urls import URLPattern, path, re_path
 
+from apps.a2a import identities
 from apps.a2a.discovery import agent_card, platform_card
 from apps.a2a.jsonrpc import endpoint
 from apps.a2a.old.rest import OLD_ADDRESSES, old_resource
@@ -33,6 +34,8 @@ def _pattern(address: str) -> str:
 
 
 urlpatterns = [
+    path(".well-known/jwks.json", identities.keys, name="keys"),
+    path(".well-known/did.json", identities.platform, name="platform-identity"),
     path("a2a", endpoint),
     path("a2a/", endpoint),
     path(".well-known/agent-card.json", platform_card, name="platform-card"),
@@ -45,6 +48,7 @@ urlpatterns = [
     path("a2a/<str:slug>/", endpoint),
     path("a2a/<str:slug>/.well-known/agent-card.json", agent_card, name="card"),
     path("a2a/<str:slug>/.well-known/agent.json", agent_card, {"is_old": True}),
+    path("a2a/<str:slug>/did.json", identities.agent, name="identity"),
     *old_addresses("a2a/(?P<slug>[^/]+)/"),
     *addresses("a2a/(?P<slug>[^/]+)/"),
     *addresses("a2a/(?P<slug>[^/]+)/(?!v1/)(?P<tenant>[^/]+)/"),

@@ -1,11 +1,10 @@
 """An agent's card (A2A 1.0 §4.4), with absolute URLs from `PUBLIC_BASE_URL`."""
 
-import hashlib
-import json
 from typing import Any
 
 from django.conf import settings
 
+from apps.accounts.principals import SCOPES
 from apps.agents.models import Agent
 
 PROTOCOL_VERSION = "1.0"
@@ -20,7 +19,7 @@ SECURITY_SCHEMES = {
         }
     }
 }
-SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": []}}}]
+SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": list(SCOPES)}}}]
 
 
 def endpoint(agent: Agent) -> str:
@@ -41,9 +40,18 @@ def card(agent: Agent) -> dict[str, Any]:
         "defaultOutputModes": agent.output_modes,
         "skills": skills(agent),
     }
+    if not agent.is_public or agent.has_extended_card:
+        shown["securitySchemes"] = SECURITY_SCHEMES
     if not agent.is_public:
-        shown |= {"securitySchemes": SECURITY_SCHEMES, "securityRequirements": SECURITY_REQUIREMENTS}
+        shown["securityRequirements"] = SECURITY_REQUIREMENTS
     return shown
+
+
+def extended_card(agent: Agent) -> dict[str, Any]:
+    """The card for callers with credentials: the public one with what the agent's `extended_card` says beyond it."""
+    shown, beyond = card(agent), agent.extended_card
+    skills = {skill["id"]: skill for skill in [*shown["skills"], *beyond.get("skills", [])]}
+    return {**shown, **beyond, "skills": list(skills.values())}
 
 
 def interfaces(url: str, tenant: str) -> list[dict[str, str]]:
@@ -66,22 +74,28 @@ def provider() -> dict[str, str]:
 
 def capabilities(agent: Agent) -> dict[str, Any]:
     """What the endpoint does for this agent."""
-    able = {"streaming": agent.streams, "pushNotifications": agent.calls_webhooks, "extendedAgentCard": False}
+    able = {
+        "streaming": agent.streams,
+        "pushNotifications": agent.calls_webhooks,
+        "extendedAgentCard": agent.has_extended_card,
+    }
     return able | ({"extensions": declared} if (declared := extensions(agent)) else {})
 
 
 def extensions(agent: Agent) -> list[dict[str, Any]]:
     """The A2A extensions that the agent declares: `{"uri", "description"?, "required"?}`."""
-    return list(agent.capabilities.get("extensions", []))
+    declared = list(agent.capabilities.get("extensions", []))
+    if agent.sign_artifacts:
+        declared.append({"uri": signature_extension(), "description": "Artifacts of completed tasks are signed."})
+    return declared
+
+
+def signature_extension() -> str:
+    """The URI of the extension by which artifacts carry signatures (`docs/signed-artifacts.md`)."""
+    return f"{settings.PUBLIC_BASE_URL}/ext/signature/v1"
 
 
 def skills(agent: Agent) -> list[dict[str, Any]]:
     """The agent's skills; of one that names none a general one, for a card must have one."""
     general = {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
     return agent.skills or [general]
-
-
-def etag(shown: dict[str, Any]) -> str:
-    """A strong validator for a card, quoted as HTTP wants it."""
-    digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
-    return f'"{digest[:32]}"'

@@ -32,7 +32,7 @@ def card(agents: Sequence[Agent]) -> dict[str, Any]:
         "skills": [skill for agent in agents for skill in _skills(agent)],
     }
     closed = [not agent.is_public for agent in agents]
-    if any(closed):
+    if any(closed) or any(agent.has_extended_card for agent in agents):
         shown["securitySchemes"] = cards.SECURITY_SCHEMES
     if all(closed):
         shown["securityRequirements"] = cards.SECURITY_REQUIREMENTS

@@ -306,7 +306,7 @@ class Ledger:
     def _save_artifacts(self, batch: Batch) -> None:
         for artifact in (a for known in self._artifacts.values() for a in known if not a._state.adding):
             if artifact.state != Artifact.State.PROVISIONAL:
-                values = {"state": artifact.state, "parts": artifact.parts, "digest": artifact.digest}
+                values = {name: getattr(artifact, name) for name in ("state", "parts", "digest", "signature")}
                 batch.update(Artifact, {"id": artifact.pk}, values)
         batch.insert(self._new_artifacts, replacing=("task", "artifact_id"))
 

@@ -152,6 +152,7 @@ class Artifact(models.Model):
     description = models.TextField(blank=True)
     parts = models.JSONField(default=list)
     digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the canonical JSON of the parts.")
+    signature = models.JSONField(default=dict, blank=True, help_text="By its agent, see `signatures`; empty: none.")
     extensions = models.JSONField(default=list, blank=True)
     metadata = models.JSONField(default=dict, blank=True)
     first_event = models.PositiveBigIntegerField(help_text="Index of its first chunk.")

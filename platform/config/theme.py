@@ -32,7 +32,10 @@ SIDEBAR = {
         ("a2a", "pushconfig", "Webhooks", "webhook"),
         ("a2a", "delivery", "Deliveries", "outbox"),
     ],
-    "Registry": [("agents", "agent", "Agents", "smart_toy")],
+    "Registry": [
+        ("agents", "agent", "Agents", "smart_toy"),
+        ("agents", "signingkey", "Signing keys", "vpn_key"),
+    ],
     "People and access": [
         ("accounts", "user", "Users", "person"),
         ("auth", "group", "Groups", "group"),

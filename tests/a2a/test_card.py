@@ -43,7 +43,7 @@ async def test_urls_do_not_come_from_the_host_header(server):
 
 async def test_how_to_sign_in_stands_in_the_card(anybody_at, echo, public_echo):
     closed = json.loads((await card(anybody_at("echo"))).content)
-    assert closed["securityRequirements"] == [{"schemes": {"apiKey": {"list": []}}}]
+    assert closed["securityRequirements"] == [{"schemes": {"apiKey": {"list": ["tasks:read", "tasks:write"]}}}]
     opened = json.loads((await card(anybody_at("echo"), "/a2a/open-echo/.well-known/agent-card.json")).content)
     assert "securitySchemes" not in opened
 

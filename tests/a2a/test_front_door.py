@@ -153,7 +153,7 @@ async def test_it_is_also_where_a_client_of_the_front_door_looks(async_client, e
 
 async def test_it_asks_for_a_key_where_one_is_needed(async_client, echo):
     shown = json.loads((await card(async_client)).content)
-    assert shown["securityRequirements"] == [{"schemes": {"apiKey": {"list": []}}}]
+    assert shown["securityRequirements"] == [{"schemes": {"apiKey": {"list": ["tasks:read", "tasks:write"]}}}]
     await bridge.run(register_hosted, "opened", ECHO, access=Agent.Access.PUBLIC)
     shown = json.loads((await card(async_client)).content)
     assert "securityRequirements" not in shown

@@ -27,7 +27,7 @@ async def test_the_old_card_says_in_words_of_0_3_what_the_card_says(anybody_at, 
     assert (shown.url, shown.preferred_transport) in {(one.url, one.transport) for one in shown.additional_interfaces}
     assert shown.capabilities.streaming
     assert shown.supports_authenticated_extended_card is False
-    assert shown.security == [{"apiKey": []}]
+    assert shown.security == [{"apiKey": ["tasks:read", "tasks:write"]}]
     assert (shown.security_schemes["apiKey"].root.type, shown.security_schemes["apiKey"].root.scheme) == (
         "http",
         "Bearer",

@@ -20,6 +20,7 @@ from apps.accounts.encrypted import EncryptedTextField
 from apps.accounts.keyring import CannotDecrypt, Keyring, NoMasterKey, keyring
 from apps.accounts.models import User
 from apps.accounts.reencryption import BATCH, encrypted_fields
+from apps.agents.models import Agent
 from tests.stack import ROOT
 
 with isolate_apps("apps.accounts"):  # no part of the house: commands that look at all models pass it by
@@ -213,11 +214,22 @@ def dump_of_the_database() -> bytes:
     return dumped
 
 
+def paths_to_agents(model):
+    """The lookups by which rows of a model lead to agents, each of which must have a handler."""
+    for field in model._meta.concrete_fields:
+        if field.is_relation and not field.null:
+            inner = (
+                [""] if field.related_model is Agent else [f"__{path}" for path in paths_to_agents(field.related_model)]
+            )
+            yield from (f"{field.name}{path}" for path in inner)
+
+
 def test_no_secret_of_any_model_stands_in_a_dump_of_the_database(notes):
     """Every encrypted column of every model gets a canary; a plain one shows that the search would find them."""
     notes.create(secret=CANARY, other=CANARY)
     for field in encrypted_fields():
-        baker.make(field.model, **{field.name: CANARY})
+        handlers = {f"{path}__handler": "package.module:Name" for path in paths_to_agents(field.model)}
+        baker.make(field.model, **{field.name: CANARY}, **handlers)
     User.objects.create_user("plain@example.org", name=PLAIN)
     assert notes.get().secret == CANARY
     dump = dump_of_the_database()

@@ -11,6 +11,7 @@ import pytest
 from a2a.types import a2a_pb2 as a2a
 
 from apps.a2a.operations import OPERATIONS
+from apps.agents.models import Agent
 from tests.a2a.agents import steps
 from tests.a2a.calling import JSON, message, strictly_parsed, text_of
 from tests.conformance.speaking import SPEAKERS, Speaker
@@ -149,8 +150,11 @@ async def delete_webhook(speaker: Speaker, operation: str) -> None:
 
 @proves("GetExtendedAgentCard")
 async def extended_card(speaker: Speaker, operation: str) -> None:
-    """The card declares none."""
     assert (await speaker.ask(operation, {})).reason == "UNSUPPORTED_OPERATION"
+    skill = {"id": "more", "name": "More", "description": "For known callers.", "tags": ["hidden"]}
+    await Agent.objects.filter(slug="stepping").aupdate(extended_card={"skills": [skill]})
+    told = await speaker.ask(operation, {})
+    assert (told.result["name"], told.result["skills"][-1]["id"]) == ("Stepping", "more")
 
 
 @pytest.mark.parametrize("binding", SPEAKERS)
