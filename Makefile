@@ -40,7 +40,7 @@ lint: setup
 	$(VENV)/bin/lint-imports
 
 types: setup
-	$(PY) -m mypy platform/config platform/agentkit platform/bridge platform/console apps
+	$(PY) -m mypy platform/config platform/agentkit platform/bridge platform/console platform/outbound apps
 
 bench: setup
 	$(PY) -m benchmarks
@@ -51,6 +51,8 @@ lock: | $(filter .tools/bin/uv,$(UV))
 		--extra showcase pyproject.toml -o requirements.lock
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		--extra showcase --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		tests/a2a/old_sdk/requirements.in -o tests/a2a/old_sdk/requirements.txt
 
 clean:
 	rm -rf $(VENV) .tools

@@ -48,7 +48,8 @@ def running(variants: Mapping[str, Mapping[str, str]]) -> Iterator[list[Target]]
     with ExitStack() as exits:
         targets = []
         for name, urls in variants.items():
-            stack = exits.enter_context(closing(Stack(services=urls, SECRET_KEY=secrets.token_urlsafe(50))))
+            keys = {"SECRET_KEY": secrets.token_urlsafe(50), "MASTER_KEY": secrets.token_urlsafe(32)}
+            stack = exits.enter_context(closing(Stack(services=urls, **keys)))
             stack.start()
             targets.append(Target.of(name, stack))
         yield targets

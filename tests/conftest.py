@@ -13,6 +13,7 @@ from kombu import Queue
 
 import bridge
 from apps.accounts.models import User
+from apps.agents import signing_keys
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.runtime import embedded
@@ -66,6 +67,12 @@ def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
     quick = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}, PASSWORD_HASHERS=quick):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _keys_are_those_of_the_test() -> None:
+    """A process goes on with a signing key for some seconds; the database of the next test knows nothing of it."""
+    signing_keys.forget()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,11 @@ from typing import Any
 from django.http import HttpRequest
 
 import bridge
-from apps.a2a import extensions
+from apps.a2a import extensions, versions
 from apps.a2a.callers import admit, agent_for, caller
-from apps.a2a.errors import JSON, NotJson
+from apps.a2a.errors import NotJson
 from apps.a2a.operations import OPERATIONS, OWN_METHODS, STREAMING, Call, check_scope
 from apps.a2a.reading import read_json
-from apps.a2a.streams import Updates
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -39,9 +38,17 @@ class Arrival:
 class Answer:
     """What an operation answers, the headers that go with it, and what is to be called when all of it was said."""
 
-    content: JSON | Updates
+    content: Any  # a JSON value, or Updates to be streamed
     headers: dict[str, str]
     ended: Callable[[], None]
+
+    @property
+    def streams(self) -> bool:
+        return isinstance(self.content, AsyncGenerator)
+
+
+CarryOut = Callable[[Arrival, str, Any], Awaitable[Answer]]
+"""Lets an operation, by its name in some version, answer a request. Raises conversations.errors.Refusal."""
 
 
 def check_headers(request: HttpRequest) -> None:
@@ -75,8 +82,8 @@ async def read_body(body: bytes) -> Any:
     return read_json(body)
 
 
-async def carry_out(arrival: Arrival, method: str, params: Any) -> Answer:
-    """Let the operation `method` answer. Raises conversations.errors.Refusal, TooMuch."""
+async def carry_out(arrival: Arrival, method: str, params: Any, version: str = versions.CURRENT) -> Answer:
+    """Let the operation `method` answer a caller who speaks `version`. Raises conversations.errors.Refusal, TooMuch."""
     principal, request = arrival.principal, arrival.request
     check_scope(principal, method)
     agent = arrival.agent
@@ -84,7 +91,7 @@ async def carry_out(arrival: Arrival, method: str, params: Any) -> Answer:
         agent = await bridge.run(agent_for, principal, params)
     activated = extensions.negotiate(agent, request)
     headers = {extensions.HEADER: ", ".join(activated)} if activated else {}
-    call = Call(principal, agent, params, request.headers.get("Last-Event-ID", ""))
+    call = Call(principal, agent, params, request.headers.get("Last-Event-ID", ""), version)
     with ExitStack() as meanwhile:
         if method in STREAMING:
             meanwhile.callback(quotas.open_stream(principal, address_of(request)))

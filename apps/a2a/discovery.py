@@ -1,59 +1,69 @@
-"""Cards at their well-known paths (A2A 1.0 §8.2), for caches to keep and to ask again cheaply."""
+"""Cards at their well-known paths (A2A 1.0 §8.2, 0.3 §5.3), signed, for caches to keep and to ask again cheaply.
+
+At `agent-card.json` a card is of 1.0, and of 0.3 for who names that version; at `agent.json` it is of 0.3.
+"""
 
 from __future__ import annotations
 
 import datetime
-import json
-from typing import Any
 
 from django.db.models import Max
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.utils.cache import get_conditional_response
-from django.utils.http import http_date
 
 import bridge
-from apps.a2a.answers import refusal
+from apps.a2a import versions
 from apps.a2a.callers import check_access, find_agent
-from apps.a2a.errors import AgentNotFound, WrongVerb
+from apps.a2a.documents import document, read_only
+from apps.a2a.errors import JSON, AgentNotFound, ExtendedAgentCardNotConfigured, Unauthenticated
+from apps.a2a.old.cards import old_card
 from apps.accounts.credentials import principal_of
-from apps.agents import cards, directory
+from apps.accounts.principals import Principal
+from apps.agents import card_signatures, cards, directory
 from apps.agents.models import Agent
+from apps.conversations.errors import UnsupportedOperation
 
-MAX_AGE = 300  # seconds
 
-
-async def agent_card(request: HttpRequest, slug: str) -> HttpResponseBase:
+@read_only
+async def agent_card(request: HttpRequest, slug: str, is_old: bool = False) -> HttpResponseBase:
     """`GET /a2a/<slug>/.well-known/agent-card.json`. An agent for named groups shows its card to them alone."""
-    try:
-        _check_verb(request)
-        agent = await bridge.run(find_shown, request.headers.get("Authorization", ""), slug)
-    except Exception as error:
-        return refusal(error)
-    private = agent.access == Agent.Access.GROUPS
-    return _response(request, cards.card(agent), agent.updated_at, "private" if private else "public")
+    agent, card, changed = await bridge.run(_signed_card, request.headers.get("Authorization", ""), slug)
+    return _response(request, card, changed, is_old=is_old, private=is_private(agent))
 
 
-async def platform_card(request: HttpRequest) -> HttpResponseBase:
+@read_only
+async def platform_card(request: HttpRequest, is_old: bool = False) -> HttpResponseBase:
     """`GET /.well-known/agent-card.json`: a card for all agents that everybody may see."""
-    try:
-        _check_verb(request)
-        shown, changed = await bridge.run(find_listed)
-    except Exception as error:
-        return refusal(error)
-    return _response(request, shown, changed, "public")
+    card, changed = await bridge.run(find_listed)
+    return _response(request, card, changed, is_old=is_old, private=False)
 
 
-def find_listed() -> tuple[dict[str, Any], datetime.datetime]:
-    """The platform's card, and when any agent was last changed, also one that it no longer shows.
+def extended_card(principal: Principal, agent: Agent) -> JSON:
+    """What only callers with credentials are told (A2A 1.0 §3.1.11), signed too.
+
+    Raises UnsupportedOperation, Unauthenticated, ExtendedAgentCardNotConfigured.
+    """
+    if not agent.has_extended_card:
+        raise UnsupportedOperation("This agent has no extended card: its card says so.")
+    if not principal.is_known:
+        raise Unauthenticated(
+            'The extended card is for known callers. Send an API key as "Authorization: Bearer <key>".'
+        )
+    if not agent.extended_card:
+        raise ExtendedAgentCardNotConfigured
+    return card_signatures.signed(cards.extended_card(agent), agent)
+
+
+def find_listed() -> tuple[JSON, datetime.datetime]:
+    """The platform's card, signed by it, and when any agent was last changed, also one that it no longer shows.
 
     Raises AgentNotFound where there is none to show.
     """
     agents = list(Agent.objects.listed())
     if not agents:
         raise AgentNotFound("There is no agent here that everybody may see.")
-    changed: datetime.datetime = Agent.objects.aggregate(newest=Max("updated_at"))["newest"]
-    return directory.card(agents), changed
+    newest: datetime.datetime = Agent.objects.aggregate(newest=Max("updated_at"))["newest"]
+    return card_signatures.signed(directory.card(agents), None), card_signatures.changed_at(newest, None)
 
 
 def find_shown(authorization: str, slug: str) -> Agent:
@@ -62,21 +72,26 @@ def find_shown(authorization: str, slug: str) -> Agent:
     How to sign in stands in the card, so that the card of an agent for known callers is open to all.
     """
     agent = find_agent(slug)
-    if agent.access == Agent.Access.GROUPS:
+    if is_private(agent):
         check_access(principal_of(authorization), agent)
     return agent
 
 
-def _check_verb(request: HttpRequest) -> None:
-    if request.method not in ("GET", "HEAD"):
-        raise WrongVerb(("GET", "HEAD"))
+def is_private(agent: Agent) -> bool:
+    """Is there nothing of the agent to be seen by those who may not use it?"""
+    return agent.access == Agent.Access.GROUPS
 
 
-def _response(request: HttpRequest, card: dict[str, Any], changed: datetime.datetime, cache: str) -> HttpResponseBase:
-    """The card, or 304 to who has it."""
-    response = HttpResponse(json.dumps(card, ensure_ascii=False).encode(), content_type="application/json")
-    at = int(changed.timestamp())
-    response["ETag"] = cards.etag(card)
-    response["Last-Modified"] = http_date(at)
-    response["Cache-Control"] = f"{cache}, max-age={MAX_AGE}"
-    return get_conditional_response(request, response["ETag"], at, response) or response
+def _signed_card(authorization: str, slug: str) -> tuple[Agent, JSON, datetime.datetime]:
+    agent = find_shown(authorization, slug)
+    signed = card_signatures.signed(cards.card(agent), agent)
+    return agent, signed, card_signatures.changed_at(agent.updated_at, agent)
+
+
+def _response(
+    request: HttpRequest, card: JSON, changed: datetime.datetime, *, is_old: bool, private: bool
+) -> HttpResponseBase:
+    """The card in the version that is asked for. Raises AgentNotFound where old clients reach nobody."""
+    old = is_old or versions.named(request) == versions.OLD
+    shown, validator = (old_card(card), "") if old else (card, card_signatures.validator(card))
+    return document(request, shown, validator=validator, changed=changed, private=private, vary=versions.HEADER)

@@ -11,6 +11,7 @@ from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 
 from apps.accounts.credentials import BadCredentials
+from apps.accounts.keyring import CannotDecrypt
 from apps.accounts.quotas import TooMuch
 from apps.conversations.errors import (
     ContentTypeNotSupported,
@@ -53,6 +54,10 @@ class InvalidFields(InvalidParams):
 
 class PushNotificationNotSupported(Refusal):
     """This agent calls no webhooks. Use a streaming method, or ask with GetTask."""
+
+
+class ExtendedAgentCardNotConfigured(Refusal):
+    """This agent's card speaks of an extended one, which nobody has written yet. Use the public card."""
 
 
 class ExtensionSupportRequired(Refusal):
@@ -114,6 +119,7 @@ TABLE: dict[type[Exception], Row] = {
     UnsupportedOperation: Row(-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
     ContentTypeNotSupported: Row(-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
     NotJson: Row(-32005, 415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", keeps_http=True),
+    ExtendedAgentCardNotConfigured: Row(-32007, 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     ExtensionSupportRequired: Row(-32008, 400, "FAILED_PRECONDITION", "EXTENSION_SUPPORT_REQUIRED"),
     VersionNotSupported: Row(-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
     ParseError: Row(-32700, 400, "INVALID_ARGUMENT"),
@@ -130,6 +136,7 @@ TABLE: dict[type[Exception], Row] = {
     RequestDataTooBig: _own(413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE", "The request is too large."),
     TooManyFieldsSent: Row(-32602, 400, "INVALID_ARGUMENT", message="The query has too many parameters."),
     TooMuch: _own(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
+    CannotDecrypt: _own(503, "UNAVAILABLE", "UNAVAILABLE", "A key cannot be read here. The operators can see why."),
     OperationalError: _own(503, "UNAVAILABLE", "UNAVAILABLE", "The record is away for a moment. Try again."),
     InterfaceError: _own(503, "UNAVAILABLE", "UNAVAILABLE", "The record is away for a moment. Try again."),
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
+import outbound
 from apps.a2a.errors import JSON, InvalidFields
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -69,6 +70,22 @@ class Fields:
         elif single_line and (description := unfit_line(value)):
             self.refuse(name, description)
         return str(value)
+
+    def url(self, name: str) -> str:
+        """A URL that may be called, judged by what it says itself: its name is looked up by whoever calls it."""
+        value = self.raw(name)
+        if value is None or value == "":
+            self.refuse(name, "Is required.")
+        elif not isinstance(value, str):
+            self.refuse(name, "Must be a string.")
+        else:
+            try:
+                outbound.guard().check(value)
+            except outbound.Forbidden as refusal:
+                self.refuse(name, str(refusal))
+            else:
+                return value
+        return ""
 
     def integer(self, name: str, least: int, most: int = 2**31 - 1) -> int | None:
         """An integer, which ProtoJSON also writes as a string or with an empty fraction."""

@@ -1,7 +1,8 @@
-"""The JSON-RPC 2.0 binding (A2A 1.0 §9): one request object in, one response object or a stream of them out."""
+"""The JSON-RPC 2.0 binding (A2A 1.0 §9, 0.3 §7): one request object in, one response object or a stream of them out."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -10,13 +11,16 @@ from django.views.decorators.csrf import csrf_exempt
 
 from apps.a2a import versions
 from apps.a2a.answers import json_response
-from apps.a2a.calls import Answer, arrive, carry_out, check_headers, read_body
+from apps.a2a.calls import Answer, CarryOut, arrive, carry_out, check_headers, read_body
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, WrongVerb, log_problem, problem
 from apps.a2a.fields import UNSTORABLE
+from apps.a2a.old.forms import JSON_RPC
+from apps.a2a.old.methods import METHODS, carry_out_old
 from apps.a2a.operations import OPERATIONS, OWN_METHODS
 from apps.a2a.sse import EventStream, Wording
 
 Id = str | int | None
+CARRY_OUT: dict[str, CarryOut] = {versions.CURRENT: carry_out, versions.OLD: partial(carry_out_old, form=JSON_RPC)}
 
 
 @csrf_exempt
@@ -30,8 +34,9 @@ async def endpoint(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         arrival = await arrive(request, slug)
         body = await read_body(request.body)
         request_id = id_of(body)
-        method = method_of(body, versions.version_of(request))
-        return _response(request_id, await carry_out(arrival, method, body.get("params", {})))
+        version = versions.version_of(request)
+        method = method_of(body, version)
+        return _response(request_id, await CARRY_OUT[version](arrival, method, body.get("params", {})))
     except Exception as error:
         return _refusal(request_id, error)
 
@@ -53,25 +58,33 @@ def id_of(body: Any) -> Id:
 
 
 def method_of(body: JSON, version: str) -> str:
-    """The operation that a request object asks for. Raises InvalidRequest, VersionNotSupported, MethodNotFound."""
+    """The method of that version which a request object calls.
+
+    Raises InvalidRequest, VersionNotSupported, MethodNotFound.
+    """
     method = body.get("method")
     if body.get("jsonrpc") != "2.0":
         raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
     if not isinstance(method, str):
         raise InvalidRequest("The method must be a string.")
+    if version not in CARRY_OUT:
+        raise versions.refusal(version)
     if version == versions.OLD and method in OPERATIONS:
         raise MethodNotFound(
             f"{method} is a method of A2A {versions.CURRENT}. Send the header {versions.HEADER}: {versions.CURRENT}."
         )
-    if version != versions.CURRENT:
-        raise versions.refusal(version)
-    if method not in OPERATIONS and method not in OWN_METHODS:
+    if version == versions.CURRENT and method in METHODS:
+        raise MethodNotFound(
+            f"{method} is a method of A2A {versions.OLD}. "
+            f"In A2A {versions.CURRENT}, which the request speaks, it is {METHODS[method].operation}."
+        )
+    if method not in (METHODS if version == versions.OLD else OPERATIONS | OWN_METHODS):
         raise MethodNotFound
     return method
 
 
 def _response(request_id: Id, answer: Answer) -> HttpResponseBase:
-    if isinstance(answer.content, dict):
+    if not answer.streams:
         return json_response(_result(request_id, answer.content), headers=answer.headers)
     wording = Wording(
         update=lambda response: _result(request_id, response),
@@ -87,7 +100,7 @@ def _refusal(request_id: Id, error: Exception) -> HttpResponse:
     return json_response(_error(request_id, told), status, told.http_headers)
 
 
-def _result(request_id: Id, result: JSON) -> JSON:
+def _result(request_id: Id, result: Any) -> JSON:
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 

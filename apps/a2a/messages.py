@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
@@ -92,7 +90,7 @@ def _content(fields: Fields, kind: str) -> object:
         case "raw":
             return _base64(fields)
         case "url":
-            return _url(fields)
+            return fields.url("url")
         case _:
             return fields.value("data")
 
@@ -116,31 +114,3 @@ def _base64(fields: Fields) -> str:
     except (binascii.Error, ValueError):
         fields.refuse("raw", "Is not base64.")
     return padded
-
-
-def _url(fields: Fields) -> str:
-    url = fields.text("url")
-    try:
-        split = urlsplit(url)
-        host = split.hostname or ""
-        split.port  # noqa: B018 - raises for one that is none
-    except ValueError:
-        host = ""
-    if not host or split.scheme not in ("http", "https") or len(url) > 2048 or re.search(r"\s", url):
-        fields.refuse("url", "Must be an absolute http or https URL of at most 2048 characters.")
-    elif is_inside(host):
-        fields.refuse("url", "Must not lead to a private or local address.")
-    return url
-
-
-def is_inside(host: str) -> bool:
-    """Does a host name say by itself that it is this machine or a private network?"""
-    name = host.lower().rstrip(".")
-    if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        # What ends in a number is an address in one of its old forms (127.1, 0x7f.1, 2130706433).
-        return bool(re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]))
-    return address.is_multicast or not address.is_global

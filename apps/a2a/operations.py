@@ -12,25 +12,30 @@ from functools import partial
 from typing import Any
 
 import bridge
-from apps.a2a import snapshots, streams
+from apps.a2a import discovery, snapshots, streams, versions
 from apps.a2a.contexts import list_contexts
-from apps.a2a.errors import JSON, Forbidden, PushNotificationNotSupported
+from apps.a2a.errors import JSON, Forbidden
 from apps.a2a.listing import list_tasks
 from apps.a2a.requests import (
+    Sending,
     read_asking,
+    read_asking_for_webhook,
     read_clearing,
     read_context_listing,
     read_feedback,
     read_listing,
+    read_listing_of_webhooks,
+    read_new_webhook,
     read_nothing,
     read_sending,
 )
 from apps.a2a.streams import Updates
+from apps.a2a.webhooks import configs
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.conversations import clearing, feedback, wire
 from apps.conversations.errors import InvalidParams, UnsupportedOperation
-from apps.runtime.sending import send, settled
+from apps.runtime.sending import Sent, send, settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Call:
     agent: Agent
     params: Any
     last_event_id: str = ""  # of a stream that is to be resumed
+    version: str = versions.CURRENT  # of A2A that the caller speaks, and in which its webhooks are called
 
 
 Operation = Callable[[Call], Awaitable[JSON | Updates]]
@@ -48,8 +54,8 @@ Operation = Callable[[Call], Awaitable[JSON | Updates]]
 
 async def _send(call: Call) -> JSON:
     """SendMessage: waits until the task ends or asks for something, unless the caller will not."""
-    sending = read_sending(call.params, call.agent)
-    sent = await send(call.principal, call.agent, sending.message)
+    sending = read_sending(call.params, call.agent, call.version)
+    sent = await _sent(call, sending)
     if sent.task is None:
         return {"message": sent.answer}
     show = partial(wire.load_task, history_length=sending.history_length)
@@ -61,12 +67,20 @@ async def _send(call: Call) -> JSON:
 async def _send_streaming(call: Call) -> Updates:
     """SendStreamingMessage: a task as it was when the message came in, and everything since."""
     _require_streaming(call.agent)
-    sending = read_sending(call.params, call.agent)
-    sent = await send(call.principal, call.agent, sending.message)
+    sending = read_sending(call.params, call.agent, call.version)
+    sent = await _sent(call, sending)
     if sent.task is None:
         return streams.answered(sent.index, sent.answer or {})
     snapshot = await bridge.run(snapshots.accepted, sent.task, sent.index, sending.history_length)
     return streams.begun(snapshot, streams.at_a_question)
+
+
+async def _sent(call: Call, sending: Sending) -> Sent:
+    alongside = None
+    if sending.webhook is not None:
+        await configs.vet(sending.webhook, "configuration.taskPushNotificationConfig.url")
+        alongside = configs.keep_with(sending.webhook)
+    return await send(call.principal, call.agent, sending.message, alongside=alongside)
 
 
 async def _get(call: Call) -> JSON:
@@ -108,13 +122,30 @@ def _index(last_event_id: str, newest: int) -> int:
     return int(last_event_id)
 
 
-async def _webhook(call: Call) -> JSON:
-    raise PushNotificationNotSupported
+async def _create_webhook(call: Call) -> JSON:
+    task, webhook = read_new_webhook(call.params, call.agent, call.version)
+    await configs.vet(webhook, "url")
+    return await bridge.run(configs.create, call.principal, call.agent, task, webhook)
+
+
+async def _get_webhook(call: Call) -> JSON:
+    asking = read_asking_for_webhook(call.params, call.agent)
+    return await bridge.run(configs.find, call.principal, call.agent, asking)
+
+
+async def _list_webhooks(call: Call) -> JSON:
+    listing = read_listing_of_webhooks(call.params, call.agent)
+    return await bridge.run(configs.listed, call.principal, call.agent, listing)
+
+
+async def _delete_webhook(call: Call) -> JSON:
+    asking = read_asking_for_webhook(call.params, call.agent)
+    return await bridge.run(configs.delete, call.principal, call.agent, asking)
 
 
 async def _extended_card(call: Call) -> JSON:
     read_nothing(call.params, call.agent)
-    raise UnsupportedOperation("This agent has no extended card: its card says so.")
+    return await bridge.run(discovery.extended_card, call.principal, call.agent)
 
 
 async def _feedback(call: Call) -> JSON:
@@ -137,7 +168,17 @@ async def _clear_context(call: Call) -> JSON:
     return {}
 
 
-CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask", "tasks/feedback", "contexts/clear"})
+CHANGING = frozenset(
+    {
+        "SendMessage",
+        "SendStreamingMessage",
+        "CancelTask",
+        "CreateTaskPushNotificationConfig",
+        "DeleteTaskPushNotificationConfig",
+        "tasks/feedback",
+        "contexts/clear",
+    }
+)
 """The operations that a key needs the scope to write for; the others are for reading."""
 
 
@@ -159,10 +200,10 @@ OPERATIONS: dict[str, Operation] = {
     "ListTasks": _list,
     "CancelTask": _cancel,
     "SubscribeToTask": _subscribe,
-    "CreateTaskPushNotificationConfig": _webhook,
-    "GetTaskPushNotificationConfig": _webhook,
-    "ListTaskPushNotificationConfigs": _webhook,
-    "DeleteTaskPushNotificationConfig": _webhook,
+    "CreateTaskPushNotificationConfig": _create_webhook,
+    "GetTaskPushNotificationConfig": _get_webhook,
+    "ListTaskPushNotificationConfigs": _list_webhooks,
+    "DeleteTaskPushNotificationConfig": _delete_webhook,
     "GetExtendedAgentCard": _extended_card,
 }
 """By the names that the protocol gives them, which are JSON-RPC's method names."""

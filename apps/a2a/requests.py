@@ -11,6 +11,14 @@ from django.utils.dateparse import parse_datetime
 from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.fields import Fields
 from apps.a2a.messages import check_media_types, check_output_modes, read_message
+from apps.a2a.webhooks.reading import (
+    Webhook,
+    WebhookAsking,
+    WebhookListing,
+    read_webhook,
+    read_webhook_asking,
+    read_webhook_listing,
+)
 from apps.agents.models import Agent
 from apps.conversations.errors import InvalidParams
 from apps.conversations.events import Feedback
@@ -28,6 +36,7 @@ class Sending:
     message: JSON
     history_length: int | None
     return_immediately: bool
+    webhook: Webhook | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +76,27 @@ class GivingFeedback:
     feedback: Feedback
 
 
-def read_sending(params: Any, agent: Agent) -> Sending:
-    """Raises InvalidParams, PushNotificationNotSupported, ContentTypeNotSupported."""
+def read_sending(params: Any, agent: Agent, version: str) -> Sending:
+    """An inline webhook is called in `version`.
+
+    Raises InvalidParams, PushNotificationNotSupported, ContentTypeNotSupported.
+    """
     fields = _fields(params, agent)
     fields.struct("metadata")
     described = fields.message("message", required=True)
     message = read_message(described) if described else {}
     configuration = fields.message("configuration") or Fields({})
-    sending = Sending(message, _history_length(configuration), configuration.flag("returnImmediately"))
     accepted = configuration.lines("acceptedOutputModes")
     webhook = configuration.message("taskPushNotificationConfig")
-    fields.check()
-    if webhook is not None:
+    if webhook is not None and not agent.calls_webhooks:
         raise PushNotificationNotSupported
+    sending = Sending(
+        message,
+        _history_length(configuration),
+        configuration.flag("returnImmediately"),
+        read_webhook(webhook, version) if webhook is not None else None,
+    )
+    fields.check()
     check_media_types(agent, message)
     check_output_modes(agent, accepted)
     return sending
@@ -144,6 +161,30 @@ def read_feedback(params: Any, agent: Agent) -> GivingFeedback:
     if metadata:
         given["metadata"] = metadata
     return GivingFeedback(task, given)
+
+
+def read_new_webhook(params: Any, agent: Agent, version: str) -> tuple[str, Webhook]:
+    """The task and the webhook that it is to get. Raises PushNotificationNotSupported, InvalidParams."""
+    fields = _webhook_fields(params, agent)
+    task, webhook = fields.text("taskId", required=True, single_line=True), read_webhook(fields, version)
+    fields.check()
+    return task, webhook
+
+
+def read_asking_for_webhook(params: Any, agent: Agent) -> WebhookAsking:
+    """Raises PushNotificationNotSupported, InvalidParams."""
+    return read_webhook_asking(_webhook_fields(params, agent))
+
+
+def read_listing_of_webhooks(params: Any, agent: Agent) -> WebhookListing:
+    """Raises PushNotificationNotSupported, InvalidParams."""
+    return read_webhook_listing(_webhook_fields(params, agent))
+
+
+def _webhook_fields(params: Any, agent: Agent) -> Fields:
+    if not agent.calls_webhooks:
+        raise PushNotificationNotSupported
+    return _fields(params, agent)
 
 
 def read_nothing(params: Any, agent: Agent) -> None:

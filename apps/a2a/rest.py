@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -10,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from apps.a2a import answers, versions
 from apps.a2a.answers import json_response
-from apps.a2a.calls import Answer, arrive, carry_out, check_headers, read_body
+from apps.a2a.calls import Answer, CarryOut, arrive, carry_out, check_headers, read_body
 from apps.a2a.errors import JSON, WrongVerb, problem
 from apps.a2a.fields import Fields, snake
 from apps.a2a.queries import read_query
@@ -40,18 +41,36 @@ ADDRESSES: dict[str, dict[str, str]] = {
 """The operation of each HTTP method at each address below an agent's, or below the front door's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of A2A over HTTP+JSON: its name, and how its operations are carried out."""
+
+    name: str
+    carry_out: CarryOut
+
+
+CURRENT = Version(versions.CURRENT, carry_out)
+
+
 @csrf_exempt
 async def resource(
     request: HttpRequest, operations: Mapping[str, str], slug: str = "", **named: str
 ) -> HttpResponseBase:
     """One of the ADDRESSES, of the agent `slug` or at the front door; `named` are the fields that its path states."""
+    return await answered(request, operations, slug, named, CURRENT)
+
+
+async def answered(
+    request: HttpRequest, operations: Mapping[str, str], slug: str, named: Mapping[str, str], version: Version
+) -> HttpResponseBase:
+    """What a version answers at an address of its own."""
     try:
         method = operation_of(request, operations)
         _check_body(request)
         arrival = await arrive(request, slug)
-        versions.check(request)
+        versions.check(request, version.name)
         params = agreed(await _given(request), named)
-        return _response(request, await carry_out(arrival, method, params))
+        return _response(request, await version.carry_out(arrival, method, params))
     except Exception as error:
         return answers.refusal(error, media_type(request))
 
@@ -104,6 +123,6 @@ async def _given(request: HttpRequest) -> JSON:
 
 
 def _response(request: HttpRequest, answer: Answer) -> HttpResponseBase:
-    if isinstance(answer.content, dict):
+    if not answer.streams:
         return json_response(answer.content, headers=answer.headers, content_type=media_type(request))
     return EventStream(answer.content, WORDING, answer.headers, answer.ended)

@@ -65,6 +65,14 @@ def accepted(task: uuid.UUID, index: int, history_length: int | None) -> Snapsho
     return _snapshot(row, index, history_length)
 
 
+def at(task: uuid.UUID, index: int) -> JSON:
+    """A task as it stood at an event of its context, with the newest of its messages by then."""
+    row = _row(task)
+    if row.context.last_event > index:
+        _turn_back(row, index)
+    return wire.load_task(row, up_to=index)
+
+
 def _row(task: uuid.UUID) -> Task:
     row = intake.TASK.one(task)
     if row is None:

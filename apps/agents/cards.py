@@ -1,14 +1,14 @@
 """An agent's card (A2A 1.0 §4.4), with absolute URLs from `PUBLIC_BASE_URL`."""
 
-import hashlib
-import json
 from typing import Any
 
 from django.conf import settings
 
+from apps.accounts.principals import SCOPES
 from apps.agents.models import Agent
 
 PROTOCOL_VERSION = "1.0"
+OLD_VERSION = "0.3"
 BINDINGS = ("JSONRPC", "HTTP+JSON")  # of which clients take the first that they know
 
 SECURITY_SCHEMES = {
@@ -19,7 +19,7 @@ SECURITY_SCHEMES = {
         }
     }
 }
-SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": []}}}]
+SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": list(SCOPES)}}}]
 
 
 def endpoint(agent: Agent) -> str:
@@ -33,16 +33,25 @@ def card(agent: Agent) -> dict[str, Any]:
         "name": agent.name,
         "description": agent.description,
         "version": agent.version,
-        "supportedInterfaces": interfaces(endpoint(agent), agent.slug),
+        "supportedInterfaces": interfaces(endpoint(agent), agent.slug) + old_interfaces(endpoint(agent)),
         "provider": provider(),
         "capabilities": capabilities(agent),
         "defaultInputModes": agent.input_modes,
         "defaultOutputModes": agent.output_modes,
         "skills": skills(agent),
     }
+    if not agent.is_public or agent.has_extended_card:
+        shown["securitySchemes"] = SECURITY_SCHEMES
     if not agent.is_public:
-        shown |= {"securitySchemes": SECURITY_SCHEMES, "securityRequirements": SECURITY_REQUIREMENTS}
+        shown["securityRequirements"] = SECURITY_REQUIREMENTS
     return shown
+
+
+def extended_card(agent: Agent) -> dict[str, Any]:
+    """The card for callers with credentials: the public one with what the agent's `extended_card` says beyond it."""
+    shown, beyond = card(agent), agent.extended_card
+    skills = {skill["id"]: skill for skill in [*shown["skills"], *beyond.get("skills", [])]}
+    return {**shown, **beyond, "skills": list(skills.values())}
 
 
 def interfaces(url: str, tenant: str) -> list[dict[str, str]]:
@@ -53,6 +62,11 @@ def interfaces(url: str, tenant: str) -> list[dict[str, str]]:
     ]
 
 
+def old_interfaces(url: str) -> list[dict[str, str]]:
+    """The same for clients of 0.3, which know no tenants."""
+    return [{"url": url, "protocolBinding": binding, "protocolVersion": OLD_VERSION} for binding in BINDINGS]
+
+
 def provider() -> dict[str, str]:
     """Who runs the agents: this installation."""
     return {"organization": "Parley", "url": settings.PUBLIC_BASE_URL}
@@ -60,13 +74,20 @@ def provider() -> dict[str, str]:
 
 def capabilities(agent: Agent) -> dict[str, Any]:
     """What the endpoint does for this agent."""
-    able = {"streaming": agent.streams, "pushNotifications": False, "extendedAgentCard": False}
+    able = {
+        "streaming": agent.streams,
+        "pushNotifications": agent.calls_webhooks,
+        "extendedAgentCard": agent.has_extended_card,
+    }
     return able | ({"extensions": declared} if (declared := extensions(agent)) else {})
 
 
 def extensions(agent: Agent) -> list[dict[str, Any]]:
     """The A2A extensions that the agent declares (`{"uri", "description"?, "required"?}`): the platform's, its own."""
-    return [*platform_extensions(agent), *agent.capabilities.get("extensions", [])]
+    declared = [*platform_extensions(agent), *agent.capabilities.get("extensions", [])]
+    if agent.sign_artifacts:
+        declared.append({"uri": signature_extension(), "description": "Artifacts of completed tasks are signed."})
+    return declared
 
 
 def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
@@ -80,13 +101,12 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
     ]
 
 
+def signature_extension() -> str:
+    """The URI of the extension by which artifacts carry signatures (`docs/signed-artifacts.md`)."""
+    return f"{settings.PUBLIC_BASE_URL}/ext/signature/v1"
+
+
 def skills(agent: Agent) -> list[dict[str, Any]]:
     """The agent's skills; of one that names none a general one, for a card must have one."""
     general = {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
     return agent.skills or [general]
-
-
-def etag(shown: dict[str, Any]) -> str:
-    """A strong validator for a card, quoted as HTTP wants it."""
-    digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
-    return f'"{digest[:32]}"'

@@ -32,7 +32,7 @@ def card(agents: Sequence[Agent]) -> dict[str, Any]:
         "skills": [skill for agent in agents for skill in _skills(agent)],
     }
     closed = [not agent.is_public for agent in agents]
-    if any(closed):
+    if any(closed) or any(agent.has_extended_card for agent in agents):
         shown["securitySchemes"] = cards.SECURITY_SCHEMES
     if all(closed):
         shown["securityRequirements"] = cards.SECURITY_REQUIREMENTS
@@ -40,10 +40,11 @@ def card(agents: Sequence[Agent]) -> dict[str, Any]:
 
 
 def _interfaces(agents: Sequence[Agent]) -> list[dict[str, str]]:
-    """Those of the agents by their tenants; first of all, where there is a router, those that need none."""
+    """Those of the agents by their tenants; where there is a router, first those that need none, and old ones last."""
     has_router = any(agent.slug == settings.ROUTER_AGENT for agent in agents)
     tenants = [""] * has_router + [agent.slug for agent in agents]
-    return [interface for tenant in tenants for interface in cards.interfaces(endpoint(), tenant)]
+    current = [interface for tenant in tenants for interface in cards.interfaces(endpoint(), tenant)]
+    return current + (cards.old_interfaces(endpoint()) if has_router else [])
 
 
 def _capabilities(agents: Sequence[Agent]) -> dict[str, Any]:

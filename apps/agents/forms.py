@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 
 from agentkit import HandlerError, load_handler
 from apps.accounts.models import Workspace
+from apps.agents.card_content import is_skill
 from apps.agents.models import Agent
 from apps.agents.registration import described_by, house_workspace
 from console.fields import WordsField
@@ -16,7 +17,6 @@ from console.fields import WordsField
 FROM_HANDLER = "Empty: what the handler says."
 STATED = ("name", "description", "version", "skills", "input_modes", "output_modes")
 POLICIES = ("time_limit", "attempts", "retry_safe")
-SKILL_TEXTS = ("id", "name", "description")
 
 
 class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -53,10 +53,10 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
         return skills
 
     def clean_capabilities(self) -> dict[str, Any]:
-        capabilities = self.cleaned_data["capabilities"] or {}
-        if not isinstance(capabilities, dict):
-            raise ValidationError('Write an object, such as {"streaming": true}.')
-        return capabilities
+        return self.cleaned_data["capabilities"] or {}
+
+    def clean_extended_card(self) -> dict[str, Any]:
+        return self.cleaned_data["extended_card"] or {}
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -78,10 +78,3 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
             cleaned[field] = cleaned.get(field) or stated[field]
         if self.instance.pk is None:
             cleaned |= {policy: stated[policy] for policy in POLICIES if policy not in self.changed_data}
-
-
-def is_skill(value: Any) -> bool:
-    if not isinstance(value, dict) or not all(isinstance(value.get(key), str) and value[key] for key in SKILL_TEXTS):
-        return False
-    tags = value.get("tags")
-    return isinstance(tags, list) and bool(tags) and all(isinstance(tag, str) for tag in tags)

@@ -8,10 +8,13 @@ from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from apps.accounts.encrypted import EncryptedTextField
 from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
+from apps.agents.card_content import check_capabilities, check_extended_card
 
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
 
@@ -76,7 +79,15 @@ class Agent(models.Model):
     skills = models.JSONField(default=list, blank=True, help_text="A2A skills: id, name, description, tags.")
     input_modes = models.JSONField(default=text_modes, help_text="Media types the agent takes.")
     output_modes = models.JSONField(default=text_modes, help_text="Media types the agent makes.")
-    capabilities = models.JSONField(default=dict, blank=True, help_text='A2A capabilities: {"streaming": true}.')
+    capabilities = models.JSONField(
+        default=dict, blank=True, validators=[check_capabilities], help_text='A2A capabilities: {"streaming": true}.'
+    )
+    extended_card = models.JSONField(
+        default=dict,
+        blank=True,
+        validators=[check_extended_card],
+        help_text="What only known callers are told, as JSON: skills, description, documentationUrl.",
+    )
     access = models.CharField(max_length=20, choices=Access, default=Access.AUTHENTICATED)
     groups = models.ManyToManyField(Group, blank=True, related_name="agents")
     on_busy = models.CharField(max_length=10, choices=OnBusy, default=OnBusy.ENQUEUE)
@@ -88,6 +99,7 @@ class Agent(models.Model):
     )
     retry_safe = models.BooleanField(default=False, help_text="May a turn that a crash cut off be executed again?")
     keep_thoughts = models.BooleanField(default=False, help_text="Are the agent's thoughts recorded?")
+    sign_artifacts = models.BooleanField(default=False, help_text="Does the agent sign what it delivers?")
     is_enabled = models.BooleanField("enabled", default=True)
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -116,6 +128,15 @@ class Agent(models.Model):
     def is_public(self) -> bool:
         return self.access == Agent.Access.PUBLIC
 
+    @property
+    def calls_webhooks(self) -> bool:
+        return bool(self.capabilities.get("pushNotifications", self.kind == Agent.Kind.HOSTED))
+
+    @property
+    def has_extended_card(self) -> bool:
+        """Does its card say that there is an extended one? It does where one is written, unless told otherwise."""
+        return bool(self.capabilities.get("extendedAgentCard", self.extended_card))
+
     def is_open_to(self, principal: Principal) -> bool:
         """May `principal` use it? The same rule as `visible_to`; a query only where groups decide."""
         match self.access:
@@ -142,3 +163,68 @@ def _overlap(one: str, other: str) -> bool:
     """Is there a media type that both ranges cover?"""
     pairs = zip(one.split("/"), other.split("/"), strict=False)
     return all(a == b or "*" in (a, b) for a, b in pairs)
+
+
+class SigningKeyQuerySet(models.QuerySet["SigningKey"]):
+    def of(self, agent: Agent | None) -> SigningKeyQuerySet:
+        """The keys of an agent, or with None those of the platform itself."""
+        return self.filter(agent=agent)
+
+    def trusted(self) -> SigningKeyQuerySet:
+        """Keys whose signatures are believed: the current ones, and those that were retired in good order."""
+        return self.filter(revoked_at=None)
+
+    def current(self) -> SigningKeyQuerySet:
+        """Keys that sign: at most one of an agent."""
+        return self.filter(retired_at=None, revoked_at=None)
+
+
+class SigningKey(models.Model):
+    """A key by which an agent, or the platform, signs. It signs until it is retired and is trusted until revoked."""
+
+    class Algorithm(models.TextChoices):
+        EDDSA = "EdDSA", "Ed25519 (EdDSA)"
+        ES256 = "ES256", "ECDSA on P-256 (ES256)"
+
+    kid = models.CharField(
+        "key id", max_length=43, unique=True, editable=False, help_text="SHA-256 thumbprint of the public key."
+    )
+    algorithm = models.CharField(max_length=10, choices=Algorithm, default=Algorithm.EDDSA, editable=False)
+    agent = models.ForeignKey(
+        Agent,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="signing_keys",
+        editable=False,
+        help_text="Empty: the platform's own.",
+    )
+    public = models.JSONField("public key", editable=False, help_text="As a JSON Web Key.")
+    private = EncryptedTextField(blank=True, help_text="The JSON Web Key; erased when the key stops signing.")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    retired_at = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = SigningKeyQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                Coalesce("agent", 0),
+                condition=models.Q(retired_at=None, revoked_at=None),
+                name="one_key_signs_at_a_time",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.kid
+
+    @property
+    def owner_name(self) -> str:
+        return self.agent.name if self.agent else "the platform"
+
+    @property
+    def published(self) -> dict[str, str]:
+        """The public key as it stands in a JSON Web Key Set (RFC 7517)."""
+        return {**self.public, "kid": self.kid, "alg": self.algorithm, "use": "sig"}

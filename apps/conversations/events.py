@@ -142,7 +142,10 @@ class ArtifactUpdate(TypedDict):
 
 
 class AgentComplete(TypedDict):
+    """The task's artifacts, by id; `signatures` of those that are signed (see `signatures.sign`)."""
+
     artifacts: list[str]
+    signatures: NotRequired[dict[str, JSON]]
     usage: NotRequired[JSON]
 
 

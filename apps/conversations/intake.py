@@ -6,6 +6,7 @@ Everything a message leads to (idempotency, context, message, task, run, events)
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,10 @@ from bridge.statements import Selection
 TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
 
 
+Alongside = Callable[[Ledger, uuid.UUID], None]
+"""What else is to be written in the transaction that accepts a message, of whose task the id is given."""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a message: its task, where in the log it is, and the run to be published, if one was made."""
@@ -54,7 +59,14 @@ class Target:
     task: uuid.UUID | None
 
 
-def accept(principal: Principal, agent: Agent, message: JSON, *, sender: str = "") -> Receipt:
+def accept(
+    principal: Principal,
+    agent: Agent,
+    message: JSON,
+    alongside: Alongside | None = None,
+    *,
+    sender: str = "",
+) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
     `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
@@ -67,8 +79,8 @@ def accept(principal: Principal, agent: Agent, message: JSON, *, sender: str = "
     for _ in range(3):
         try:
             with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, sender, body_hash)
-            return _record(ledger.writing, principal, agent, stored, sender, body_hash)
+                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside)
+            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside)
         except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
             # The message came before, or its context was opened, or cleared, at this very moment.
             if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
@@ -118,10 +130,16 @@ def find_accepted(sender: str, agent: Agent, message_id: str, body_hash: str) ->
 
 
 def _record(
-    door: ledger.Door, principal: Principal, agent: Agent, message: JSON, sender: str, body_hash: str
+    door: ledger.Door,
+    principal: Principal,
+    agent: Agent,
+    message: JSON,
+    sender: str,
+    body_hash: str,
+    alongside: Alongside | None,
 ) -> Receipt:
     target = find_target(principal, agent, message)
-    if target.task is not None:  # which its run may have to be told of
+    if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
         door = ledger.writing
     run: Run | None
     with door(target.context or ledger.new_context()) as log:
@@ -142,6 +160,8 @@ def _record(
             run = _continue_task(log, agent, message, task_id)
         if run is not None:
             log.also_insert(run)
+        if alongside is not None:
+            alongside(log, task_id)
         index = log.index_of(EventType.USER_MESSAGE)
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 

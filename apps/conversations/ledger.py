@@ -41,7 +41,7 @@ PROVISIONAL = Selection(
 
 
 class Listener(Protocol):
-    """What `LEDGER_LISTENERS` names: called with a transaction's new events, inside that transaction."""
+    """What `LEDGER_LISTENERS` names: called with the new events of a watched context, inside their transaction."""
 
     def __call__(self, context: Context, events: Sequence[Event]) -> None: ...
 
@@ -51,7 +51,10 @@ class StaleTransition(Exception):
 
 
 class NotAtOnce(Exception):
-    """What was proposed was not written, because the context has grown or files are to be counted: use `writing`."""
+    """What was proposed was not written: the context has grown or is watched, or files are to be counted.
+
+    Use `writing`.
+    """
 
 
 class LeaseLost(Exception):
@@ -109,23 +112,23 @@ def proposing(context: Context, now: datetime.datetime | None = None) -> Iterato
             yield log
         return
     yield (log := Ledger(context, now or timezone.now()))
-    if blobs.are_stored(log.parts()):
-        raise NotAtOnce("files are counted in a transaction")
+    if context.is_watched or blobs.are_stored(log.parts()):
+        raise NotAtOnce("listeners are called, and files counted, in a transaction")
     log.write()
 
 
 def _lock(context: Context) -> datetime.datetime:
-    """Lock the row, read the log's end under the lock, and give the database's time."""
+    """Lock the row, read under the lock what changes, and give the database's time."""
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
-    sql = f"SELECT last_event, {TIME[connection.vendor]}, deleted_at FROM {table} WHERE id = %s {suffix}"  # noqa: S608
-    found = statements.execute(sql, [key]).fetchone()
+    columns = f"last_event, is_watched, deleted_at, {TIME[connection.vendor]}"
+    found = statements.execute(f"SELECT {columns} FROM {table} WHERE id = %s {suffix}", [key]).fetchone()  # noqa: S608
     if found is None:
         raise Context.DoesNotExist
-    if found[2] is not None:
+    context.last_event, context.is_watched, deleted_at, now = found[0], bool(found[1]), found[2], found[3]
+    if deleted_at is not None:
         raise ContextCleared
-    context.last_event = found[0]
-    return time_from(found[1])
+    return time_from(now)
 
 
 class Ledger:
@@ -227,7 +230,7 @@ class Ledger:
         blobs.count_uses(self.context.workspace_id, self.parts())
         if self._is_cleared:
             erasure.erase(self.context)
-        for listener in _listeners():
+        for listener in _listeners() if self.context.is_watched else ():
             listener(self.context, self.events)
         announcement = self.context.pk, self.context.last_event
         settles = any(event.settles for event in self.events)
@@ -299,7 +302,7 @@ class Ledger:
                 values |= {"title": self.context.title, "agent": self.context.agent_id}
             if self.context.deleted_at is not None:
                 values["deleted_at"] = self.context.deleted_at
-            where = {"id": self.context.pk, "last_event": self._began_at}
+            where = {"id": self.context.pk, "last_event": self._began_at, "is_watched": self.context.is_watched}
             batch.update(Context, where, values, missing=NotAtOnce(f"context {self.context.pk} has grown"))
 
     def _save_tasks(self, batch: Batch) -> None:
@@ -321,7 +324,7 @@ class Ledger:
     def _save_artifacts(self, batch: Batch) -> None:
         for artifact in (a for known in self._artifacts.values() for a in known if not a._state.adding):
             if artifact.state != Artifact.State.PROVISIONAL:
-                values = {"state": artifact.state, "parts": artifact.parts, "digest": artifact.digest}
+                values = {name: getattr(artifact, name) for name in ("state", "parts", "digest", "signature")}
                 batch.update(Artifact, {"id": artifact.pk}, values)
         batch.insert(self._new_artifacts, replacing=("task", "artifact_id"))
 

@@ -145,10 +145,12 @@ def _provisional_artifact(event: Event, rows: Rows, described: JSON) -> Artifact
 
 
 def _agent_complete(event: Event, rows: Rows) -> None:
+    signatures: JSON = event.payload.get("signatures", {})
     for artifact in rows.provisional(rows.task(event.task_id)):
         artifact.state = Artifact.State.DELIVERED
         artifact.parts = assemble(rows.chunks(artifact))
         artifact.digest = digest_of(artifact.parts)
+        artifact.signature = signatures.get(artifact.artifact_id, {})
 
 
 def _discard(event: Event, rows: Rows) -> None:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from django.conf import settings
 from django.urls import reverse
 
+from apps.agents import cards
 from apps.conversations import blobs
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState
@@ -79,12 +80,13 @@ def artifact(row: Artifact, context_key: object) -> JSON:
 
 
 def stored_artifact(row: Artifact) -> JSON:
-    """An artifact whose large parts still say where their content is kept."""
+    """An artifact whose large parts still say where their content is kept, with its signature if it has one."""
     shown: JSON = {"artifactId": row.artifact_id, "parts": row.parts}
+    signature = {cards.signature_extension(): row.signature} if row.signature else {}
     optional = {
         "name": row.name,
         "description": row.description,
-        "metadata": row.metadata,
+        "metadata": {**row.metadata, **signature},
         "extensions": row.extensions,
     }
     return shown | {name: value for name, value in optional.items() if value}

@@ -43,6 +43,7 @@ class Assignment:
     attempt: int
     slot: JSON | None
     memory: JSON
+    input_hash: str
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
@@ -114,6 +115,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         attempt=run.attempt,
         slot=run.slot,
         memory=run.memory,
+        input_hash=run.input_hash,
         quiet_until=context.last_event if is_newest else None,
         history=[said(message, run.task) for message in history],
         references=references,
@@ -128,7 +130,7 @@ def attempts_of(agent: Agent) -> int:
 def _take(log: Ledger, run: Run, worker: str, snapshot: JSON) -> None:
     """Make the run this worker's, as an attempt that begins. Raises LeaseLost, now or when the log is written."""
     where = _to_be_had(run, log.now)
-    run.attempt, run.fence = run.attempt + 1, run.fence + 1
+    run.attempt, run.fence, run.input_hash = run.attempt + 1, run.fence + 1, digest_of(snapshot)
     values = {
         "state": Run.State.RUNNING,
         "attempt": run.attempt,
@@ -138,7 +140,7 @@ def _take(log: Ledger, run: Run, worker: str, snapshot: JSON) -> None:
         "started_at": run.started_at or log.now,
         "interrupted": False,
         "input": snapshot,
-        "input_hash": digest_of(snapshot),
+        "input_hash": run.input_hash,
     }
     log.begin_hold(Hold(run.pk, run.fence), where, values)
 

@@ -123,6 +123,7 @@ async def _end(
             tokens=await recorder.close(),
             streamed=recorder.streamed,
             error=error,
+            input_hash=assignment.input_hash,
         )
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):

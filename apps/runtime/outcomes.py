@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
-from apps.conversations import blobs, ledger
+from apps.conversations import blobs, ledger, signatures
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Artifact as Delivered
 from apps.conversations.models import Message, Run, Task
+from apps.conversations.projection import assemble
 from bridge.statements import Selection
 
 STATES: dict[type[Outcome], TaskState] = {
@@ -60,6 +62,7 @@ class Ending:
     )
     nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
     error: JSON | None = None
+    input_hash: str = ""  # of what the turn was given, if that is at hand
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -100,7 +103,8 @@ def _end_turn(
     _close_run(log, ending, keep_memory=not state.is_terminal)
     _deliver(log, task, ending.tokens, artifacts)
     if ending.outcome is not None and waiting is None:
-        _conclude(log, task, ending.outcome, erase=ending.turn > 1)
+        inputs = {ending.hold.run_id: ending.input_hash} if ending.input_hash else {}
+        _conclude(log, task, ending.outcome, inputs, erase=ending.turn > 1)
         return None
     return _go_on(log, task, ending, waiting)
 
@@ -181,13 +185,16 @@ def _slot(outcome: Outcome | None) -> JSON | None:
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
-def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) -> None:
-    """The end of the task, or its question. With `erase`, earlier turns may have left memory behind."""
+def _conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], *, erase: bool) -> None:
+    """The end of the task, or its question. With `erase`, earlier turns may have left memory behind.
+
+    `inputs` are hashes of what runs were given, as far as they are at hand.
+    """
     state, parts = STATES[type(outcome)], outcome.parts
     begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
-        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids}, task=task.pk)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids, **_signed(log, task, begun, inputs)}, task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
@@ -198,6 +205,13 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, *, erase: bool = True) 
     log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if state.is_terminal and erase:
         Run.objects.filter(task=task).update(memory={})
+
+
+def _signed(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
+    """The signatures of what is delivered, where the agent signs: in the event, so that a replay has the same."""
+    if not task.agent.sign_artifacts:
+        return {}
+    return {"signatures": signatures.sign(task, [(one, assemble(log.chunks(one))) for one in made], inputs)}
 
 
 def _said(log: Ledger, task: Task, parts: Sequence[Part]) -> JSON:

@@ -35,10 +35,18 @@ class Sent:
     since: float | None = None  # nothing followed `index` at some time after this (see `feed.follow`)
 
 
-async def send(principal: Principal, agent: Agent, message: JSON, *, require_task: bool = False) -> Sent:
+async def send(
+    principal: Principal,
+    agent: Agent,
+    message: JSON,
+    *,
+    require_task: bool = False,
+    alongside: intake.Alongside | None = None,
+) -> Sent:
     """Send a user's message (A2A shape, checked by the edge) to an agent that `principal` may use.
 
     A message that continues a task, or for which `require_task` is set, leads to a task; otherwise the agent chooses.
+    What is to be written `alongside` a task is written once, and not where the agent answers with a message.
     Returns as soon as the message is recorded (or answered). Raises errors.Refusal; then nothing was stored.
     """
     if not require_task and not message.get("taskId") and response_type(agent, message) is ResponseType.MESSAGE:
@@ -46,7 +54,7 @@ async def send(principal: Principal, agent: Agent, message: JSON, *, require_tas
         return Sent(answered.context, answered.index, answer=answered.message)
     since = feed.listening()
     once = intake.sender_of_one_call(principal)  # chosen before the first try: the bridge may try again
-    receipt = await bridge.run(accept_and_publish, principal, agent, message, sender=once)
+    receipt = await bridge.run(accept_and_publish, principal, agent, message, alongside, sender=once)
     return Sent(
         receipt.context,
         receipt.index,
@@ -66,9 +74,11 @@ def response_type(agent: Agent, message: JSON) -> ResponseType:
         return ResponseType.TASK
 
 
-def accept_and_publish(principal: Principal, agent: Agent, message: JSON, *, sender: str = "") -> Receipt:
+def accept_and_publish(
+    principal: Principal, agent: Agent, message: JSON, alongside: intake.Alongside | None = None, *, sender: str = ""
+) -> Receipt:
     """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
-    receipt = intake.accept(principal, agent, message, sender=sender)
+    receipt = intake.accept(principal, agent, message, alongside, sender=sender)
     if receipt.run is not None:
         publish(receipt.run)
     return receipt

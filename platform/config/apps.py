@@ -1,4 +1,8 @@
 from django.apps import AppConfig
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+import outbound
 
 
 class ConfigConfig(AppConfig):
@@ -6,3 +10,9 @@ class ConfigConfig(AppConfig):
 
     name = "config"
     verbose_name = "Parley"
+
+    def ready(self) -> None:
+        try:
+            outbound.configure(settings.OUTBOUND_ALLOW)
+        except ValueError as error:
+            raise ImproperlyConfigured(f"OUTBOUND_ALLOW: {error}") from None

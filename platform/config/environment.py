@@ -21,22 +21,26 @@ def data_dir() -> Path:
     return path
 
 
-def kept_secret(name: str, folder: Path, *, may_generate: bool) -> str:
+def kept_secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
     """The secret `name` from the environment; otherwise one of `folder`, made there at the first start (mode 600).
 
+    A secret that is made has `size` random bytes, in URL-safe base64.
     Raises ImproperlyConfigured where it is unset and `may_generate` is false.
     """
     if value := str(env.str(name, default="")):
         return value
     if not may_generate:
-        raise ImproperlyConfigured(f"{name} is not set. Put a random value of at least 50 characters into {name}.")
+        raise ImproperlyConfigured(
+            f"{name} is not set. Put {size} random bytes in URL-safe base64 into it: "
+            f"python3 -c 'import secrets; print(secrets.token_urlsafe({size}))'"
+        )
     path = folder / name.lower().replace("_", "-")
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return path.read_text().strip()
     with os.fdopen(descriptor, "w") as file:
-        file.write(value := secrets.token_urlsafe(50))
+        file.write(value := secrets.token_urlsafe(size))
     return value
 
 

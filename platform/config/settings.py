@@ -16,7 +16,8 @@ PUBLIC_BASE_URL = env.str("PUBLIC_BASE_URL", default=f"http://{HOST}:{PORT}").rs
 INSTALLATION = env.str("INSTALLATION", default="parley")  # tells installations apart that share a broker or a Redis
 DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'parley.sqlite3'}")
 EMBEDDED = DATABASE_URL.startswith("sqlite")
-SECRET_KEY = kept_secret("SECRET_KEY", DATA_DIR, may_generate=DEBUG or EMBEDDED)
+SECRET_KEY = kept_secret("SECRET_KEY", DATA_DIR, size=50, may_generate=DEBUG or EMBEDDED)
+MASTER_KEY = kept_secret("MASTER_KEY", DATA_DIR, size=32, may_generate=DEBUG or EMBEDDED)  # encrypts secrets at rest
 ALLOWED_HOSTS = env.list(
     "ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", HOST, urlsplit(PUBLIC_BASE_URL).hostname or HOST]
 )
@@ -84,13 +85,21 @@ DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
 CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
-LEDGER_LISTENERS: list[str] = []  # dotted paths, called with each transaction's new events inside that transaction
+# Called with each transaction's new events, inside that transaction.
+LEDGER_LISTENERS = ["apps.a2a.webhooks.outbox.queue_deliveries"]
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "files"}},
     "staticfiles": {"BACKEND": "config.static_files.ModuleStorage"},
 }
+
+# Calling out
+OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and hosts that may be called
+
+WEBHOOK_SECONDS = 10.0  # that one call of a webhook may take
+WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between the calls that fail: the first wait, which doubles, and the longest
+WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # how long a delivery is tried
 
 # Running agents
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
@@ -120,7 +129,8 @@ EXECUTORS = {"hosted": "apps.runtime.hosting.execute"}  # who takes the turns of
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {
-    "sweep": {"task": "runtime.sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS}},
+    name: {"task": name, "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS}}
+    for name in ("runtime.sweep", "a2a.sweep")
 }
 
 # Limits of what comes in
@@ -130,6 +140,7 @@ MAX_JSON_DEPTH = 64
 MAX_NUMBER_DIGITS = 400
 MAX_PARTS = 100  # of one message
 MAX_ID_LENGTH = 200
+MAX_WEBHOOKS = 10  # of one task
 DEFAULT_HISTORY_LENGTH = 100
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
 ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address

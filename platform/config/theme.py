@@ -28,7 +28,14 @@ SIDEBAR = {
         ("conversations", "message", "Messages", "chat"),
         ("conversations", "artifact", "Artifacts", "draft"),
     ],
-    "Registry": [("agents", "agent", "Agents", "smart_toy")],
+    "Webhooks": [
+        ("a2a", "pushconfig", "Webhooks", "webhook"),
+        ("a2a", "delivery", "Deliveries", "outbox"),
+    ],
+    "Registry": [
+        ("agents", "agent", "Agents", "smart_toy"),
+        ("agents", "signingkey", "Signing keys", "vpn_key"),
+    ],
     "People and access": [
         ("accounts", "user", "Users", "person"),
         ("auth", "group", "Groups", "group"),

@@ -18,6 +18,9 @@ RESULTS = {
     "GetTask": a2a_pb2.Task,
     "ListTasks": a2a_pb2.ListTasksResponse,
     "CancelTask": a2a_pb2.Task,
+    "CreateTaskPushNotificationConfig": a2a_pb2.TaskPushNotificationConfig,
+    "GetTaskPushNotificationConfig": a2a_pb2.TaskPushNotificationConfig,
+    "ListTaskPushNotificationConfigs": a2a_pb2.ListTaskPushNotificationConfigsResponse,
 }
 
 
@@ -91,9 +94,18 @@ class Caller:
 
     async def call(self, method: str, params: Any, headers: dict[str, str] | None = None) -> Answer:
         answer = await self.post({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}, headers)
-        if method in RESULTS and "result" in answer.body:
-            strictly_parsed(answer.result, RESULTS[method])
+        if "result" in answer.body:
+            self.check(method, answer.result)
         return answer
+
+    def check(self, method: str, result: Any) -> None:
+        """Fails for a result that the protocol's own types do not read."""
+        if method in RESULTS:
+            strictly_parsed(result, RESULTS[method])
+
+    def check_event(self, result: Any) -> None:
+        """The same for an event of a stream."""
+        strictly_parsed(result, a2a_pb2.StreamResponse)
 
     async def send(self, message: JSON, **configuration: Any) -> Answer:
         return await self.call("SendMessage", {"message": message, "configuration": configuration})
@@ -104,8 +116,9 @@ class Caller:
         """The index and the StreamResponse of each event."""
         response = await self.open(method, params, headers)
         async with aclosing(response._iterator) as chunks, aclosing(events_of(chunks)) as events:
-            async for event in events:
-                yield event
+            async for index, event in events:
+                self.check_event(event)
+                yield index, event
 
     async def open(self, method: str, params: Any, headers: dict[str, str] | None = None) -> Any:
         """The response of a method that streams."""
@@ -124,7 +137,6 @@ async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, J
         async for index, sent in frames:
             assert sent["jsonrpc"] == "2.0"
             assert sent["id"] == 7
-            strictly_parsed(sent["result"], a2a_pb2.StreamResponse)
             yield index, sent["result"]
 
 

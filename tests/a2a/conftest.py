@@ -53,9 +53,9 @@ def public_echo(db: None) -> Agent:
 
 @pytest.fixture
 def quiet(db: None) -> Agent:
-    """An agent whose card declares no streaming."""
+    """An agent whose card declares neither streaming nor webhooks."""
     agent = register_hosted("quiet", "apps.showcase.agents.echo:Echo")
-    agent.capabilities = {"streaming": False}
+    agent.capabilities = {"streaming": False, "pushNotifications": False}
     agent.save()
     return agent
 

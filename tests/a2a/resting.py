@@ -54,8 +54,12 @@ class Resource:
         assert response["Content-Type"] == "text/event-stream"
         async with aclosing(response._iterator) as chunks, aclosing(frames_of(chunks)) as frames:
             async for index, sent in frames:
-                strictly_parsed(sent, a2a_pb2.StreamResponse)
+                self.check_event(sent)
                 yield index, sent
+
+    def check_event(self, sent: Any) -> None:
+        """Fails for an event that the protocol's own types do not read."""
+        strictly_parsed(sent, a2a_pb2.StreamResponse)
 
     async def send(self, verb: str, address: str, body: Any = None, **options: Any) -> Any:
         """The response, whether it streams or not."""

@@ -153,7 +153,7 @@ async def test_it_is_also_where_a_client_of_the_front_door_looks(async_client, e
 
 async def test_it_asks_for_a_key_where_one_is_needed(async_client, echo):
     shown = json.loads((await card(async_client)).content)
-    assert shown["securityRequirements"] == [{"schemes": {"apiKey": {"list": []}}}]
+    assert shown["securityRequirements"] == [{"schemes": {"apiKey": {"list": ["tasks:read", "tasks:write"]}}}]
     await bridge.run(register_hosted, "opened", ECHO, access=Agent.Access.PUBLIC)
     shown = json.loads((await card(async_client)).content)
     assert "securityRequirements" not in shown
@@ -171,7 +171,8 @@ async def test_it_promises_what_every_agent_does(async_client, echo, quiet):
 
 async def test_a_router_is_named_first_and_needs_no_tenant(async_client, echo, router):
     interfaces = json.loads((await card(async_client)).content)["supportedInterfaces"]
-    assert ["tenant" in interface for interface in interfaces] == [False, False, True, True, True, True]
+    assert ["tenant" in interface for interface in interfaces] == [False, False, True, True, True, True, False, False]
+    assert [interface["protocolVersion"] for interface in interfaces] == ["1.0"] * 6 + ["0.3"] * 2
 
 
 async def test_it_is_asked_for_again_cheaply(async_client, echo, hello):

@@ -136,9 +136,31 @@ async def test_errors_arrive_as_the_sdks_own(talk, binding):
             await answer(agent, request(a2a.Part(raw=b"1", media_type="image/png")))
         with pytest.raises(INVALID_PARAMS[binding]):
             await answer(agent, request("hi", task_id=done.id, context_id="another"))
-        with pytest.raises(errors.PushNotificationNotSupportedError):
+
+
+async def test_webhooks_are_made_shown_and_deleted(talk, binding):
+    async with talk("countdown") as agent:
+        done = (await updates(agent, request("1")))[0].task
+        authentication = a2a.AuthenticationInfo(scheme="Bearer", credentials="secret")
+        made = await agent.create_task_push_notification_config(
+            a2a.TaskPushNotificationConfig(
+                task_id=done.id, url="https://8.8.8.8/hook", token="secret", authentication=authentication
+            )
+        )
+        named = {"task_id": done.id, "id": made.id}
+        shown = await agent.get_task_push_notification_config(a2a.GetTaskPushNotificationConfigRequest(**named))
+        assert shown == made
+        assert shown.url == "https://8.8.8.8/hook"
+        assert "secret" not in str(shown)
+        listing = a2a.ListTaskPushNotificationConfigsRequest(task_id=done.id)
+        assert list((await agent.list_task_push_notification_configs(listing)).configs) == [made]
+        await agent.delete_task_push_notification_config(a2a.DeleteTaskPushNotificationConfigRequest(**named))
+        assert not (await agent.list_task_push_notification_configs(listing)).configs
+        with pytest.raises(errors.TaskNotFoundError):
+            await agent.get_task_push_notification_config(a2a.GetTaskPushNotificationConfigRequest(**named))
+        with pytest.raises(INVALID_PARAMS[binding]):
             await agent.create_task_push_notification_config(
-                a2a.TaskPushNotificationConfig(task_id=done.id, url="https://example.com")
+                a2a.TaskPushNotificationConfig(task_id=done.id, url="http://127.0.0.1/hook")
             )
 
 

@@ -41,12 +41,6 @@ async def test_a_method_of_1_0_without_the_header_is_not_found_and_the_header_is
             assert "A2A-Version: 1.0" in answer.error["message"]
 
 
-async def test_the_old_version_is_not_served(ada_at, echo):
-    answer = await ada_at("echo", version="").call("message/send", {})
-    assert answer.code == -32009
-    assert "A2A-Version: 1.0" in answer.error["message"]
-
-
 @pytest.fixture
 def extended(echo):
     echo.capabilities = {"streaming": True, "extensions": [{"uri": EXTENSION}]}

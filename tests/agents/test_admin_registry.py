@@ -19,8 +19,8 @@ def form(**values) -> dict[str, object]:
     """What the add form sends when nothing but the given fields is filled in."""
     empty = dict.fromkeys(("name", "description", "version", "input_modes", "output_modes", "workspace"), "")
     standing = {
-        "slug": "greeter", "kind": "hosted", "handler": HELLO, "skills": "[]", "capabilities": "{}", "is_enabled": "on",
-        "access": "authenticated", "on_busy": "enqueue", "time_limit": "600.0", "attempts": "3",
+        "slug": "greeter", "kind": "hosted", "handler": HELLO, "is_enabled": "on", "skills": "[]", "capabilities": "{}",
+        "extended_card": "{}", "access": "authenticated", "on_busy": "enqueue", "time_limit": "600.0", "attempts": "3",
     }  # fmt: skip
     return {**empty, **standing, **values}
 
@@ -97,6 +97,13 @@ def test_a_path_that_leads_to_no_handler_is_an_error_at_its_field(admin_client, 
         ("skills", '[{"id": "s"}]', "Write a list of skills"),
         ("skills", "nonsense", "valid JSON"),
         ("capabilities", "[1]", "Write an object"),
+        ("capabilities", '{"extensions": "x"}', "as a list of objects"),
+        ("capabilities", '{"extensions": [{"description": "no uri"}]}', "as a list of objects"),
+        ("capabilities", '{"extensions": [{"uri": "u", "params": {"n": 9007199254740993}}]}', "could not be signed"),
+        ("extended_card", "[1]", "Write an object"),
+        ("extended_card", '{"name": "another"}', "Write an object"),
+        ("extended_card", '{"description": ""}', "Write an object"),
+        ("extended_card", '{"skills": [{"id": "s"}]}', "Write an object"),
         ("attempts", "0", "greater than or equal to 1"),
         ("time_limit", "0", "greater than or equal to 0.1"),
     ],

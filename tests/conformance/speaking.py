@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Protocol
 
 from tests.a2a.calling import JSON, Caller
 from tests.a2a.resting import Resource
+from tests.conformance.old_speaking import OldHttpJson, OldJsonRpc
 from tests.conformance.sending import rest
-
-
-@dataclass(frozen=True)
-class Told:
-    """An answer: the result of an operation, or the reason why there is none."""
-
-    result: JSON
-    reason: str = ""
+from tests.conformance.telling import Told, heard
 
 
 class Speaker(Protocol):
@@ -38,7 +31,7 @@ class JsonRpc:
         return Told(answer.body["result"]) if "result" in answer.body else Told({}, answer.reason)
 
     async def follow(self, operation: str, params: JSON, begun: Callable[[], None] = lambda: None) -> list[JSON]:
-        return await _all(self.caller.stream(operation, params), begun)
+        return await heard(self.caller.stream(operation, params), begun)
 
 
 class HttpJson:
@@ -52,14 +45,13 @@ class HttpJson:
 
     async def follow(self, operation: str, params: JSON, begun: Callable[[], None] = lambda: None) -> list[JSON]:
         sent = rest(operation, params)
-        return await _all(self.resource.stream(sent.verb, sent.below[1:], sent.body or None), begun)
+        return await heard(self.resource.stream(sent.verb, sent.below[1:], sent.body or None), begun)
 
 
-async def _all(stream: AsyncGenerator[tuple[int, JSON]], begun: Callable[[], None]) -> list[JSON]:
-    first = await anext(stream)
-    begun()
-    return [first[1]] + [response async for _, response in stream]
-
-
-SPEAKERS: dict[str, type[Speaker]] = {"JSON-RPC 1.0": JsonRpc, "HTTP+JSON 1.0": HttpJson}
+SPEAKERS: dict[str, type[Speaker]] = {
+    "JSON-RPC 1.0": JsonRpc,
+    "HTTP+JSON 1.0": HttpJson,
+    "JSON-RPC 0.3": OldJsonRpc,
+    "HTTP+JSON 0.3": OldHttpJson,
+}
 """By the headings of the table in the README."""

@@ -1,6 +1,7 @@
 """What the protocol defines and the card declares, the endpoint does, and no more."""
 
 import json
+import uuid
 
 import pytest
 from a2a.types import a2a_pb2 as a2a
@@ -14,6 +15,7 @@ from tests.a2a.resting import Resource
 pytestmark = pytest.mark.django_db(transaction=True)
 
 UNSUPPORTED = -32004
+NO_TASK = -32001
 NO_WEBHOOKS = -32003
 NO_SUCH_METHOD = -32601
 
@@ -50,20 +52,27 @@ async def test_streams_work_where_the_card_says_so(worker, ada_at, agent):
         assert (await ada_at(agent.slug).call("SubscribeToTask", {"id": "a"})).code == UNSUPPORTED
 
 
-async def test_webhooks_and_the_extended_card_are_refused_where_the_card_declares_none(ada_at, agent):
-    assert not declared(agent).capabilities.push_notifications
-    assert not declared(agent).capabilities.extended_agent_card
+async def test_webhooks_are_taken_where_the_card_says_so(ada_at, agent):
+    about = {"taskId": str(uuid.uuid4()), "id": "a", "url": "https://8.8.8.8/hook"}
+    expected = NO_TASK if declared(agent).capabilities.push_notifications else NO_WEBHOOKS
     for method in OPERATIONS:
         if "PushNotification" in method:
-            assert (await ada_at(agent.slug).call(method, {"taskId": "a"})).code == NO_WEBHOOKS
+            assert (await ada_at(agent.slug).call(method, about)).code == expected
+
+
+async def test_the_extended_card_is_refused_where_the_card_declares_none(ada_at, agent):
+    assert not declared(agent).capabilities.extended_agent_card
     assert (await ada_at(agent.slug).call("GetExtendedAgentCard", {})).code == UNSUPPORTED
 
 
 async def test_the_declared_bindings_and_versions_are_served_and_no_others(ada_at, ada_key, agent):
-    by_binding = {one.protocol_binding: one for one in declared(agent).supported_interfaces}
-    assert set(by_binding) == {"JSONRPC", "HTTP+JSON"}
-    for interface in by_binding.values():
-        assert (interface.tenant, interface.protocol_version) == (agent.slug, "1.0")
+    interfaces = declared(agent).supported_interfaces
+    assert [(one.protocol_binding, one.protocol_version, one.tenant) for one in interfaces] == [
+        ("JSONRPC", "1.0", agent.slug),
+        ("HTTP+JSON", "1.0", agent.slug),
+        ("JSONRPC", "0.3", ""),
+        ("HTTP+JSON", "0.3", ""),
+    ]
     call = ada_at(agent.slug)
     assert (await call.call("ListTasks", {"tenant": agent.slug})).result["tasks"] == []
     for method in ("message/send", "tasks/get", "contexts/get"):

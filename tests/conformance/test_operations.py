@@ -11,13 +11,18 @@ import pytest
 from a2a.types import a2a_pb2 as a2a
 
 from apps.a2a.operations import OPERATIONS
+from apps.agents.models import Agent
 from tests.a2a.agents import steps
 from tests.a2a.calling import JSON, message, strictly_parsed, text_of
 from tests.conformance.speaking import SPEAKERS, Speaker
+from tests.conformance.telling import UNKNOWN
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+
+NOT_THERE = {("ListTasks", "JSON-RPC 0.3"), ("ListTasks", "HTTP+JSON 0.3")}
+"""Operations that a version does not have."""
 
 Proof = Callable[[Speaker], Awaitable[None]]
 PROOFS: dict[str, Proof] = {}
@@ -101,28 +106,65 @@ async def subscribe(speaker: Speaker, operation: str) -> None:
     assert (await speaker.ask(operation, {"id": task["id"]})).reason == "UNSUPPORTED_OPERATION"
 
 
-@proves(
-    "CreateTaskPushNotificationConfig",
-    "GetTaskPushNotificationConfig",
-    "ListTaskPushNotificationConfigs",
-    "DeleteTaskPushNotificationConfig",
-)
-async def webhook(speaker: Speaker, operation: str) -> None:
-    """The card declares none."""
-    params = {"taskId": (await begun(speaker))["id"], "id": "c", "url": "https://example.com/hook"}
-    assert (await speaker.ask(operation, params)).reason == "PUSH_NOTIFICATION_NOT_SUPPORTED"
+HOOK = {"url": "https://8.8.8.8/hook", "token": "secret", "authentication": {"scheme": "Basic", "credentials": "s"}}
+
+
+async def hooked(speaker: Speaker) -> JSON:
+    """The webhook of a task that has ended, so that nobody is called, as it was answered."""
+    steps.allow(10)
+    task = (await speaker.ask("SendMessage", {"message": message("1")})).result["task"]
+    params = {"taskId": task["id"], "id": "c"} | HOOK
+    return (await speaker.ask("CreateTaskPushNotificationConfig", params)).result
+
+
+@proves("CreateTaskPushNotificationConfig")
+async def create_webhook(speaker: Speaker, operation: str) -> None:
+    made = await hooked(speaker)
+    strictly_parsed(made, a2a.TaskPushNotificationConfig)
+    assert (made["id"], made["url"]) == ("c", HOOK["url"])
+    assert "secret" not in str(made)
+    inside = {"taskId": made["taskId"], "id": "d", "url": "http://127.0.0.1/"}
+    assert not (await speaker.ask(operation, inside)).result
+
+
+@proves("GetTaskPushNotificationConfig")
+async def get_webhook(speaker: Speaker, operation: str) -> None:
+    made = await hooked(speaker)
+    assert (await speaker.ask(operation, {"taskId": made["taskId"], "id": "c"})).result == made
+    assert (await speaker.ask(operation, {"taskId": made["taskId"], "id": "d"})).reason == "TASK_NOT_FOUND"
+
+
+@proves("ListTaskPushNotificationConfigs")
+async def list_webhooks(speaker: Speaker, operation: str) -> None:
+    made = await hooked(speaker)
+    assert (await speaker.ask(operation, {"taskId": made["taskId"]})).result["configs"] == [made]
+
+
+@proves("DeleteTaskPushNotificationConfig")
+async def delete_webhook(speaker: Speaker, operation: str) -> None:
+    made = await hooked(speaker)
+    for _ in range(2):
+        assert not (await speaker.ask(operation, {"taskId": made["taskId"], "id": "c"})).reason
+    assert not (await speaker.ask("ListTaskPushNotificationConfigs", {"taskId": made["taskId"]})).result.get("configs")
 
 
 @proves("GetExtendedAgentCard")
 async def extended_card(speaker: Speaker, operation: str) -> None:
-    """The card declares none."""
     assert (await speaker.ask(operation, {})).reason == "UNSUPPORTED_OPERATION"
+    skill = {"id": "more", "name": "More", "description": "For known callers.", "tags": ["hidden"]}
+    await Agent.objects.filter(slug="stepping").aupdate(extended_card={"skills": [skill]})
+    told = await speaker.ask(operation, {})
+    assert (told.result["name"], told.result["skills"][-1]["id"]) == ("Stepping", "more")
 
 
 @pytest.mark.parametrize("binding", SPEAKERS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_operation(worker, ada_key, stepping, operation, binding):
-    await PROOFS[operation](SPEAKERS[binding]("stepping", ada_key))
+    speaker = SPEAKERS[binding]("stepping", ada_key)
+    if (operation, binding) in NOT_THERE:
+        assert (await speaker.ask(operation, {})).reason == UNKNOWN
+    else:
+        await PROOFS[operation](speaker)
 
 
 def test_the_table_of_the_readme_is_what_is_proved():

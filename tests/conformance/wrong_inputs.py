@@ -8,6 +8,7 @@ of the test knows (`scene` in test_wrong_inputs).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tests.conformance.rows import (
     MAY_NOT,
@@ -41,6 +42,7 @@ from tests.conformance.rows import (
     written,
 )
 from tests.conformance.sending import RPC_ID, Sent, rpc
+from tests.outbound.forbidden import BY_THEMSELVES
 
 NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 ADAS_TASK, ADAS_CONTEXT = "ADAS-TASK", "ADAS-CONTEXT"  # finished; of the agent that is asked
@@ -348,20 +350,88 @@ TASKS = (
     listed("a word as includeArtifacts", "includeArtifacts", includeArtifacts="maybe"),
 )  # fmt: skip
 
-WEBHOOK = {"taskId": ADAS_TASK, "id": "c", "url": "https://example.com/hook"}
+WEBHOOK = {"taskId": ADAS_TASK, "id": "c", "url": "https://8.8.8.8/hook"}
+UNKNOWN_WEBHOOK = {"taskId": NO_TASK, "id": "c"}
+INLINE = "configuration.taskPushNotificationConfig"
+
+
+def hooked(name: str, *fields: str, **config: Any) -> WrongInput:
+    """A webhook that will not do: these of its fields are another's than they should be, or missing (...)."""
+    params = {name: value for name, value in (WEBHOOK | config).items() if value is not ...}
+    return asked(name, "CreateTaskPushNotificationConfig", params, PARAMS, *fields)
+
 
 WEBHOOKS = (
-    asked("a webhook", "CreateTaskPushNotificationConfig", WEBHOOK, NO_WEBHOOKS),
-    asked("asking for a webhook", "GetTaskPushNotificationConfig", {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS),
-    asked("listing webhooks", "ListTaskPushNotificationConfigs", {"taskId": ADAS_TASK}, NO_WEBHOOKS),
-    asked("deleting a webhook", "DeleteTaskPushNotificationConfig", {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS),
+    asked("a webhook of who calls none", "CreateTaskPushNotificationConfig", WEBHOOK, NO_WEBHOOKS, at="quiet"),
     asked(
-        "an inline webhook",
-        "SendMessage",
-        sending() | {"configuration": {"taskPushNotificationConfig": {"url": "https://example.com"}}},
-        NO_WEBHOOKS,
+        "asking for a webhook of who calls none",
+        "GetTaskPushNotificationConfig", {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS, at="quiet",
     ),
+    asked(
+        "listing webhooks of who calls none",
+        "ListTaskPushNotificationConfigs", {"taskId": ADAS_TASK}, NO_WEBHOOKS, at="quiet",
+    ),
+    asked(
+        "deleting a webhook of who calls none",
+        "DeleteTaskPushNotificationConfig", {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS, at="quiet",
+    ),
+    asked(
+        "an inline webhook for who calls none",
+        "SendMessage",
+        sending() | {"configuration": {"taskPushNotificationConfig": {"url": "https://8.8.8.8/hook"}}},
+        NO_WEBHOOKS,
+        at="quiet",
+    ),
+    hooked("a webhook of no task", "taskId", taskId=...),
+    hooked("a webhook of no URL", "url", url=...),
+    hooked("a webhook of this machine", "url", url="http://127.0.0.1/"),
+    hooked("a webhook of a scheme that is none", "authentication.scheme", authentication={"scheme": "a b"}),
+    hooked("a webhook of no scheme", "authentication.scheme", authentication={"credentials": "a"}),
+    hooked(
+        "a webhook whose credentials are two lines", "authentication.credentials",
+        authentication={"scheme": "Bearer", "credentials": "a\r\nHost: b"},
+    ),
+    hooked("a webhook whose token is two lines", "token", token="a\nb"),
+    hooked("a webhook whose token is not ASCII", "token", token="ü"),
+    hooked("a webhook whose token is too long", "token", token="a" * 4097),
+    hooked("a webhook whose id is too long", "id", id="a" * 201),
+    configured(
+        "an inline webhook of this machine", "configuration.taskPushNotificationConfig.url",
+        taskPushNotificationConfig={"url": "http://localhost/"},
+    ),
+    asked("asking for a webhook of no id", "GetTaskPushNotificationConfig", {"taskId": ADAS_TASK}, PARAMS, "id"),
+    asked("deleting a webhook of no task", "DeleteTaskPushNotificationConfig", {"id": "a"}, PARAMS, "taskId"),
+    asked(
+        "a page of no webhooks",
+        "ListTaskPushNotificationConfigs", {"taskId": ADAS_TASK, "pageSize": 0}, PARAMS, "pageSize",
+    ),
+    asked(
+        "a webhook of a task that is not there",
+        "CreateTaskPushNotificationConfig", WEBHOOK | {"taskId": NO_TASK}, NO_SUCH_TASK,
+    ),
+    asked("asking for a webhook of it", "GetTaskPushNotificationConfig", UNKNOWN_WEBHOOK, NO_SUCH_TASK),
+    asked("listing webhooks of it", "ListTaskPushNotificationConfigs", {"taskId": NO_TASK}, NO_SUCH_TASK),
+    asked("deleting a webhook of it", "DeleteTaskPushNotificationConfig", UNKNOWN_WEBHOOK, NO_SUCH_TASK),
+    *(hooked(f"a webhook at {what}", "url", url=url) for what, url in BY_THEMSELVES.items()),
+    *(
+        configured(f"an inline webhook at {what}", f"{INLINE}.url", taskPushNotificationConfig={"url": url})
+        for what, url in BY_THEMSELVES.items()
+    ),
+    hooked("a list as a webhook's authentication", "authentication", authentication=[]),
+    hooked("a webhook of two schemes", "authentication.scheme", authentication={"scheme": "Basic, Bearer"}),
+    hooked("a webhook whose id has a line break", "id", id="a\nb"),
+    configured("a list as inline webhook", INLINE, taskPushNotificationConfig=[]),
+    configured("an inline webhook of no URL", f"{INLINE}.url", taskPushNotificationConfig={}),
+    asked(
+        "a webhook of somebody else's task",
+        "CreateTaskPushNotificationConfig", WEBHOOK | {"taskId": BOBS_TASK}, NO_SUCH_TASK,
+    ),
+    asked(
+        "a webhook of a task of another agent",
+        "CreateTaskPushNotificationConfig", WEBHOOK | {"taskId": ECHOS_TASK}, NO_SUCH_TASK,
+    ),
+    asked("a webhook that is not there", "GetTaskPushNotificationConfig", WEBHOOK, NO_SUCH_TASK),
     asked("the extended card", "GetExtendedAgentCard", {}, UNSUPPORTED),
-)
+)  # fmt: skip
 
 WRONG_INPUTS = (*ENVELOPES, *ENCODINGS, *HEADERS, *ADDRESSES, *MESSAGES, *PARTS, *TASKS, *WEBHOOKS)

@@ -17,7 +17,7 @@ PATIENCE = LEASE + 15  # how soon a run that lost its worker goes on or fails wi
 @pytest.fixture(scope="package")
 def frail() -> Iterator[Stack]:
     """A stack to be hurt. Each test leaves it running."""
-    with stack.running(RUN_LEASE_SECONDS=str(LEASE)) as running:
+    with stack.running(RUN_LEASE_SECONDS=str(LEASE), OUTBOUND_ALLOW="127.0.0.1") as running:
         running.manage("register_agent", "patient", "--handler", "tests.faults.agents:Patient")
         yield running
 

@@ -43,11 +43,12 @@ def settings_with(**environment: str) -> subprocess.CompletedProcess[str]:
     ("environment", "sentence"),
     [
         (
-            {"DATABASE_URL": "mysql://localhost/parley", "SECRET_KEY": "x" * 50},
+            {"DATABASE_URL": "mysql://localhost/parley", "SECRET_KEY": "x" * 50, "MASTER_KEY": "x" * 43},
             "DATABASE_URL must begin with sqlite:// or postgres://",
         ),
         ({"CHANNEL_LAYER_URL": "amqp://localhost"}, "CHANNEL_LAYER_URL must be memory:// or begin with redis://"),
         ({"DATABASE_URL": "postgres://127.0.0.1/parley"}, "SECRET_KEY is not set"),
+        ({"DATABASE_URL": "postgres://127.0.0.1/parley", "SECRET_KEY": "x" * 50}, "MASTER_KEY is not set"),
         ({"PORT": "http"}, "PORT"),
     ],
 )

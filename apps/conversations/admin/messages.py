@@ -7,12 +7,17 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin import display
 from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.conversations.admin import columns
 from apps.conversations.models import Artifact, Context, Event, Message, Task
+from apps.conversations.signatures import Verdict, verdict_on
 from console import cells
+from console.cells import Tone
 from console.records import ReadOnlyAdmin, structured
+
+SIGNATURE_TONES = {Verdict.GOOD: Tone.DONE, Verdict.MISSING: Tone.STOPPED}
 
 
 @admin.register(Message)
@@ -70,12 +75,13 @@ class ArtifactAdmin(ReadOnlyAdmin):
         columns.run,
         "event",
         "digest_",
+        "signed",
         "description",
         *map(structured, ("parts", "extensions", "metadata")),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        return super().get_queryset(request).select_related("task")
+        return super().get_queryset(request).select_related("task__context")
 
     @display(description="artifact id")
     def key(self, artifact: Artifact) -> SafeString:
@@ -84,6 +90,15 @@ class ArtifactAdmin(ReadOnlyAdmin):
     @display(description="digest")
     def digest_(self, artifact: Artifact) -> SafeString:
         return cells.ident(artifact.digest)
+
+    @display(description="signature")
+    def signed(self, artifact: Artifact) -> SafeString:
+        """What the signature is worth, found out now; and by whom and when it says that it was made."""
+        verdict = verdict_on(artifact)
+        state = cells.state(verdict, SIGNATURE_TONES.get(verdict, Tone.FAILED))
+        if verdict != Verdict.GOOD:
+            return state
+        return format_html("{} {}, {}", state, artifact.signature["agent"], artifact.signature["created"])
 
     @display(description="first event")
     def event(self, artifact: Artifact) -> SafeString:

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ('accounts', '0001_initial'),
         ('agents', '0001_initial'),
-        ('conversations', '0003_indexes_of_lists'),
+        ('conversations', '0005_indexes_of_lists'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -35,8 +35,12 @@ class AgentAdmin(ModelAdmin):
             "On its card",
             {"fields": ("name", "version", "description", "input_modes", "output_modes", "skills", "capabilities")},
         ),
+        ("On its extended card", {"fields": ("extended_card",)}),
         ("Who may use it", {"fields": ("access", "groups")}),
-        ("How it runs", {"fields": ("on_busy", "time_limit", "attempts", "retry_safe", "keep_thoughts")}),
+        (
+            "How it runs",
+            {"fields": ("on_busy", "time_limit", "attempts", "retry_safe", "keep_thoughts", "sign_artifacts")},
+        ),
     )
     fieldsets = (*add_fieldsets, ("Record", {"fields": ("address", "work", "created", "updated")}))
 

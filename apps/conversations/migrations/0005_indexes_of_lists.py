@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('conversations', '0002_no_index_twice'),
+        ('conversations', '0004_signed_artifacts'),
     ]
 
     operations = [

@@ -1,0 +1,93 @@
+"""Signed agent cards (A2A 1.0 §8.4): a JWS over the canonical form of what the card says."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from functools import lru_cache
+from typing import Any
+
+import rfc8785
+from a2a.types import AgentCard
+from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from apps.agents import identity
+from apps.agents.jose import Signer
+from apps.agents.models import Agent
+from apps.agents.signing_keys import signer_of
+
+JSON = dict[str, Any]
+
+WELL_KNOWN = "google.protobuf."  # types of any JSON value, in which nothing is a default
+EMPTY: tuple[Any, ...] = ("", [], {}, False, 0)
+
+
+def signed(card: JSON, agent: Agent | None) -> JSON:
+    """The card's content and its signature by the agent's key (with None: the platform's). Mostly without a query.
+
+    What is sent is what was signed, in another order at most: nothing that the signature does not cover.
+    """
+    shown = content(card)
+    signer = signer_of(agent)
+    protected, signature = _sign(rfc8785.dumps(shown), signer, identity.key_set_url())
+    return {**shown, "signatures": [{"protected": protected, "signature": signature}]}
+
+
+def content(card: JSON) -> JSON:
+    """What a card says, by the presence rules of §8.4.1.
+
+    Fields that are required stay, and so do optional ones that are set, whatever they are set to; any other field with
+    the value that it has anyway goes, as do `signatures` and fields that the protocol does not know.
+    """
+    shown: JSON = _present(card, AgentCard.DESCRIPTOR)
+    shown.pop("signatures", None)
+    return shown
+
+
+def validator(card: JSON) -> str:
+    """A strong validator for HTTP (quoted) of a signed card: it changes with the content and with the key.
+
+    The signature itself is left out, for an algorithm may give another one each time.
+    """
+    named = [one["protected"] for one in card["signatures"]]
+    told = {**card, "signatures": named}
+    return f'"{hashlib.sha256(rfc8785.dumps(told)).hexdigest()[:32]}"'
+
+
+def changed_at(content: datetime.datetime, agent: Agent | None) -> datetime.datetime:
+    """When a signed card last changed whose content did so at that time: then, or with the key."""
+    return max(content, signer_of(agent).since)
+
+
+@lru_cache(maxsize=1024)
+def _sign(payload: bytes, signer: Signer, key_set_url: str) -> tuple[str, str]:
+    """The protected header and the signature. A card is signed once for as long as it and its key stay the same."""
+    protected, _, signature = signer.sign(payload, jku=key_set_url).split(".")
+    return protected, signature
+
+
+def _present(value: Any, kind: Descriptor) -> Any:
+    """The fields of a message in its JSON form that count as present."""
+    if not isinstance(value, dict) or kind.full_name.startswith(WELL_KNOWN):
+        return value
+    shown = {}
+    for field in kind.fields:
+        given = value.get(field.json_name, value.get(field.name))
+        if given is not None and (_is_kept_empty(field) or given not in EMPTY):
+            shown[field.json_name] = _inside(field, given)
+    return shown
+
+
+def _inside(field: FieldDescriptor, given: Any) -> Any:
+    kind = field.message_type
+    if kind is None:
+        return given
+    if kind.GetOptions().map_entry and isinstance(given, dict):
+        values = kind.fields_by_name["value"]
+        return {key: _inside(values, one) for key, one in given.items()}
+    return [_present(one, kind) for one in given] if isinstance(given, list) else _present(given, kind)
+
+
+def _is_kept_empty(field: FieldDescriptor) -> bool:
+    return field.has_presence or FieldBehavior.REQUIRED in field.GetOptions().Extensions[field_behavior]

@@ -1,0 +1,64 @@
+"""Who agents and the platform are to the outside: decentralized identifiers by the method `did:web`, and their keys.
+
+https://w3c-ccg.github.io/did-method-web/ says how an identifier is spelled and where its document is found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from django.conf import settings
+
+from apps.agents import cards, directory
+from apps.agents.models import Agent, SigningKey
+
+JSON = dict[str, Any]
+
+
+def did_of(agent: Agent | None) -> str:
+    """The identifier of an agent, or with None of the platform: `did:web:parley.example.org:a2a:echo`."""
+    address = urlsplit(settings.PUBLIC_BASE_URL)
+    path = [quote(step, safe="") for step in address.path.split("/") if step]
+    own = ["a2a", agent.slug] if agent else []
+    return ":".join(["did", "web", quote(address.netloc.lower(), safe=""), *path, *own])
+
+
+def did_document(agent: Agent | None) -> JSON:
+    """The document behind the identifier (https://www.w3.org/TR/did-1.0/). One query.
+
+    Its keys are those that are trusted: the current one and the retired ones. Each is named by its key id. An agent
+    that is switched off offers no service.
+    """
+    did = did_of(agent)
+    methods = [_verification_method(did, key) for key in SigningKey.objects.of(agent).trusted()]
+    return {
+        "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"],
+        "id": did,
+        "verificationMethod": methods,
+        "assertionMethod": [method["id"] for method in methods],
+        "service": [_service(did, agent)] if agent is None or agent.is_enabled else [],
+    }
+
+
+def key_set() -> JSON:
+    """Every trusted public key as a JSON Web Key Set (RFC 7517). One query."""
+    return {"keys": [key.published for key in SigningKey.objects.trusted()]}
+
+
+def key_set_url() -> str:
+    return f"{settings.PUBLIC_BASE_URL}/.well-known/jwks.json"
+
+
+def _verification_method(did: str, key: SigningKey) -> JSON:
+    return {
+        "id": f"{did}#{key.kid}",
+        "type": "JsonWebKey2020",
+        "controller": did,
+        "publicKeyJwk": {**key.public, "kid": key.kid, "alg": key.algorithm},
+    }
+
+
+def _service(did: str, agent: Agent | None) -> JSON:
+    url = cards.endpoint(agent) if agent else directory.endpoint()
+    return {"id": f"{did}#a2a", "type": "A2A", "serviceEndpoint": url}

@@ -1,0 +1,108 @@
+"""JSON Web Signatures over a detached payload (RFC 7515, appendix F), by algorithms from a list.
+
+Everything that Parley signs or checks as JOSE goes through here.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from joserfc import jws
+from joserfc.errors import JoseError, UnsupportedAlgorithmError
+from joserfc.jwk import ECKey, Key, OKPKey, import_key
+
+JWK = dict[str, Any]
+
+ALGORITHMS = ("EdDSA", "ES256")
+"""What is signed with, the default first, and all that is accepted: no `none`, nothing symmetric, no RSA."""
+
+
+class BadSignature(Exception):
+    """The signature is not one of this payload by this key, or cannot be read."""
+
+
+class _Registry(jws.JWSRegistry):
+    """The algorithms of ALGORITHMS alone. RFC 9864 would rename EdDSA to Ed25519; A2A's tools know it as EdDSA."""
+
+    max_header_length = 4096  # bytes: room for a long PUBLIC_BASE_URL
+
+    def get_alg(self, name: str) -> Any:
+        if name not in ALGORITHMS:
+            raise UnsupportedAlgorithmError(f"{name} is not among {', '.join(ALGORITHMS)}")
+        return self.algorithms[name]
+
+
+_REGISTRY = _Registry()
+
+
+def generate(algorithm: str) -> JWK:
+    """A new private key (RFC 7517) for one of ALGORITHMS."""
+    key: Key = OKPKey.generate_key("Ed25519") if algorithm == "EdDSA" else ECKey.generate_key("P-256")
+    return dict(key.as_dict(private=True))
+
+
+def public_part(private: JWK) -> JWK:
+    """What of a private key may be published."""
+    return {name: value for name, value in private.items() if name != "d"}
+
+
+def thumbprint(key: JWK) -> str:
+    """The SHA-256 thumbprint (RFC 7638), by which a key is named: the same for its private and its public part."""
+    return import_key(public_part(key)).thumbprint()
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A private key that is ready to sign; `since` is when it was made."""
+
+    kid: str
+    algorithm: str
+    since: datetime.datetime
+    key: Any = field(compare=False, repr=False)  # joserfc's, which takes longer to read than to sign with
+
+    @classmethod
+    def of(cls, private: JWK, algorithm: str, since: datetime.datetime) -> Signer:
+        return cls(thumbprint(private), algorithm, since, import_key(private))
+
+    def sign(self, payload: bytes, **header: str) -> str:
+        """A compact JWS without its payload: `protected..signature`. `header` goes into the protected header."""
+        protected = {"alg": self.algorithm, "kid": self.kid, "typ": "JOSE", **header}
+        return jws.detach_content(jws.serialize_compact(protected, payload, self.key, registry=_REGISTRY))
+
+
+def header_of(signature: str) -> dict[str, Any]:
+    """The protected header of a detached JWS, unchecked: good for finding the key. Raises BadSignature."""
+    try:
+        protected, empty, _ = signature.split(".")
+        header = json.loads(_decoded(protected))
+    except (ValueError, RecursionError) as error:
+        raise BadSignature("The signature is no compact JWS.") from error
+    if empty or not isinstance(header, dict):
+        raise BadSignature("The signature is no compact JWS with a detached payload.")
+    return header
+
+
+def check(signature: str, payload: bytes, public: JWK, algorithm: str) -> None:
+    """Check a detached JWS. Raises BadSignature, also where its `alg` is not the key's own `algorithm`."""
+    if header_of(signature).get("alg") != algorithm:
+        raise BadSignature("The signature names another algorithm than that of its key.")
+    _decoded(signature.rpartition(".")[2])
+    try:
+        jws.deserialize_compact(signature, import_key(public), registry=_REGISTRY, payload=payload)
+    except (JoseError, ValueError) as error:
+        raise BadSignature("The signature is not one of this content by this key.") from error
+
+
+def _decoded(segment: str) -> bytes:
+    """Base64url as RFC 7515 writes it; spellings that only decode to the same bytes are none. Raises BadSignature."""
+    try:
+        content = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+    except ValueError as error:
+        raise BadSignature("The signature is not written in base64url.") from error
+    if base64.urlsafe_b64encode(content).rstrip(b"=") != segment.encode():
+        raise BadSignature("The signature is not written in plain base64url.")
+    return content

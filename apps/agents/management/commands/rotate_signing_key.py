@@ -1,0 +1,32 @@
+"""`./manage.py rotate_signing_key SLUG` or `--platform`, with `--algorithm` and `--revoke`."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from apps.agents.models import Agent, SigningKey
+from apps.agents.signing_keys import revoke, rotate
+
+
+class Command(BaseCommand):
+    help = (
+        "Gives an agent, or the platform, a new signing key and prints its id. What the old one signed can still be "
+        "verified, unless --revoke takes the trust from it."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        owner = parser.add_mutually_exclusive_group(required=True)
+        owner.add_argument("slug", nargs="?", help="the agent's")
+        owner.add_argument("--platform", action="store_true", help="the platform's own")
+        parser.add_argument("--algorithm", choices=SigningKey.Algorithm.values, default=SigningKey.Algorithm.EDDSA)
+        parser.add_argument("--revoke", action="store_true", help="the old key is in the wrong hands: trust it no more")
+
+    def handle(self, *args: Any, slug: str | None, algorithm: str, **options: Any) -> None:
+        agent = Agent.objects.filter(slug=slug).first() if slug else None
+        if slug and agent is None:
+            raise CommandError(f"There is no agent {slug}.")
+        old = SigningKey.objects.of(agent).current().defer("private").first()
+        new = rotate(agent, algorithm)
+        if old and options["revoke"]:
+            revoke(old)
+        self.stdout.write(new.kid)

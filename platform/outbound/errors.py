@@ -1,0 +1,25 @@
+"""Why a call did not come about; `str()` is a sentence for people that says what to do."""
+
+
+class OutboundError(Exception):
+    """A call to another machine failed."""
+
+
+class Forbidden(OutboundError):
+    """The address may not be called. Trying again leads to the same."""
+
+
+class Unreachable(OutboundError):
+    """The name cannot be resolved, nobody listens there, or what answers does not speak HTTP or TLS properly."""
+
+
+class TooSlow(OutboundError):
+    """The answer was not there in time."""
+
+
+class TooLarge(OutboundError):
+    """The answer is larger than what is taken, as it came or unpacked."""
+
+
+class Misleading(OutboundError):
+    """The answer sends the caller elsewhere, or is packed in a way that was not asked for."""

@@ -1,0 +1,203 @@
+"""One request and its answer, over a connection to an address that was checked."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Self
+
+import httpcore2
+from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
+
+from outbound.decoding import ACCEPTED, Decoder
+from outbound.errors import Misleading, OutboundError, TooLarge, TooSlow, Unreachable
+from outbound.guarding import Guard
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+MEGABYTE = 1024 * 1024
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one exchange may take. None for `seconds` is no end, for answers that stream for as long as they like."""
+
+    seconds: float | None = 30.0  # from the look-up to the last byte
+    connect_seconds: float = 5.0
+    bytes: int = 10 * MEGABYTE  # of the body, unpacked
+    ratio: int = 100  # of the unpacked to the packed size
+    header_bytes: int = 64 * 1024
+    connections: int = 100  # at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response: its body is unpacked, and is read once."""
+
+    status: int
+    headers: Headers
+    body: AsyncIterator[bytes]
+    reason: bytes = b""
+
+    async def read(self) -> bytes:
+        """The whole body. Raises TooLarge, TooSlow, Unreachable, Misleading."""
+        return b"".join([chunk async for chunk in self.body])
+
+
+class Exchange:
+    """A pool of connections for one event loop. No redirect is followed, and no proxy of the environment is used."""
+
+    def __init__(self, guard: Guard, limits: Limits, *, trusted: ssl.SSLContext | None = None) -> None:
+        """`trusted` says whose certificates are good, by default those that the system trusts."""
+        self._guard = guard
+        self._limits = limits
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=trusted or _system_trust(),
+            max_connections=limits.connections,
+            max_keepalive_connections=20,
+            keepalive_expiry=15.0,
+            network_backend=CheckedConnections(guard),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes = b""
+    ) -> AsyncIterator[Answer]:
+        """Send a request; its connection is given back at the end of the block, whether the answer was read or not.
+
+        Raises Forbidden, Unreachable, TooSlow, TooLarge, Misleading; the last four while the body is read, too.
+        """
+        sent = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+        if content:
+            sent.append((b"Content-Length", b"%d" % len(content)))
+        response, answer = await self.open(method, url, sent, content)
+        try:
+            yield answer
+        finally:
+            await response.aclose()
+
+    async def open(
+        self,
+        method: str,
+        url: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        content: bytes | AsyncIterable[bytes],
+        timeouts: Mapping[str, float | None] | None = None,
+    ) -> tuple[httpcore2.Response, Answer]:
+        """Send a request for an adapter, which closes the response itself. `timeouts` are httpx's, by kind."""
+        target = self._guard.check(url)
+        request = httpcore2.Request(
+            method,
+            url,
+            headers=_asked(headers, url),
+            content=content,
+            extensions={"timeout": {"connect": self._limits.connect_seconds} | dict(timeouts or {})},
+        )
+        deadline = _deadline(self._limits.seconds)
+        with translated(target.host):
+            async with asyncio.timeout_at(deadline):
+                response = await self._pool.handle_async_request(request)
+        try:
+            return response, self._answer(response, target.host, deadline)
+        except OutboundError:
+            await response.aclose()
+            raise
+
+    def _answer(self, response: httpcore2.Response, host: str, deadline: float | None) -> Answer:
+        limits, headers = self._limits, response.headers
+        if sum(len(name) + len(value) for name, value in headers) > limits.header_bytes:
+            raise TooLarge(f"The head of the answer is larger than {limits.header_bytes} bytes.")
+        named = {name.lower(): value for name, value in headers}
+        if response.status in REDIRECTS and b"location" in named:
+            raise Misleading(f"The answer is a redirect ({response.status}). Give the address that it leads to.")
+        encoding = named.get(b"content-encoding", b"").decode("latin-1").strip().lower()
+        decoder = Decoder(encoding, limits.bytes, limits.ratio)
+        if encoding not in ("", "identity"):
+            told = (b"content-encoding", b"content-length")
+            headers = [(name, value) for name, value in headers if name.lower() not in told]
+        body = decoder.decoded(_in_time(response, host, deadline))
+        return Answer(response.status, headers, body, response.extensions.get("reason_phrase", b""))
+
+
+async def _in_time(response: httpcore2.Response, host: str, deadline: float | None) -> AsyncIterator[bytes]:
+    chunks = aiter(response.stream)  # type: ignore[arg-type]
+    while True:
+        with translated(host):
+            async with asyncio.timeout_at(deadline):
+                chunk = await anext(chunks, None)
+        if chunk is None:
+            return
+        yield chunk
+
+
+class CheckedConnections(AsyncNetworkBackend):
+    """Opens connections: looks the host up, checks what it finds, and goes to just that."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._backend = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> AsyncNetworkStream:
+        """Try the addresses in turn, each with its share of the time that is left. TLS still verifies the name."""
+        addresses = await self._guard.addresses(host, port)
+        deadline = _deadline(timeout)
+        for left in range(len(addresses), 0, -1):
+            share = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time()) / left
+            try:
+                return await self._backend.connect_tcp(str(addresses[-left]), port, share, None, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                if left == 1:
+                    raise
+        raise AssertionError("a name has at least one address")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@contextmanager
+def translated(host: str) -> Iterator[None]:
+    """Errors of the HTTP library as ours."""
+    try:
+        yield
+    except (TimeoutError, httpcore2.TimeoutException):
+        raise TooSlow(f"{host} did not answer in time.") from None
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
+        raise Unreachable(f"{host} cannot be reached: {error or type(error).__name__}.") from error
+
+
+def _asked(headers: Iterable[tuple[bytes, bytes]], url: str) -> Headers:
+    """The headers with what this side decides: the host as the URL names it, and packings that can be unpacked."""
+    decided = (b"accept-encoding", b"host")
+    netloc = url.partition("://")[2].replace("?", "/").replace("#", "/").partition("/")[0]
+    kept = [(name, value) for name, value in headers if name.lower() not in decided]
+    return [(b"Host", netloc.encode("ascii")), (b"Accept-Encoding", ACCEPTED), *kept]
+
+
+def _deadline(seconds: float | None) -> float | None:
+    return None if seconds is None else asyncio.get_running_loop().time() + seconds
+
+
+@cache
+def _system_trust() -> ssl.SSLContext:
+    return httpcore2.default_ssl_context()

@@ -1,0 +1,75 @@
+"""httpx and httpx2 through the guard: `httpx.AsyncClient(transport=Transport(outbound.exchange()))`.
+
+The A2A SDK takes a client of the one, the model library a client of the other; they have the same shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpcore2
+import httpx
+import httpx2
+
+from outbound.errors import Forbidden, OutboundError, TooLarge, TooSlow, Unreachable
+from outbound.exchanges import Answer, Exchange
+
+ERRORS: dict[type[OutboundError], str] = {
+    Forbidden: "ConnectError",
+    Unreachable: "ConnectError",
+    TooSlow: "ReadTimeout",
+    TooLarge: "ReadError",
+}
+
+
+class Transport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
+    """Sends by way of an exchange, which it closes with the client; errors are the library's own, caused by ours."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def handle_async_request(self, request: Any) -> Any:
+        library = httpx2 if isinstance(request, httpx2.Request) else httpx
+        with _as_errors_of(library):
+            response, answer = await self._exchange.open(
+                request.method,
+                str(request.url),
+                request.headers.raw,
+                request.stream,
+                request.extensions.get("timeout"),
+            )
+        return library.Response(
+            answer.status,
+            headers=answer.headers,
+            stream=Body(library, response, answer),
+            extensions={"http_version": b"HTTP/1.1", "reason_phrase": answer.reason},
+        )
+
+    async def aclose(self) -> None:
+        await self._exchange.aclose()
+
+
+class Body(httpx.AsyncByteStream, httpx2.AsyncByteStream):
+    """An answer's body, unpacked."""
+
+    def __init__(self, library: Any, response: httpcore2.Response, answer: Answer) -> None:
+        self._library, self._response, self._answer = library, response, answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _as_errors_of(self._library):
+            async for chunk in self._answer.body:
+                yield chunk
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+@contextmanager
+def _as_errors_of(library: Any) -> Iterator[None]:
+    try:
+        yield
+    except OutboundError as error:
+        name = ERRORS.get(type(error), "RemoteProtocolError")
+        raise getattr(library, name)(str(error)) from error

@@ -1,0 +1,178 @@
+"""Whatever is said, it is said in 0.3 as the SDK would say it, and understood as the SDK would understand it."""
+
+from contextlib import suppress
+from typing import Any
+
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_proto
+from a2a.compat.v0_3 import conversions, proto_utils
+from a2a.compat.v0_3 import types as old
+from a2a.types import a2a_pb2 as a2a
+from google.protobuf import json_format
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from apps.a2a.old import answers, requests
+from apps.a2a.old.forms import HTTP_JSON, JSON_RPC
+from apps.a2a.old.methods import METHODS
+from apps.conversations.errors import InvalidParams
+from apps.conversations.lifecycle import TaskState
+from tests.a2a.calling import strictly_parsed
+from tests.a2a.old_calling import strictly_read
+
+JSON = dict[str, Any]
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+ids = st.text("abc-123", min_size=1, max_size=6)
+scalars = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-1e9, 1e9) | words
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ids, inner, max_size=3), max_leaves=5
+)
+objects = st.dictionaries(ids, values, min_size=1, max_size=3)
+base64s = st.sampled_from(["aGk=", "AAEC", "//79"])
+media_types = st.sampled_from(["image/png", "text/csv"])
+
+
+def shaped(required: dict[str, Any], **optional: Any) -> st.SearchStrategy[JSON]:
+    return st.fixed_dictionaries(required, optional=optional)
+
+
+named = {"filename": ids, "mediaType": media_types, "metadata": objects}
+parts = st.lists(
+    shaped({"text": words}, metadata=objects)
+    | shaped({"data": values}, metadata=objects)
+    | shaped({"raw": base64s}, **named)
+    | shaped({"url": st.just("https://example.com/a")}, **named),
+    min_size=1,
+    max_size=3,
+)
+messages = shaped(
+    {"messageId": ids, "role": st.sampled_from(["ROLE_USER", "ROLE_AGENT"]), "parts": parts},
+    contextId=ids,
+    taskId=ids,
+    metadata=objects,
+    extensions=st.lists(ids, min_size=1, max_size=2),
+    referenceTaskIds=st.lists(ids, min_size=1, max_size=2),
+)
+statuses = shaped(
+    {"state": st.sampled_from([state.wire for state in TaskState]), "timestamp": st.just("2026-01-31T12:00:00.120Z")},
+    message=messages,
+)
+artifacts = shaped(
+    {"artifactId": ids, "parts": parts}, name=ids, description=ids, metadata=objects, extensions=st.just(["a"])
+)
+tasks = shaped(
+    {"id": ids, "contextId": ids, "status": statuses},
+    artifacts=st.lists(artifacts, min_size=1, max_size=2),
+    history=st.lists(messages, min_size=1, max_size=2),
+    metadata=objects,
+)
+of_a_task = {"taskId": ids, "contextId": ids}
+responses = (
+    st.fixed_dictionaries({"task": tasks})
+    | st.fixed_dictionaries({"message": messages})
+    | st.fixed_dictionaries({"statusUpdate": shaped({**of_a_task, "status": statuses}, metadata=objects)})
+    | st.fixed_dictionaries(
+        {
+            "artifactUpdate": shaped(
+                {**of_a_task, "artifact": artifacts, "append": st.booleans(), "lastChunk": st.booleans()},
+                metadata=objects,
+            )
+        }
+    )
+)
+
+
+def by_the_sdk(new: JSON) -> Any:
+    """A StreamResponse as the SDK's object of 0.3; the SDK takes a question for no end of a stream."""
+    said = conversions.to_compat_stream_response(strictly_parsed(new, a2a.StreamResponse)).result
+    if isinstance(said, old.TaskStatusUpdateEvent) and said.status.state == old.TaskState.input_required:
+        said.final = True
+    return said
+
+
+@unhurried
+@given(responses)
+def test_responses_in_json_rpc_are_those_of_the_sdk(new):
+    said = by_the_sdk(new)
+    shown = answers.response(new, JSON_RPC)
+    strictly_read(shown, type(said))
+    assert shown == said.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+@unhurried
+@given(responses)
+def test_responses_over_http_are_those_of_the_sdk(new):
+    shown = strictly_parsed(answers.response(new, HTTP_JSON), old_proto.StreamResponse)
+    assert shown == proto_utils.ToProto.stream_response(by_the_sdk(new))
+
+
+NAMES = [
+    "message", "messageId", "message_id", "role", "parts", "content", "kind", "text", "file", "bytes", "uri", "data",
+    "fileWithBytes", "mimeType", "metadata", "data_part_compat", "value", "configuration", "blocking", "historyLength",
+    "pushNotificationConfig", "pushNotification", "pushNotificationConfigId", "authentication", "schemes", "config",
+    "id", "taskId", "url", "tenant",
+]  # fmt: skip
+anything = st.recursive(
+    scalars | st.sampled_from(["user", "ROLE_USER", "message", "text", "file", "data", "aGk=", 0, 1, "0"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@unhurried
+@given(anything, st.sampled_from(sorted(METHODS)), st.sampled_from([JSON_RPC, HTTP_JSON]))
+def test_whatever_comes_is_read_or_refused(params, method, form):
+    with suppress(InvalidParams):
+        assert isinstance(METHODS[method].read(params, form), dict)
+
+
+configurations = shaped(
+    {},
+    acceptedOutputModes=st.lists(media_types, min_size=1, max_size=2),
+    historyLength=st.integers(0, 100),
+    blocking=st.booleans(),
+    pushNotificationConfig=shaped(
+        {"url": st.just("https://example.com/hook")},
+        id=ids,
+        token=ids,
+        authentication=shaped({"schemes": st.lists(ids, min_size=1, max_size=2)}, credentials=ids),
+    ),
+)
+
+
+@st.composite
+def sends(draw: st.DrawFn) -> old.MessageSendParams:
+    """Parameters of a send, as the SDK's object of 0.3."""
+    core = strictly_parsed({**draw(messages), "role": "ROLE_USER"}, a2a.Message)
+    return old.MessageSendParams(
+        message=conversions.to_compat_message(core),
+        configuration=draw(configurations | st.none()),
+        metadata=draw(objects | st.none()),
+    )
+
+
+@unhurried
+@given(sends())
+def test_a_send_in_json_rpc_is_understood_as_the_sdk_understands_it(params):
+    sent = requests.sending(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
+    understood = conversions.to_core_send_message_request(old.SendMessageRequest(id=1, params=params))
+    assert strictly_parsed(sent, a2a.SendMessageRequest) == understood
+
+
+@unhurried
+@given(sends())
+def test_a_send_over_http_is_the_same_send(params):
+    params.message.reference_task_ids = None  # HTTP+JSON has no place for them
+    proto = old_proto.SendMessageRequest(
+        request=proto_utils.ToProto.message(params.message),
+        configuration=params.configuration and proto_utils.ToProto.message_send_configuration(params.configuration),
+        metadata=proto_utils.ToProto.metadata(params.metadata),
+    )
+    over_http = requests.sending(json_format.MessageToDict(proto), HTTP_JSON)
+    if params.configuration and params.configuration.blocking is None:
+        params.configuration.blocking = False  # nor for what is neither true nor false
+    in_json_rpc = requests.sending(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
+    request = strictly_parsed(over_http, a2a.SendMessageRequest)
+    assert request == strictly_parsed(in_json_rpc, a2a.SendMessageRequest)

@@ -1,0 +1,214 @@
+"""Clients of A2A 0.3 find HTTP+JSON below /v1/, in the form of the protocol buffers of 0.3."""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from a2a.compat.v0_3 import types as old
+
+from apps.conversations.models import Context, Event
+from tests.a2a.calling import message, text_of
+from tests.a2a.old_calling import OldCaller, OldResource, said, strictly_read, told
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OldRests = Callable[..., OldResource]
+MISSING = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
+
+
+@pytest.fixture
+def old_rests(ada_key) -> OldRests:
+    return lambda slug, **options: OldResource(slug, ada_key, **options)
+
+
+async def test_a_send_waits_for_the_end(worker, old_rests, echo):
+    task = await old_rests("echo").sent(told("hi"))
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["artifacts"][0]["parts"] == [{"text": "hi"}]
+    assert [one["role"] for one in task["history"]] == ["ROLE_USER", "ROLE_AGENT"]
+    assert task["history"][0]["content"] == [{"text": "hi"}]
+    for slash in ("", "/"):
+        assert await old_rests("echo").task("GET", f"v1/tasks/{task['id']}{slash}") == task
+    assert "kind" not in json.dumps(task)
+
+
+async def test_an_answer_may_be_a_message(old_rests, greeting):
+    answer = await old_rests("greeting").sent(told())
+    assert answer["role"] == "ROLE_AGENT"
+    assert text_of({"parts": answer["content"]}).startswith("Answer")
+
+
+async def test_a_configuration_that_says_nothing_of_blocking_does_not_block(old_rests, echo):
+    """ProtoJSON leaves out what is false, as the SDK's client does when it does not want to wait."""
+    task = await old_rests("echo").sent(told(), configuration={"acceptedOutputModes": ["text/plain"]})
+    assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
+    canceled = await old_rests("echo").task("POST", f"v1/tasks/{task['id']}:cancel", {"name": f"tasks/{task['id']}"})
+    assert canceled["status"]["state"] == "TASK_STATE_CANCELLED"
+
+
+async def test_a_configuration_that_blocks_does(worker, old_rests, echo):
+    task = await old_rests("echo").sent(told(), configuration={"blocking": True, "historyLength": 1})
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert len(task["history"]) == 1
+    assert len((await old_rests("echo").task("GET", f"v1/tasks/{task['id']}?historyLength=0"))["history"]) == 2
+    assert len((await old_rests("echo").task("GET", f"v1/tasks/{task['id']}?history_length=1"))["history"]) == 1
+
+
+async def test_a_stream_is_of_bare_responses_and_ends_with_the_final_one(worker, old_rests, asking):
+    stream = old_rests("asking").stream("POST", "v1/message:stream", {"message": told("ask me")})
+    events = [event async for _, event in stream]
+    assert "task" in events[0]
+    assert events[-1]["statusUpdate"]["final"]
+    assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    said_last = events[-1]["statusUpdate"]["status"]["message"]
+    assert said_last["content"] == [{"text": "Which word?"}]
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+async def test_a_task_is_followed_until_it_is_canceled(worker, old_rests, asking, verb):
+    task = await old_rests("asking").sent(told("sign in"))
+    stream = old_rests("asking").stream(verb, f"v1/tasks/{task['id']}:subscribe")
+    assert (await anext(stream))[1]["task"]["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+    await old_rests("asking").task("POST", f"v1/tasks/{task['id']}:cancel")
+    [(_, last)] = [event async for event in stream]
+    assert (last["statusUpdate"]["status"]["state"], last["statusUpdate"]["final"]) == ("TASK_STATE_CANCELLED", True)
+
+
+async def test_files_and_data_go_both_ways_as_they_are(worker, old_rests, ada_at, echo):
+    content = base64.b64encode(bytes(range(256))).decode()
+    of_the_sdk = base64.b64encode(content.encode()).decode()
+    parts = [
+        {"data": {"data": {"n": 1, "none": None}}, "metadata": {"a": 1}},
+        {"file": {"fileWithBytes": of_the_sdk, "name": "all.bin", "mimeType": "application/octet-stream"}},
+        {"file": {"fileWithUri": "https://example.com/a.png", "mimeType": "image/png"}},
+        {"text": ""},
+    ]
+    task = await old_rests("echo").sent(told(content=parts))
+    assert task["history"][0]["content"] == parts
+    assert (await ada_at("echo").call("GetTask", {"id": task["id"]})).result["history"][0]["parts"] == [
+        {"data": {"n": 1, "none": None}, "metadata": {"a": 1}},
+        {"raw": content, "filename": "all.bin", "mediaType": "application/octet-stream"},
+        {"url": "https://example.com/a.png", "mediaType": "image/png"},
+        {"text": ""},
+    ]
+
+
+async def test_bytes_that_are_no_base64_inside_are_the_content_itself(worker, old_rests, ada_at, echo):
+    once = base64.b64encode(bytes(range(256))).decode()
+    task = await old_rests("echo").sent(told(content=[{"file": {"file_with_bytes": once, "name": "all.bin"}}]))
+    assert (await ada_at("echo").call("GetTask", {"id": task["id"]})).result["history"][0]["parts"][0]["raw"] == once
+
+
+async def test_what_0_3_has_no_field_for_is_left_out(worker, old_rests, ada_at, echo):
+    first = (await ada_at("echo").send(message())).result["task"]
+    second = (await ada_at("echo").send(message(referenceTaskIds=[first["id"]]))).result["task"]
+    shown = await old_rests("echo").task("GET", f"v1/tasks/{second['id']}")
+    assert "referenceTaskIds" not in shown["history"][0]
+
+
+async def test_both_forms_of_0_3_show_the_same_task(worker, old_rests, ada_key, echo):
+    task = await old_rests("echo").sent(told("hi"))
+    by_rpc = (await OldCaller("echo", ada_key).call("tasks/get", {"id": task["id"]})).result
+    assert by_rpc["status"]["timestamp"] == task["status"]["timestamp"]
+    assert [one["messageId"] for one in by_rpc["history"]] == [one["messageId"] for one in task["history"]]
+    sent = said("again")
+    first = (await OldCaller("echo", ada_key).send(sent)).result
+    assert (await old_rests("echo").sent(told("again", messageId=sent["messageId"])))["id"] == first["id"]
+
+
+def sending(*parts: Any, **fields: Any) -> dict[str, Any]:
+    """A send of these parts; a field of ... is taken away."""
+    built = told(content=list(parts) or [{"text": "hi"}]) | fields
+    return {"message": {name: value for name, value in built.items() if value is not ...}}
+
+
+INVALID = {
+    "no message": ({}, ["message"]),
+    "a role of JSON-RPC": (sending(role="user"), ["message.role"]),
+    "no messageId": (sending(messageId=...), ["message.messageId"]),
+    "parts by their name in JSON-RPC": (sending(content=..., parts=[{"text": "a"}]), ["message.content"]),
+    "a part of nothing": (sending({}), ["message.content[0]"]),
+    "a part of text and a file": (sending({"text": "a", "file": {}}), ["message.content[0]"]),
+    "a number as text": (sending({"text": 5}), ["message.content[0].text"]),
+    "data without data": (sending({"data": {"a": 1}}), ["message.content[0].data.data"]),
+    "a list as data": (sending({"data": []}), ["message.content[0].data"]),
+    "a file of nothing": (sending({"file": {}}), ["message.content[0].file"]),
+    "no base64": (sending({"file": {"fileWithBytes": "!"}}), ["message.content[0].file.fileWithBytes"]),
+    "a URL of this machine": (
+        sending({"file": {"fileWithUri": "http://[::1]/"}}),
+        ["message.content[0].file.fileWithUri"],
+    ),
+    "a list as mimeType": (
+        sending({"file": {"fileWithBytes": "aGk=", "mimeType": []}}),
+        ["message.content[0].file.mimeType"],
+    ),
+    "a word as blocking": (sending() | {"configuration": {"blocking": "no"}}, ["configuration.blocking"]),
+    "a list as webhook": (sending() | {"configuration": {"pushNotification": []}}, ["configuration.pushNotification"]),
+}
+
+
+@pytest.mark.parametrize("wrong", INVALID)
+async def test_what_is_wrong_is_refused_by_its_name(old_rests, echo, wrong):
+    body, fields = INVALID[wrong]
+    for address in ("v1/message:send", "v1/message:stream"):
+        answer = await old_rests("echo").ask("POST", address, body)
+        assert (answer.status, answer.error["status"], answer.fields) == (400, "INVALID_ARGUMENT", fields)
+    assert not await Event.objects.aexists()
+    assert not await Context.objects.aexists()
+
+
+async def test_the_address_is_of_0_3_whatever_is_named(old_rests, echo):
+    for version in ("0.3", "0.3.0"):
+        assert (await old_rests("echo", version=version).ask("GET", f"v1/tasks/{MISSING}")).status == 404
+    for version in ("1.0", "2.0"):
+        answer = await old_rests("echo", version=version).ask("GET", f"v1/tasks/{MISSING}")
+        assert (answer.status, answer.reason) == (400, "VERSION_NOT_SUPPORTED")
+        assert "A2A-Version: 0.3" in answer.error["message"]
+
+
+async def test_wrong_verbs_and_addresses_are_told_apart(old_rests, echo):
+    verb = await old_rests("echo").ask("GET", "v1/message:send")
+    assert (verb.status, verb.headers["Allow"]) == (405, "POST")
+    for address in ("v1/tasks", "v1/message:sent", "v1", "v1/extendedAgentCard"):
+        assert (await old_rests("echo").send("GET", address)).status_code == 404
+
+
+async def test_somebody_elses_task_is_not_found(worker, old_rests, bob_key, echo):
+    task = await old_rests("echo").sent(told())
+    bob = OldResource("echo", bob_key)
+    for verb, action in (("GET", ""), ("POST", ":cancel"), ("GET", ":subscribe")):
+        theirs = await bob.ask(verb, f"v1/tasks/{task['id']}{action}")
+        assert (theirs.status, theirs.reason) == (404, "TASK_NOT_FOUND")
+        assert theirs.body == (await bob.ask(verb, f"v1/tasks/{MISSING}{action}")).body
+
+
+async def test_an_extended_card_that_is_not_declared_is_not_supported(old_rests, echo):
+    answer = await old_rests("echo").ask("GET", "v1/card")
+    assert (answer.status, answer.reason) == (400, "UNSUPPORTED_OPERATION")
+
+
+async def test_the_old_card_names_this_binding(async_client, echo):
+    response = await async_client.get("/a2a/echo/.well-known/agent.json")
+    shown = strictly_read(json.loads(response.content), old.AgentCard)
+    assert ("HTTP+JSON", "http://127.0.0.1:8000/a2a/echo") in {
+        (one.transport, one.url) for one in shown.additional_interfaces
+    }
+
+
+async def test_the_front_door_has_an_old_card_where_a_router_answers(async_client, old_rests, worker, echo, settings):
+    for path, headers in (
+        ("/.well-known/agent.json", {}),
+        ("/a2a/.well-known/agent.json", {}),
+        ("/.well-known/agent-card.json", {"A2A-Version": "0.3"}),
+    ):
+        missing = await async_client.get(path, headers=headers)
+        assert missing.status_code == 404
+        assert json.loads(missing.content)["error"]["status"] == "NOT_FOUND"
+        settings.ROUTER_AGENT = "echo"
+        shown = strictly_read(json.loads((await async_client.get(path, headers=headers)).content), old.AgentCard)
+        assert shown.url == "http://127.0.0.1:8000/a2a"
+        settings.ROUTER_AGENT = "router"
+    settings.ROUTER_AGENT = "echo"
+    assert (await old_rests("").sent(told("hi")))["artifacts"][0]["parts"] == [{"text": "hi"}]

@@ -1,0 +1,158 @@
+"""The SDK's client of 0.3 talks over both bindings, and works on the same tasks as that of 1.0."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from a2a.types import a2a_pb2 as a2a
+
+from tests.a2a import old_sdk
+from tests.a2a.calling import text_of
+from tests.a2a.old_calling import said
+from tests.a2a.old_sdk import OldSdkError
+from tests.a2a.talking import answer, request
+from tests.a2a.talking import text_of as new_text_of
+
+MISSING = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
+NOT_FOUND = {"JSONRPC": -32001, "HTTP+JSON": 404}
+REFUSED = {"JSONRPC": -32002, "HTTP+JSON": 400}
+
+
+@pytest.fixture(params=["JSONRPC", "HTTP+JSON"])
+def transport(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def old(server, transport) -> Callable[..., Any]:
+    """The old client as the showcase's demo user, at the agent that is named."""
+    return lambda slug, key=server.demo_key: old_sdk.talking(f"{server.url}/a2a/{slug}", key, transport)
+
+
+async def test_a_task_that_was_sent_is_there_to_get(old):
+    async with old("echo") as agent:
+        task = await agent.answer(said("hi"))
+        assert task["status"]["state"] == "completed"
+        assert text_of(task["artifacts"][0]) == "hi"
+        assert [one["role"] for one in task["history"]] == ["user", "agent"]
+        assert await agent.one("get", id=task["id"]) == task
+        assert len((await agent.one("get", id=task["id"], length=1))["history"]) == 1
+
+
+async def test_an_answer_may_be_a_message(old):
+    async with old("hello") as agent:
+        for streaming in (False, True):
+            [event] = [event async for event in agent.send(said("I am Ada"), streaming=streaming)]
+            assert "I am Ada" in text_of(event["message"])
+
+
+async def test_a_stream_brings_every_chunk_in_order(old):
+    async with old("countdown") as agent:
+        events = [event async for event in agent.send(said("5"))]
+    updates = [event["update"] for event in events if event["update"]]
+    chunks = [update for update in updates if update["kind"] == "artifact-update"]
+    assert [text_of(chunk["artifact"]).strip() for chunk in chunks] == ["5", "4", "3", "2", "1"]
+    assert [update.get("final", False) for update in updates] == [False] * (len(updates) - 1) + [True]
+    assert events[-1]["task"]["status"]["state"] == "completed"
+
+
+async def test_who_does_not_wait_takes_the_task_up_later(old):
+    async with old("countdown") as agent:
+        task = await agent.answer(said("20"), polling=True)
+        assert task["status"]["state"] in ("submitted", "working")
+        events = [event async for event in agent.events("resubscribe", id=task["id"])]
+    assert events[-1]["update"]["final"]
+    assert events[-1]["task"]["status"]["state"] == "completed"
+
+
+async def test_a_task_is_canceled(old):
+    async with old("countdown") as agent:
+        task = await agent.answer(said("10000"), polling=True)
+        assert (await agent.one("cancel", id=task["id"]))["status"]["state"] == "canceled"
+        assert (await agent.one("get", id=task["id"]))["status"]["state"] == "canceled"
+
+
+async def test_files_and_data_come_back_as_they_were(old):
+    content = base64.b64encode(bytes(range(256))).decode()
+    large = base64.b64encode(b"\xff" * 600_000).decode()
+    parts = [
+        {"kind": "text", "text": "words"},
+        {"kind": "data", "data": {"a": [1, 2.5, None, {"ü": True}]}},
+        {"kind": "file", "file": {"bytes": content, "name": "all.bin", "mimeType": "application/octet-stream"}},
+        {"kind": "file", "file": {"bytes": large, "name": "large.bin", "mimeType": "application/octet-stream"}},
+        {"kind": "file", "file": {"uri": "https://example.com/a.png", "name": "a.png", "mimeType": "image/png"}},
+    ]
+    async with old("echo") as agent:
+        task = await agent.answer(said(parts=parts))
+    returned = {artifact["name"]: artifact["parts"][0] for artifact in task["artifacts"]}
+    assert returned["data"]["data"] == parts[1]["data"]
+    for part in parts[2:]:
+        assert returned[part["file"]["name"]]["file"] == part["file"]
+    assert [part["kind"] for part in task["history"][0]["parts"]] == [part["kind"] for part in parts]
+
+
+async def test_a_task_of_0_3_is_followed_and_finished_by_a_client_of_1_0(old, talk):
+    async with old("countdown") as agent, talk("countdown") as new:
+        begun = [event async for event in agent.send(said("from 20000"))][-1]["task"]
+        assert begun["status"]["state"] == "input-required"
+        followed = new.subscribe(a2a.SubscribeToTaskRequest(id=begun["id"]))
+        assert (await anext(followed)).task.status.state == a2a.TASK_STATE_INPUT_REQUIRED
+        answered = new.send_message(request("3", task_id=begun["id"], context_id=begun["contextId"]))
+        assert [one async for one in answered][-1].status_update.status.state == a2a.TASK_STATE_COMPLETED
+        assert [one async for one in followed][-1].status_update.status.state == a2a.TASK_STATE_COMPLETED
+        assert_the_same(await agent.one("get", id=begun["id"]), await new.get_task(a2a.GetTaskRequest(id=begun["id"])))
+
+
+async def test_a_task_of_1_0_is_followed_and_finished_by_a_client_of_0_3(old, talk):
+    async with old("countdown") as agent, talk("countdown", streaming=False) as new:
+        begun = (await answer(new, request("from 20000"))).task
+        assert begun.status.state == a2a.TASK_STATE_INPUT_REQUIRED
+        finished = await agent.answer(said("3", taskId=begun.id, contextId=begun.context_id))
+        assert finished["status"]["state"] == "completed"
+        assert_the_same(finished, await new.get_task(a2a.GetTaskRequest(id=begun.id)))
+
+
+def assert_the_same(former: dict[str, Any], new: a2a.Task) -> None:
+    """A task as both clients see it."""
+    assert (former["id"], former["contextId"]) == (new.id, new.context_id)
+    assert former["status"]["state"] == "completed"
+    assert new.status.state == a2a.TASK_STATE_COMPLETED
+    assert [one["messageId"] for one in former["history"]] == [one.message_id for one in new.history]
+    assert [text_of(one) for one in former["history"]] == [new_text_of(one) for one in new.history]
+    assert [text_of(one) for one in former["artifacts"]] == [new_text_of(one) for one in new.artifacts]
+
+
+async def test_a_webhook_is_set_and_shown(old):
+    async with old("echo") as agent:
+        task = await agent.answer(said("hi"))
+        config = {"id": "mine", "url": "https://8.8.8.8/hook", "token": "secret"}
+        made = await agent.one("set_webhook", taskId=task["id"], pushNotificationConfig=config)
+        assert made["taskId"] == task["id"]
+        assert {**made["pushNotificationConfig"], "token": "secret"} == config
+        assert await agent.one("get_webhook", id=task["id"], pushNotificationConfigId="mine") == made
+
+
+async def test_errors_have_their_codes(old, transport):
+    async with old("echo") as agent:
+        with pytest.raises(OldSdkError) as missing:
+            await agent.one("get", id=MISSING)
+        assert missing.value.code == NOT_FOUND[transport]
+        done = await agent.answer(said("hi"))
+        with pytest.raises(OldSdkError) as refused:
+            await agent.one("cancel", id=done["id"])
+        assert refused.value.code == REFUSED[transport]
+
+
+async def test_a_key_that_is_none_is_refused(old):
+    async with old("echo", key="parley_000000000000_wrong") as agent:
+        with pytest.raises(OldSdkError) as refused:
+            await agent.answer(said("hi"))
+        assert refused.value.code == 401
+
+
+async def test_the_card_is_the_old_one(old, transport):
+    async with old("echo") as agent:
+        card = await agent.one("show_card")
+    assert card["protocolVersion"] == "0.3.0"
+    assert transport in {one["transport"] for one in card["additionalInterfaces"]}

@@ -1,0 +1,96 @@
+"""Anybody can verify what an agent delivered: the program of `docs/signed-artifacts.md` has none of our code."""
+
+import json
+import re
+import subprocess
+import sys
+import uuid
+
+import httpx
+import pytest
+
+from tests.stack import ROOT, Stack
+
+PAGE = ROOT / "docs" / "signed-artifacts.md"
+HANDLER = "apps.showcase.agents.echo:Echo"
+LONG = "long " * 100_000
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The program of the page, as a file far from our code."""
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    path = tmp_path_factory.mktemp("elsewhere") / "verify.py"
+    path.write_text(code)
+    return path
+
+
+@pytest.fixture(scope="module")
+def signing(server: Stack) -> Stack:
+    for slug in ("notary", "careless-notary"):
+        server.manage("register_agent", slug, "--handler", HANDLER, "--sign-artifacts")
+    return server
+
+
+def ask(server: Stack, method: str, slug: str = "notary", **params) -> dict:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    headers = {"Authorization": f"Bearer {server.demo_key}", "A2A-Version": "1.0"}
+    return httpx.post(f"{server.url}/a2a/{slug}", json=body, headers=headers, timeout=60).json()
+
+
+def delivered(server: Stack, text: str = "hello", slug: str = "notary") -> dict:
+    """The answer to a blocking send."""
+    parts = [{"text": text}, {"data": {"n": [1, 2.5]}}, {"raw": "aGVsbG8=", "filename": "a.bin"}]
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": parts}
+    answer = ask(server, "SendMessage", slug, message=message)
+    assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    return answer
+
+
+def verified(program, server: Stack, answer: dict) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", str(program), server.url, server.demo_key],
+        input=json.dumps(answer), capture_output=True, text=True, cwd=program.parent, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["hello", LONG], ids=["short", "long"])
+def test_the_pages_program_verifies_what_was_delivered(program, signing, text):
+    answer = delivered(signing, text)
+    task = answer["result"]["task"]
+    found = verified(program, signing, answer)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines() == [f"{one['artifactId']}: good" for one in task["artifacts"]]
+    assert verified(program, signing, ask(signing, "GetTask", id=task["id"])).returncode == 0
+    part = task["artifacts"][0]["parts"][0]
+    part["text"] = part["text"][:-1] + "!"
+    assert "InvalidSignatureError" in verified(program, signing, answer).stderr
+
+
+def test_the_pages_program_trusts_retired_keys_and_no_revoked_ones(program, signing):
+    answer = delivered(signing)
+    signing.manage("rotate_signing_key", "notary", "--algorithm", "ES256")
+    assert verified(program, signing, answer).returncode == 0
+    lost = delivered(signing, slug="careless-notary")
+    signing.manage("rotate_signing_key", "careless-notary", "--revoke")
+    assert "KeyError" in verified(program, signing, lost).stderr
+    assert signing.manage("verify_artifact", lost["result"]["task"]["id"], check=False).returncode == 5
+
+
+def test_the_pages_program_passes_nothing_that_is_not_signed(program, signing):
+    answer = delivered(signing)
+    del answer["result"]["task"]["artifacts"][0]["metadata"]
+    assert verified(program, signing, answer).returncode == 1
+    answer["result"]["task"]["artifacts"] = []
+    assert verified(program, signing, answer).returncode == 1
+
+
+def test_the_card_declares_the_extension(signing):
+    card = httpx.get(f"{signing.url}/a2a/notary/.well-known/agent-card.json").json()
+    assert f"{signing.url}/ext/signature/v1" in [one["uri"] for one in card["capabilities"]["extensions"]]
+
+
+def test_the_page_is_about_thirty_lines_long_without_our_code(program):
+    code = program.read_text()
+    assert not re.search(r"\b(apps|agentkit|a2a|django)\b", code)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 50

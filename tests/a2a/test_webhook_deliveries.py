@@ -1,0 +1,401 @@
+"""Webhooks are told of every status and of every artifact's last chunk, in order, at least once."""
+
+import asyncio
+import datetime
+import uuid
+from collections.abc import Iterator
+from contextlib import aclosing
+
+import pytest
+from a2a.compat.v0_3 import types as old
+
+import bridge
+import outbound
+from agentkit import Completed
+from apps.a2a.models import Delivery, PushConfig
+from apps.a2a.webhooks import courier as process_courier
+from apps.a2a.webhooks import publishing, queues
+from apps.a2a.webhooks.configs import keep_with
+from apps.a2a.webhooks.courier import Courier
+from apps.a2a.webhooks.queues import Result, settle, take, wait_after
+from apps.a2a.webhooks.reading import Webhook
+from apps.conversations import intake
+from apps.runtime import embedded
+from bridge import statements
+from tests.a2a import agents
+from tests.a2a.calling import message
+from tests.a2a.old_calling import OldCaller, strictly_read
+from tests.a2a.receiving import receiver
+from tests.outbound.receiving import answer, server
+from tests.working import begin, chunk, end, say
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.fixture(autouse=True)
+def _loopback_is_open() -> Iterator[None]:
+    outbound.configure(["127.0.0.1"])
+    yield
+    outbound.configure([])
+
+
+@pytest.fixture
+async def hook():
+    async with receiver() as built:
+        yield built
+
+
+@pytest.fixture
+def published(monkeypatch):
+    """The webhooks that were named to the workers, of which there are none."""
+    named = []
+    monkeypatch.setattr("apps.a2a.webhooks.outbox.publish", named.extend)
+    monkeypatch.setattr("apps.a2a.webhooks.queues.publish", named.extend)
+    monkeypatch.setattr(publishing, "publish", named.extend)
+    return named
+
+
+@pytest.fixture
+def told(ada, echo, published):
+    """Makes a task with webhooks at these URLs, works on it to its end, and gives the webhooks."""
+
+    def record(*urls):
+        keeps = [keep_with(Webhook(url, url, "", "", "", "1.0")) for url in urls]
+        sent = intake.accept(ada.principal, echo, message(), lambda *place: [keep(*place) for keep in keeps])
+        held = begin(sent.run)
+        say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
+        end(held, Completed("done"))
+        return [PushConfig.objects.get(task=sent.task, config_id=url).pk for url in urls]
+
+    return lambda *urls: bridge.run(record, *urls)
+
+
+@pytest.fixture
+async def courier():
+    built = Courier()
+    yield built
+    await built.close()
+
+
+async def states(config):
+    """The state and the number of attempts of each delivery, in order."""
+    found = Delivery.objects.filter(config=config).order_by("event_index").values_list("state", "attempts")
+    return await bridge.run(list, found)
+
+
+async def make_due(config):
+    """As if the wait after a failure were over."""
+    await bridge.run(
+        PushConfig.objects.filter(pk=config).update, due_at=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    )
+
+
+WAITING, DELIVERED, DEAD = Delivery.State.WAITING, Delivery.State.DELIVERED, Delivery.State.DEAD
+
+
+async def test_a_webhook_that_came_with_the_message_hears_of_everything(worker, ada_at, echo, hook):
+    inline = {"url": hook.url, "token": "a token", "authentication": {"scheme": "Bearer", "credentials": "abc"}}
+    sent = (await ada_at("echo").send(message("hi"), taskPushNotificationConfig=inline)).result["task"]
+    calls = await hook.have_heard("completed")
+    assert hook.told == ["working", "artifact", "completed"]
+    for call in calls:
+        assert call.headers["Content-Type"] == "application/a2a+json"
+        assert call.headers["X-A2A-Notification-Token"] == "a token"
+        assert call.headers["Authorization"] == "Bearer abc"
+        [update] = call.body.values()
+        assert (update["taskId"], update["contextId"]) == (sent["id"], sent["contextId"])
+    assert calls[1].body["artifactUpdate"]["lastChunk"]
+    assert calls[2].body["statusUpdate"]["status"] == sent["status"]
+
+
+async def test_a_webhook_that_is_made_later_hears_of_what_follows(worker, ada_at, asking, hook):
+    task = (await ada_at("asking").send(message())).result["task"]
+    await ada_at("asking").call("CreateTaskPushNotificationConfig", {"taskId": task["id"], "url": hook.url})
+    await ada_at("asking").send(message("blue", taskId=task["id"]))
+    await hook.have_heard("completed")
+    assert hook.told == ["working", "artifact", "completed"]
+    assert "Authorization" not in hook.calls[0].headers
+    assert "X-A2A-Notification-Token" not in hook.calls[0].headers
+
+
+async def test_a_webhook_that_is_made_in_the_middle_of_the_work_misses_nothing_after_it(worker, ada_at, stepping, hook):
+    params = {"message": message("2"), "configuration": {"returnImmediately": True}}
+    task = (await ada_at("stepping").call("SendMessage", params)).result["task"]["id"]
+    agents.steps.allow(1)
+    async with aclosing(ada_at("stepping").stream("SubscribeToTask", {"id": task})) as updates:
+        async for _, update in updates:
+            if "artifactUpdate" in update:
+                break
+    await ada_at("stepping").call("CreateTaskPushNotificationConfig", {"taskId": task, "url": hook.url})
+    agents.steps.allow(10)
+    calls = await hook.have_heard("completed")
+    assert hook.told == ["artifact", "working", "artifact", "completed"]
+    assert [call.body["artifactUpdate"]["artifact"]["name"] for call in calls if call.what == "artifact"] == [
+        "lines",
+        "summary",
+    ]
+
+
+async def test_a_cancel_is_told(worker, ada_at, asking, hook):
+    task = (await ada_at("asking").send(message(), taskPushNotificationConfig={"url": hook.url})).result["task"]
+    await ada_at("asking").call("CancelTask", {"id": task["id"]})
+    await hook.have_heard("canceled")
+    assert hook.told == ["working", "input_required", "canceled"]
+
+
+async def test_a_task_of_the_same_context_is_told_nothing_of_another(worker, ada_at, echo, hook):
+    inline = {"taskPushNotificationConfig": {"url": hook.url}}
+    first = (await ada_at("echo").send(message(contextId="one"))).result["task"]
+    second = (await ada_at("echo").send(message(contextId="one"), **inline)).result["task"]
+    await ada_at("echo").send(message(contextId="one"))
+    await hook.have_heard("completed")
+    assert {update["taskId"] for call in hook.calls for update in call.body.values()} == {second["id"]}
+    assert first["id"] != second["id"]
+
+
+async def test_a_task_of_one_version_tells_each_webhook_in_its_own(worker, ada_at, ada_key, asking, hook):
+    task = (await ada_at("asking").send(message())).result["task"]["id"]
+    async with receiver(lambda body: strictly_read(body, old.Task)) as old_hook:
+        await OldCaller("asking", ada_key).call(
+            "tasks/pushNotificationConfig/set", {"taskId": task, "pushNotificationConfig": {"url": old_hook.url}}
+        )
+        await ada_at("asking").call("CreateTaskPushNotificationConfig", {"taskId": task, "url": hook.url})
+        await ada_at("asking").send(message("blue", taskId=task))
+        await old_hook.have_heard("completed")
+        await hook.have_heard("completed")
+    assert {call.body.get("kind") for call in old_hook.calls} == {"task"}
+    assert {call.body.get("kind") for call in hook.calls} == {None}
+
+
+async def test_many_at_once_hear_each_of_its_own_task_in_order(worker, ada_at, countdown, hook):
+    inline = {"taskPushNotificationConfig": {"url": hook.url}}
+    sent = await asyncio.gather(
+        *(ada_at("countdown").send(message("3", contextId=f"{n % 4}"), **inline) for n in range(12))
+    )
+    tasks = {one.result["task"]["id"]: [] for one in sent}
+    async with asyncio.timeout(60):
+        while hook.told.count("completed") < len(tasks):
+            await hook.have(len(hook.calls) + 1)
+    for call in hook.calls:
+        [update] = call.body.values()
+        tasks[update["taskId"]].append(call.what)
+    for told in tasks.values():
+        assert told[0] == "working"
+        assert told[-1] == "completed"
+        assert told.count("completed") == 1
+    ends = {one.result["task"]["id"]: one.result["task"]["status"] for one in sent}
+    for call in hook.calls:
+        if call.what == "completed":
+            assert call.body["statusUpdate"]["status"] == ends[call.body["statusUpdate"]["taskId"]]
+
+
+async def test_two_couriers_at_one_queue_tell_everything_once(told, hook, courier):
+    [config] = await told(hook.url)
+    other = Courier()
+    await asyncio.gather(courier.work_off(config), other.work_off(config))
+    await other.close()
+    assert hook.told == ["working", "artifact", "completed"]
+    assert await states(config) == [(DELIVERED, 1)] * 3
+
+
+async def test_the_courier_ends_with_its_worker_and_begins_anew_with_the_next(transactional_db, ada_at, echo, hook):
+    for count in (1, 2):
+        running = embedded.worker(grace=1)
+        await bridge.run(running.__enter__)
+        await ada_at("echo").send(message(), taskPushNotificationConfig={"url": hook.url})
+        await hook.have(3 * count)
+        await bridge.run(running.__exit__, None, None, None)
+        assert process_courier._this_process is None
+
+
+async def test_what_is_queued_is_what_the_log_says(told, hook, courier, published):
+    [config] = await told(hook.url)
+    assert set(published) == {config}
+    assert await states(config) == [(WAITING, 0)] * 3
+    await courier.work_off(config)
+    assert hook.told == ["working", "artifact", "completed"]
+    assert await states(config) == [(DELIVERED, 1)] * 3
+    assert (await bridge.run(PushConfig.objects.get, pk=config)).due_at is None
+    assert hook.calls[1].body["artifactUpdate"]["artifact"]["parts"] == [{"text": "2\n"}]
+
+
+@pytest.mark.parametrize("status", ["500 Broken", "404 Not Found", "410 Gone", "302 Found", "100000 Odd"])
+async def test_what_fails_is_tried_again_before_what_follows(told, hook, courier, status):
+    [config] = await told(hook.url)
+    hook.answering = lambda number: answer(b"", status if number == 1 else "200 OK", "Location: /elsewhere")
+    await courier.work_off(config)
+    assert hook.told == ["working", "artifact"]
+    assert await states(config) == [(DELIVERED, 1), (WAITING, 1), (WAITING, 0)]
+    await courier.work_off(config)
+    assert len(hook.calls) == 2, "it is not due yet"
+    await make_due(config)
+    await courier.work_off(config)
+    assert hook.told == ["working", "artifact", "artifact", "completed"]
+    assert await states(config) == [(DELIVERED, 1), (DELIVERED, 2), (DELIVERED, 1)]
+
+
+async def test_why_it_failed_stands_with_the_delivery(told, hook, courier):
+    [refusing] = await told(hook.url)
+    hook.answering = lambda number: answer(b"secret words", "503 Away")
+    await courier.work_off(refusing)
+    async with server(answer()) as gone:
+        pass
+    [dead] = await told(gone.url)
+    await courier.work_off(dead)
+    [forbidden] = await told("http://10.0.0.1/")
+    await courier.work_off(forbidden)
+    first = Delivery.objects.order_by("event_index")
+    refused = await bridge.run(lambda: first.filter(config=refusing)[0])
+    assert (refused.last_status, refused.last_error) == (503, "")
+    unreached = await bridge.run(lambda: first.filter(config=dead)[0])
+    assert unreached.last_status is None
+    assert "cannot be reached" in unreached.last_error
+    closed = await bridge.run(lambda: first.filter(config=forbidden)[0])
+    assert "OUTBOUND_ALLOW" in closed.last_error
+
+
+async def test_a_redirect_is_not_followed(told, hook, courier):
+    async with server(answer(b"", "307 Elsewhere", f"Location: {hook.url}")) as at:
+        [config] = await told(at.url)
+        await courier.work_off(config)
+        assert len(at.requests) == 1
+    assert hook.calls == []
+    assert await states(config) == [(WAITING, 1), (WAITING, 0), (WAITING, 0)]
+
+
+async def test_a_huge_answer_is_not_read(told, courier):
+    async def endless(request, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
+            await writer.drain()
+
+    async with server(endless) as at:
+        [config] = await told(at.url)
+        await courier.work_off(config)
+    assert await states(config) == [(DELIVERED, 1)] * 3
+
+
+async def test_one_that_does_not_answer_delays_no_other(told, hook, courier):
+    hook.waits_for = asyncio.Event()
+    async with receiver() as quick:
+        slow, other = await told(hook.url, quick.url)
+        working = asyncio.create_task(courier.work_off(slow))
+        await hook.have(1)
+        await courier.work_off(other)
+        assert quick.told == ["working", "artifact", "completed"]
+        assert not working.done()
+        hook.waits_for.set()
+        await working
+    assert hook.told == ["working", "artifact", "completed"]
+
+
+async def test_one_that_does_not_answer_in_time_has_failed(told, hook, settings):
+    settings.WEBHOOK_SECONDS = 0.1
+    hook.waits_for = asyncio.Event()
+    [config] = await told(hook.url)
+    courier = Courier()
+    await courier.work_off(config)
+    await courier.close()
+    assert await states(config) == [(WAITING, 1), (WAITING, 0), (WAITING, 0)]
+    delivery = await bridge.run(Delivery.objects.filter(config=config).order_by("event_index").first)
+    assert "in time" in delivery.last_error
+
+
+async def test_one_host_gets_so_many_calls_at_a_time(told, hook, courier, monkeypatch):
+    monkeypatch.setattr("apps.a2a.webhooks.courier.AT_ONE_HOST", 2)
+    hook.waits_for = asyncio.Event()
+    configs = await told(*(f"{hook.url}#{n}" for n in range(3)))
+    works = [asyncio.create_task(courier.work_off(config)) for config in configs]
+    await hook.have(2)
+    held = await bridge.run(PushConfig.objects.exclude(lease_until=None).count)
+    assert (held, len(hook.calls)) == (2, 2)
+    hook.waits_for.set()
+    await asyncio.gather(*works)
+    assert len(hook.calls) == 9
+
+
+async def test_what_fails_for_too_long_is_given_up_and_what_follows_gets_its_turn(told, hook, courier, settings):
+    settings.WEBHOOK_GIVE_UP_SECONDS = 0
+    hook.answering = lambda number: answer(b"", "500 Broken" if number < 2 else "200 OK")
+    [config] = await told(hook.url)
+    await courier.work_off(config)
+    assert await states(config) == [(DEAD, 1), (DEAD, 1), (DELIVERED, 1)]
+    assert (await bridge.run(PushConfig.objects.get, pk=config)).due_at is None
+
+
+async def test_what_was_given_up_can_be_sent_again(told, hook, courier, settings, published):
+    settings.WEBHOOK_GIVE_UP_SECONDS = 0
+    hook.answering = lambda number: answer(b"", "500 Broken" if number == 0 else "200 OK")
+    [config] = await told(hook.url)
+    await courier.work_off(config)
+    everything = await bridge.run(lambda: [one.pk for one in Delivery.objects.all()])
+    published.clear()
+    assert await bridge.run(queues.send_again, everything) == 1
+    assert published == [config]
+    await courier.work_off(config)
+    assert hook.told == ["working", "artifact", "completed", "working"]
+    assert await states(config) == [(DELIVERED, 1)] * 3
+
+
+async def test_deleting_a_webhook_stops_what_waits(told, hook, courier):
+    hook.waits_for = asyncio.Event()
+    [config] = await told(hook.url)
+    working = asyncio.create_task(courier.work_off(config))
+    await hook.have(1)
+    await bridge.run(PushConfig.objects.filter(pk=config).delete)
+    hook.waits_for.set()
+    await working
+    await courier.work_off(config)
+    assert hook.told == ["working"]
+
+
+async def test_a_queue_is_in_one_couriers_hands(told, hook, courier):
+    [config] = await told(hook.url)
+    held = await bridge.run(take, config)
+    assert held is not None
+    assert await bridge.run(take, config) is None
+    await courier.work_off(config)
+    assert hook.calls == []
+
+
+async def test_what_a_dead_courier_had_is_sent_again_and_what_it_says_later_is_void(told, hook, courier, published):
+    [config] = await told(hook.url)
+    lost = await bridge.run(take, config)
+    published.clear()
+    assert await bridge.run(publishing.sweep) == 0, "its lease lasts"
+    past = await bridge.run(statements.database_time) - datetime.timedelta(seconds=1)
+    await bridge.run(PushConfig.objects.filter(pk=config).update, lease_until=past)
+    assert await bridge.run(publishing.sweep) == 1
+    assert published == [config]
+    await courier.work_off(config)
+    assert hook.told == ["working", "artifact", "completed"]
+    assert await bridge.run(settle, lost, Result(error="late")) is None
+    assert await states(config) == [(DELIVERED, 1)] * 3
+
+
+async def test_the_sweep_finds_what_is_due_and_nothing_else(told, hook, courier, published):
+    [failing] = await told(hook.url)
+    hook.answering = lambda number: answer(b"", "500 Broken")
+    await courier.work_off(failing)
+    published.clear()
+    assert await bridge.run(publishing.sweep) == 0
+    await make_due(failing)
+    assert await bridge.run(publishing.sweep) == 1
+    assert published == [failing]
+    assert await bridge.run(take, uuid.uuid4()) is None
+
+
+def test_waits_grow_to_a_bound_and_are_spread(settings):
+    settings.WEBHOOK_WAIT_SECONDS = (4.0, 100.0)
+    waits = [[wait_after(n).total_seconds() for _ in range(50)] for n in (1, 2, 3, 6, 1000)]
+    for found, longest in zip(waits, (4, 8, 16, 100, 100), strict=True):
+        assert all(longest / 2 <= wait <= longest for wait in found)
+        assert len(set(found)) > 1
+
+
+def test_waits_fill_about_a_day(settings):
+    waits = [wait_after(n).total_seconds() for n in range(1, 60)]
+    within = [n for n in range(60) if sum(waits[:n]) < settings.WEBHOOK_GIVE_UP_SECONDS]
+    assert 25 < len(within) < 60

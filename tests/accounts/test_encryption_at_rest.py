@@ -1,0 +1,243 @@
+"""Secrets are in the database only in a form that its thief cannot read."""
+
+import json
+import os
+import secrets
+import stat
+import subprocess
+import sys
+
+import pytest
+from django.core import serializers
+from django.core.exceptions import FieldError, ValidationError
+from django.core.management import CommandError, call_command
+from django.db import connection, models
+from django.test.utils import isolate_apps
+from model_bakery import baker
+
+from apps.accounts import keyring as keyrings
+from apps.accounts.encrypted import EncryptedTextField
+from apps.accounts.keyring import CannotDecrypt, Keyring, NoMasterKey, keyring
+from apps.accounts.models import User
+from apps.accounts.reencryption import BATCH, encrypted_fields
+from apps.agents.models import Agent
+from tests.stack import ROOT
+
+with isolate_apps("apps.accounts"):  # no part of the house: commands that look at all models pass it by
+
+    class Note(models.Model):
+        """A row with two secrets, in a table that tests make for themselves."""
+
+        secret = EncryptedTextField()
+        other = EncryptedTextField(null=True, db_column="another")
+
+        class Meta:
+            app_label = "accounts"
+            db_table = "tests_note"
+
+        def __str__(self):
+            return "a note"
+
+
+@pytest.fixture
+def notes(transactional_db):
+    with connection.schema_editor() as editor:
+        editor.create_model(Note)
+    yield Note.objects
+    with connection.schema_editor() as editor:
+        editor.delete_model(Note)
+
+
+@pytest.fixture
+def rotated(monkeypatch):
+    """Lets commands see the tests' table among those with secrets."""
+    fields = [field for field in Note._meta.fields if isinstance(field, EncryptedTextField)]
+    monkeypatch.setattr("apps.accounts.management.commands.rotate_master_key.encrypted_fields", lambda: fields)
+
+
+def new_key() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def stored(column="secret"):
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {column} FROM tests_note ORDER BY id")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def test_a_secret_comes_back_as_it_was_and_is_stored_otherwise(notes):
+    note = notes.create(secret="hush ünd 字 \n", other="")
+    note.refresh_from_db()
+    assert (note.secret, note.other) == ("hush ünd 字 \n", "")
+    [value] = stored()
+    assert "hush" not in value
+    assert value.startswith(keyring().current_prefix)
+    notes.update(secret="changed", other=None)
+    assert notes.values_list("secret", "other").get() == ("changed", None)
+    assert "changed" not in stored()[0]
+
+
+def test_the_same_secret_twice_is_stored_as_two_values(notes):
+    notes.bulk_create([Note(secret="same"), Note(secret="same")])
+    assert len(set(stored())) == 2
+
+
+def test_nothing_can_be_looked_for_in_a_secret(notes):
+    notes.create(secret="a")
+    for lookup in ("secret", "secret__contains", "secret__length__gt", "secret__in"):
+        with pytest.raises(FieldError, match="encrypted"):
+            notes.filter(**{lookup: "a"}).exists()
+    assert notes.filter(other__isnull=True).count() == 1
+
+
+def test_a_secret_cannot_be_moved_to_another_column(notes):
+    notes.create(secret="mine")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE tests_note SET another = secret")
+    with pytest.raises(CannotDecrypt, match=r"tests_note\.another was changed, or moved"):
+        notes.get()
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda v: v[:-3], lambda v: v[:20] + "A" + v[21:], lambda v: v + "=", lambda v: v[:18]]
+)
+def test_a_value_that_was_changed_is_refused_rather_than_read(notes, spoil):
+    notes.create(secret="mine")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE tests_note SET secret = %s", [spoil(stored()[0])])
+    with pytest.raises(CannotDecrypt, match=r"tests_note\.secret was changed"):
+        notes.get()
+
+
+def test_a_plain_text_in_an_encrypted_column_is_refused(notes):
+    notes.create(secret="mine")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE tests_note SET secret = 'planted'")
+    with pytest.raises(CannotDecrypt, match="is not encrypted"):
+        notes.get()
+
+
+def test_another_master_key_reads_nothing_and_says_which_one_is_missing(notes, settings):
+    notes.create(secret="mine")
+    missing = keyring().current
+    settings.MASTER_KEY = new_key()
+    with pytest.raises(CannotDecrypt, match=f"master key {missing}, which MASTER_KEY does not list"):
+        notes.get()
+
+
+def test_an_older_key_still_reads_while_the_first_one_encrypts(notes, settings):
+    notes.create(secret="before")
+    settings.MASTER_KEY = f"{new_key()}, {settings.MASTER_KEY}"
+    notes.create(secret="after")
+    assert list(notes.order_by("pk").values_list("secret", flat=True)) == ["before", "after"]
+    assert [value.startswith(keyring().current_prefix) for value in stored()] == [False, True]
+
+
+def test_rotation_brings_everything_under_the_first_key_once(notes, rotated, settings, capsys):
+    notes.bulk_create([Note(secret=f"s{n}", other=None if n % 2 else "") for n in range(BATCH + 3)])
+    notes.create(secret="x", other="y")
+    settings.MASTER_KEY = f"{(new := new_key())},{settings.MASTER_KEY}"
+    call_command("rotate_master_key")
+    assert capsys.readouterr().out.splitlines() == [
+        f"tests_note.secret: {BATCH + 4} encrypted anew",
+        "tests_note.another: 1 encrypted anew",
+    ]
+    settings.MASTER_KEY = new
+    assert sorted(notes.values_list("secret", flat=True)) == sorted([*(f"s{n}" for n in range(BATCH + 3)), "x"])
+    before = stored()
+    call_command("rotate_master_key")
+    assert stored() == before
+
+
+def test_rotation_says_what_it_could_not_read_and_renews_the_rest(notes, rotated, settings, capsys):
+    notes.create(secret="lost")
+    lost = stored()[0]
+    settings.MASTER_KEY = new_key()
+    notes.create(secret="kept")
+    settings.MASTER_KEY = f"{new_key()},{settings.MASTER_KEY}"
+    with pytest.raises(CommandError, match="1 values stay as they were") as refusal:
+        call_command("rotate_master_key")
+    assert refusal.value.returncode == 1
+    told = capsys.readouterr()
+    assert "tests_note.secret: 1 encrypted anew" in told.out
+    assert "MASTER_KEY does not list" in told.err
+    assert stored()[0] == lost
+    assert notes.get(pk=2).secret == "kept"
+
+
+def test_a_dump_of_data_has_no_secrets_and_is_not_taken_for_them(notes):
+    note = notes.create(secret="canary-in-dumpdata", other="")
+    [dumped] = json.loads(serializers.serialize("json", [note]))
+    assert "canary" not in str(dumped)
+    with pytest.raises(ValidationError, match="an encrypted value of some database"):
+        Note._meta.get_field("secret").to_python(dumped["fields"]["secret"])
+
+
+@pytest.mark.parametrize("text", ["", "short", new_key()[:-1], "ä" * 43, f"{new_key()},x", new_key() + new_key()])
+def test_what_is_no_master_key_is_refused_with_what_it_must_be(text):
+    with pytest.raises(NoMasterKey, match="32 bytes in URL-safe base64"):
+        Keyring.read(text)
+
+
+def test_a_start_with_a_bad_master_key_ends_with_a_sentence(tmp_path):
+    environment = {**os.environ, "DATA_DIR": str(tmp_path), "MASTER_KEY": "too short"}
+    started = subprocess.run(
+        [sys.executable, "manage.py", "check"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert started.returncode == 1
+    assert "MASTER_KEY must hold 32 bytes" in started.stderr
+
+
+def test_the_embedded_profile_makes_a_master_key_for_itself_alone(tmp_path):
+    clean = {key: value for key, value in os.environ.items() if key not in ("MASTER_KEY", "DATABASE_URL")}
+    command = [sys.executable, "-c", "from config import settings; print(settings.MASTER_KEY)"]
+    environment = {**clean, "DATA_DIR": str(tmp_path)}
+    runs = [subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True) for _ in range(2)]
+    assert runs[0].stdout == runs[1].stdout, runs[0].stderr
+    assert Keyring.read(runs[0].stdout.strip())
+    assert stat.S_IMODE((tmp_path / "master-key").stat().st_mode) == 0o600
+
+
+CANARY, PLAIN = "canary-7f3a91-of-a-secret", "canary-7f3a91-in-plain-sight"
+
+
+def dump_of_the_database() -> bytes:
+    """Everything that a thief of the database gets: SQLite's files, or a copy of each of PostgreSQL's tables."""
+    if connection.vendor == "sqlite":
+        path = str(connection.settings_dict["NAME"])
+        return b"".join(open(file, "rb").read() for file in (path, f"{path}-wal") if os.path.exists(file))
+    dumped = b""
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names():
+            with cursor.copy(f'COPY "{table}" TO STDOUT') as copy:
+                dumped += b"".join(bytes(block) for block in copy)
+    return dumped
+
+
+def paths_to_agents(model):
+    """The lookups by which rows of a model lead to agents, each of which must have a handler."""
+    for field in model._meta.concrete_fields:
+        if field.is_relation and not field.null:
+            inner = (
+                [""] if field.related_model is Agent else [f"__{path}" for path in paths_to_agents(field.related_model)]
+            )
+            yield from (f"{field.name}{path}" for path in inner)
+
+
+def test_no_secret_of_any_model_stands_in_a_dump_of_the_database(notes):
+    """Every encrypted column of every model gets a canary; a plain one shows that the search would find them."""
+    notes.create(secret=CANARY, other=CANARY)
+    for field in encrypted_fields():
+        handlers = {f"{path}__handler": "package.module:Name" for path in paths_to_agents(field.model)}
+        baker.make(field.model, **{field.name: CANARY}, **handlers)
+    User.objects.create_user("plain@example.org", name=PLAIN)
+    assert notes.get().secret == CANARY
+    dump = dump_of_the_database()
+    assert PLAIN.encode() in dump
+    assert CANARY.encode() not in dump
+
+
+def test_a_key_of_the_keyring_is_read_once(settings, monkeypatch):
+    keyring()
+    monkeypatch.setattr(keyrings, "_decoded", None)
+    assert keyring() is keyring()

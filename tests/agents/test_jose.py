@@ -1,0 +1,139 @@
+"""Signatures are made and accepted by algorithms from a list, and no byte of them or of what they sign may change."""
+
+import base64
+import json
+
+import pytest
+from django.utils import timezone
+from joserfc import jws
+from joserfc.jwk import OctKey, RSAKey
+
+from apps.agents import jose
+from apps.agents.jose import BadSignature, Signer
+
+PAYLOAD = b'{"a":1}'
+
+
+@pytest.fixture(params=jose.ALGORITHMS)
+def private(request):
+    return {**jose.generate(request.param), "alg": request.param}
+
+
+def signer(private):
+    key = {name: value for name, value in private.items() if name != "alg"}
+    return Signer.of(key, private["alg"], timezone.now())
+
+
+def check(signature, payload, private, algorithm=""):
+    public = jose.public_part({name: value for name, value in private.items() if name != "alg"})
+    jose.check(signature, payload, public, algorithm or private["alg"])
+
+
+def encoded(value) -> str:
+    content = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def test_what_was_signed_is_good(private):
+    signature = signer(private).sign(PAYLOAD, jku="https://example.org/jwks.json")
+    check(signature, PAYLOAD, private)
+    assert jose.header_of(signature) == {
+        "alg": private["alg"],
+        "kid": signer(private).kid,
+        "typ": "JOSE",
+        "jku": "https://example.org/jwks.json",
+    }
+    assert signature.split(".")[1] == ""
+
+
+def test_the_thumbprint_is_that_of_rfc_8037():
+    key = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+    assert jose.thumbprint(key) == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+
+
+def test_the_signature_is_that_of_rfc_8037():
+    """Appendix A.4: the payload and signature of the standard, by another's key and with another's header."""
+    public = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+    signature = (
+        "eyJhbGciOiJFZERTQSJ9..hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
+    )
+    jose.check(signature, b"Example of Ed25519 signing", public, "EdDSA")
+
+
+def test_no_character_of_a_signature_may_change(private):
+    signature = signer(private).sign(PAYLOAD)
+    for at, old in enumerate(signature):
+        for new in ("A", "B", "g", "_", ".", "=", "é"):
+            if new != old:
+                with pytest.raises(BadSignature):
+                    check(signature[:at] + new + signature[at + 1 :], PAYLOAD, private)
+
+
+def test_no_byte_of_the_payload_may_change(private):
+    signature = signer(private).sign(PAYLOAD)
+    for other in (b"", PAYLOAD + b" ", PAYLOAD[:-1], PAYLOAD.replace(b"1", b"2")):
+        with pytest.raises(BadSignature):
+            check(signature, other, private)
+
+
+def test_another_key_does_not_do(private):
+    signature = signer(private).sign(PAYLOAD)
+    with pytest.raises(BadSignature):
+        check(signature, PAYLOAD, {**jose.generate(private["alg"]), "alg": private["alg"]})
+
+
+def test_the_algorithm_is_that_of_the_key(private):
+    signature = signer(private).sign(PAYLOAD)
+    other = next(name for name in jose.ALGORITHMS if name != private["alg"])
+    with pytest.raises(BadSignature, match="another algorithm"):
+        check(signature, PAYLOAD, private, other)
+
+
+def test_no_algorithm_beyond_the_list_is_accepted(private):
+    unsigned = f"{encoded({'alg': 'none'})}.."
+    symmetric = jws.serialize_compact({"alg": "HS256"}, PAYLOAD, OctKey.generate_key(256), algorithms=["HS256"])
+    rsa = jws.serialize_compact({"alg": "RS256"}, PAYLOAD, RSAKey.generate_key(2048), algorithms=["RS256"])
+    for signature in (unsigned, jws.detach_content(symmetric), jws.detach_content(rsa)):
+        named = jose.header_of(signature)["alg"]
+        for algorithm in ("", named):
+            with pytest.raises(BadSignature):
+                check(signature, PAYLOAD, private, algorithm)
+
+
+def test_nothing_is_signed_by_another_algorithm():
+    weak = Signer("kid", "HS256", timezone.now(), OctKey.generate_key(256))
+    with pytest.raises(Exception, match="HS256 is not among EdDSA, ES256"):
+        weak.sign(PAYLOAD)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "",
+        ".",
+        "..",
+        "a..b",
+        "a.b.c",
+        "a..b.c",
+        "é..é",
+        f"{encoded([])}..x",
+        f"{encoded(b'{')}..x",
+        f"{encoded({})}..",
+        f"{encoded(b'[' * 100_000)}..x",
+        "x" * 9,
+    ],
+)
+def test_what_is_no_signature_is_a_bad_one(private, signature):
+    with pytest.raises(BadSignature):
+        check(signature, PAYLOAD, private)
+
+
+def test_a_payload_that_comes_along_is_not_looked_at(private):
+    """The payload is what the checker says it is: one inside the signature could be another."""
+    protected, _, signature = signer(private).sign(PAYLOAD).split(".")
+    with pytest.raises(BadSignature, match="detached"):
+        check(f"{protected}.{encoded(PAYLOAD)}.{signature}", PAYLOAD, private)
+
+
+def test_a_signer_does_not_show_its_key(private):
+    assert private["d"] not in repr(signer(private))

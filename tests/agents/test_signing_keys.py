@@ -1,0 +1,159 @@
+"""An agent signs with one key at a time; a retired key is still trusted, a revoked one is not."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, connection, connections, transaction
+from django.urls import reverse
+
+from apps.accounts.models import User
+from apps.agents import identity, jose, signing_keys
+from apps.agents.models import SigningKey
+from apps.agents.signing_keys import revoke, rotate, signer_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PAYLOAD = b"{}"
+
+
+def test_a_key_is_made_when_it_is_first_needed(echo):
+    assert not SigningKey.objects.exists()
+    signer = signer_of(echo)
+    key = SigningKey.objects.get()
+    assert (key.kid, key.agent, key.algorithm) == (signer.kid, echo, "EdDSA")
+    assert "d" not in key.public
+    jose.check(signer.sign(PAYLOAD), PAYLOAD, key.public, key.algorithm)
+    assert signer_of(None).kid != signer.kid
+
+
+def test_a_key_is_looked_up_once_for_many_signatures(echo, django_assert_num_queries):
+    signer_of(echo)
+    with django_assert_num_queries(0):
+        for _ in range(10):
+            signer_of(echo).sign(PAYLOAD)
+
+
+def test_a_key_that_another_process_rotated_is_used_for_some_seconds_only(echo, monkeypatch):
+    before = signer_of(echo)
+    monkeypatch.setattr(signing_keys, "forget", lambda: None)  # as in another process
+    after = rotate(echo)
+    assert signer_of(echo).kid == before.kid
+    now = signing_keys.time.monotonic()
+    monkeypatch.setattr(signing_keys.time, "monotonic", lambda: now + signing_keys.KEEP_SECONDS + 1)
+    assert signer_of(echo).kid == after.kid
+
+
+def test_rotation_retires_the_key_and_erases_what_could_sign(echo):
+    signature, old = signer_of(echo).sign(PAYLOAD), SigningKey.objects.get()
+    new = rotate(echo, "ES256")
+    old.refresh_from_db()
+    assert old.retired_at is not None
+    assert old.private == ""
+    assert signer_of(echo).kid == new.kid != old.kid
+    jose.check(signature, PAYLOAD, old.public, old.algorithm)
+    assert {key["kid"] for key in identity.key_set()["keys"]} == {old.kid, new.kid}
+
+
+def test_a_revoked_key_is_published_nowhere_and_another_follows(echo):
+    signer_of(echo)
+    revoke(old := SigningKey.objects.get())
+    assert identity.key_set() == {"keys": []}
+    assert identity.did_document(echo)["verificationMethod"] == []
+    assert signer_of(echo).kid != old.kid
+    retired = rotate(echo)
+    revoke(SigningKey.objects.filter(agent=echo, revoked_at=None).exclude(pk=retired.pk).get())
+    assert [key["kid"] for key in identity.key_set()["keys"]] == [retired.kid]
+
+
+def test_two_keys_never_sign_for_one_owner(echo):
+    for owner in (echo, None):
+        signer_of(owner)
+        with pytest.raises(IntegrityError), transaction.atomic():
+            SigningKey.objects.create(kid=f"another of {owner}", agent=owner, public={}, private="x")
+    SigningKey.objects.create(kid="a retired one", agent=echo, public={}, retired_at="2026-01-01T00:00Z")
+
+
+def test_many_who_need_the_first_key_at_once_get_the_same(echo):
+    def kid(_):
+        signing_keys.forget()
+        try:
+            return signer_of(echo).kid
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(kid, range(8)))) == 1
+
+
+def test_the_private_key_is_encrypted_at_rest(echo):
+    secret = json.loads(SigningKey.objects.get(kid=signer_of(echo).kid).private)["d"]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT private, public FROM agents_signingkey")
+        assert secret not in str(cursor.fetchall())
+
+
+def test_the_published_keys_have_all_that_a_verifier_needs(echo):
+    rotate(echo, "ES256")
+    rotate(None)
+    published = {key["alg"]: key for key in identity.key_set()["keys"]}
+    assert set(published["EdDSA"]) == {"kty", "crv", "x", "kid", "alg", "use"}
+    assert set(published["ES256"]) == {"kty", "crv", "x", "y", "kid", "alg", "use"}
+    assert all(key["use"] == "sig" and key["kid"] == jose.thumbprint(key) for key in published.values())
+
+
+def test_a_command_rotates_and_revokes(echo, capsys):
+    old = signer_of(echo).kid
+    call_command("rotate_signing_key", "echo")
+    new = capsys.readouterr().out.strip()
+    assert signer_of(echo).kid == new != old
+    call_command("rotate_signing_key", "echo", "--revoke", "--algorithm", "ES256")
+    newest = capsys.readouterr().out.strip()
+    assert {key["kid"] for key in identity.key_set()["keys"]} == {old, newest}
+    call_command("rotate_signing_key", "--platform")
+    assert signer_of(None).kid == capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("words", [["nobody"], [], ["echo", "--platform"], ["echo", "--algorithm", "RS256"]])
+def test_a_command_that_makes_no_sense_changes_nothing(echo, words):
+    with pytest.raises(CommandError):
+        call_command("rotate_signing_key", *words)
+    assert not SigningKey.objects.exists()
+
+
+def post(client, action, *keys):
+    url = reverse("admin:agents_signingkey_changelist")
+    return client.post(url, {"action": action, "_selected_action": [key.pk for key in keys]}, follow=True)
+
+
+def test_operators_rotate_and_revoke(admin_client, echo):
+    signer_of(echo), signer_of(None)
+    agents, platforms = SigningKey.objects.get(agent=echo), SigningKey.objects.get(agent=None)
+    assert "signs with a new key" in post(admin_client, "rotate", agents, platforms).content.decode()
+    assert SigningKey.objects.current().count() == 2
+    assert SigningKey.objects.count() == 4
+    post(admin_client, "revoke", agents)
+    assert not SigningKey.objects.trusted().filter(pk=agents.pk).exists()
+
+
+def test_operators_never_see_a_private_key(admin_client, echo, settings):
+    secret = json.loads(SigningKey.objects.get(kid=signer_of(echo).kid).private)["d"]
+    key = SigningKey.objects.get()
+    settings.MASTER_KEY = "A" * 43  # the pages open, even where nothing can be decrypted
+    page = admin_client.get(reverse("admin:agents_signingkey_change", args=[key.pk]))
+    listed = admin_client.get(reverse("admin:agents_signingkey_changelist"))
+    for answer in (page, listed):
+        assert answer.status_code == 200
+        assert key.kid in answer.content.decode()
+        assert secret not in answer.content.decode()
+
+
+def test_who_may_only_look_changes_no_key(client, echo):
+    viewer = User.objects.create_user("v@example.org", "x", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_signingkey"))
+    client.force_login(viewer)
+    signer_of(echo)
+    post(client, "revoke", key := SigningKey.objects.get())
+    assert SigningKey.objects.trusted().filter(pk=key.pk).exists()

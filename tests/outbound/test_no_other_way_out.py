@@ -1,0 +1,82 @@
+"""Nothing of ours calls out but by `outbound`: what could is imported nowhere else, but for what is listed here."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENTS = (
+    "aiohttp",
+    "asyncio.open_connection",
+    "ftplib",
+    "http.client",
+    "httpcore",
+    "httpcore2",
+    "httpx",
+    "httpx2",
+    "imaplib",
+    "poplib",
+    "requests",
+    "smtplib",
+    "socket",
+    "ssl",
+    "telnetlib",
+    "urllib.request",
+    "urllib3",
+    "websockets",
+    "xmlrpc",
+)
+REASONS = {
+    ("apps/runtime/process.py", "socket"): "the machine's own name",
+    ("platform/config/serving.py", "socket"): "whether the port to listen on is free",
+}
+
+
+def sources() -> list[Path]:
+    folders = (ROOT / "apps", ROOT / "platform")
+    return [path for folder in folders for path in folder.rglob("*.py") if "outbound" not in path.parts]
+
+
+def used(tree: ast.AST) -> Iterator[str]:
+    """What a module imports, and `asyncio.open_connection` wherever it is named."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                yield from (name.name for name in node.names)
+            case ast.ImportFrom(module=str(module)):
+                yield from (f"{module}.{name.name}" for name in node.names)
+            case ast.Attribute(value=ast.Name(id="asyncio"), attr=str(attribute)):
+                yield f"asyncio.{attribute}"
+
+
+def clients_in(source: str) -> set[str]:
+    return {
+        client
+        for name in used(ast.parse(source))
+        for client in CLIENTS
+        if name == client or name.startswith(f"{client}.")
+    }
+
+
+def test_nothing_else_imports_what_could_call_out():
+    found = {(str(path.relative_to(ROOT)), client) for path in sources() for client in clients_in(path.read_text())}
+    assert found == set(REASONS)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import httpx", "from httpx import AsyncClient", "def f():\n    import requests.sessions",
+     "import http.client as h", "from urllib import request", "from urllib.request import urlopen",
+     "asyncio.open_connection('a', 1)", "from asyncio import open_connection", "from http import client"],
+)  # fmt: skip
+def test_each_way_of_reaching_for_a_client_is_seen(source):
+    assert clients_in(source)
+
+
+def test_what_only_looks_like_a_client_is_none():
+    assert (
+        clients_in("from apps.a2a.requests import Listing\nfrom urllib.parse import urlsplit\nimport httptools")
+        == set()
+    )
