@@ -115,8 +115,9 @@ def statement(template: Template) -> str:
 
 CONTEXTS = Template("""
 INSERT INTO conversations_context
-    (id, context_id, owner_id, workspace_id, agent_id, title, fork_reason, last_event, created_at, updated_at)
-SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Bulk', '', $events, $at, $at
+    (id, context_id, owner_id, workspace_id, agent_id, title, fork_reason, last_event, is_watched,
+     created_at, updated_at)
+SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Bulk', '', $events, false, $at, $at
 FROM $numbers
 """)
 TASKS = Template("""
@@ -142,8 +143,9 @@ FROM $numbers
 """)
 ARTIFACTS = Template("""
 INSERT INTO conversations_artifact
-    (task_id, artifact_id, state, name, description, parts, digest, extensions, metadata, first_event, created_at)
-SELECT $task, 'answer ' || n, 'delivered', 'answer', '', $parts, '', $none, $nothing, $first + 4, $at
+    (task_id, artifact_id, state, name, description, parts, digest, signature, extensions, metadata,
+     first_event, created_at)
+SELECT $task, 'answer ' || n, 'delivered', 'answer', '', $parts, '', $nothing, $none, $nothing, $first + 4, $at
 FROM $numbers
 """)
 
