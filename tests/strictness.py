@@ -69,8 +69,10 @@ def _missing(parsed: Message, value: JSON, path: str) -> Iterator[str]:
 
 
 def _missing_within(field: FieldDescriptor, parsed: Message, value: JSON, path: str) -> Iterator[str]:
-    """The same in the values of one field: a message, a list of them, or a map."""
+    """The same in the values of one field: a message, a list of them, or a map. Data may be anything."""
     inner, given = getattr(parsed, field.name), value[field.json_name]
+    if isinstance(inner, struct_pb2.Struct | struct_pb2.Value):
+        return
     where = f"{path}.{field.json_name}"
     if field.message_type.GetOptions().map_entry:
         pairs = [(inner[key], given[key]) for key in given if isinstance(inner[key], Message)]
