@@ -98,7 +98,9 @@ def cut_off(log: Ledger, run: Run, hold: Hold, reason: str) -> uuid.UUID | None:
 def _end_turn(
     log: Ledger, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
 ) -> uuid.UUID | None:
-    waiting = None if log.context.last_event == ending.quiet_until else _next_message(task, message)
+    # What interrupted the turn is newer than a context that was read before: `proposing` does not read it again.
+    is_quiet = ending.outcome is not None and log.context.last_event == ending.quiet_until
+    waiting = None if is_quiet else _next_message(task, message)
     state = _state_after(ending.outcome, waiting)
     _close_run(log, ending, keep_memory=not state.is_terminal)
     _deliver(log, task, ending.tokens, artifacts)

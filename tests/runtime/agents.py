@@ -116,6 +116,20 @@ class Waiting(SkillHandler):
         return ""
 
 
+class WaitingSilently(SkillHandler):
+    """Waits until it is stopped, and says nothing meanwhile."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        if task.message.text != "wait":
+            return f"went on with {task.message.text}"
+        Waiting.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            Waiting.stopped.set()
+        return ""
+
+
 class WaitingInAThread(SkillHandler):
     """Speaks, in a thread, until it is stopped."""
 

@@ -8,7 +8,7 @@ import pytest
 
 import bridge
 from apps.conversations import intake, replay, wakeups, wire
-from apps.conversations.models import Run, Task
+from apps.conversations.models import Message, Run
 from apps.runtime import execution, outcomes, process
 from apps.runtime.process import WorkerProcess
 from apps.runtime.sending import settled
@@ -101,16 +101,17 @@ async def test_a_stop_that_comes_between_the_claim_and_the_beginning_is_heard(
         await asyncio.to_thread(carrier.close, 0)
 
 
-async def test_a_newer_message_interrupts_and_is_the_next_turn(ada, agent, said, carrier, published):
-    waiting = await agent("Waiting", on_busy="interrupt")
+@pytest.mark.parametrize("kind", ["Waiting", "WaitingSilently"])
+async def test_a_newer_message_interrupts_and_is_the_next_turn(ada, agent, said, carrier, published, kind):
+    waiting = await agent(kind, on_busy="interrupt")
     sent = await working(ada, waiting, said, carrier)
     await bridge.run(intake.accept, ada.principal, waiting, said("this", taskId=str(sent.task)))
     assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
     assert await asyncio.to_thread(published.came.wait, SOON)
     assert await asyncio.to_thread(carrier.offer, published[0])
     await settled(sent.context, sent.task, sent.index, wire.load_task)
-    words = (await bridge.run(Task.objects.get)).status_message["parts"]
-    assert words == [{"text": "went on with this"}]
+    said_by_agent = await bridge.run(lambda: [row.parts for row in Message.objects.filter(role=Message.Role.AGENT)])
+    assert said_by_agent == [[{"text": "went on with this"}]]
     assert await bridge.run(replay.differences, sent.context) == []
 
 
