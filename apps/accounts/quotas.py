@@ -43,7 +43,10 @@ def caller_of(principal: Principal, address: str) -> str:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return f"at:{address}"
-    return f"at:{ipaddress.ip_network((ip, 64), strict=False) if ip.version == 6 else ip}"
+    if isinstance(ip, ipaddress.IPv4Address):
+        return f"at:{ip}"
+    # An IPv6 socket names all its IPv4 callers by addresses of one network.
+    return f"at:{ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False)}"
 
 
 def count_request(principal: Principal, address: str) -> None:

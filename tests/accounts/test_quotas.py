@@ -48,6 +48,7 @@ def test_callers_are_told_apart_by_name_or_by_address():
     assert quotas.caller_of(ANONYMOUS, "10.0.0.1") != quotas.caller_of(ANONYMOUS, "10.0.0.2")
     assert quotas.caller_of(ANONYMOUS, "2001:db8::1") == quotas.caller_of(ANONYMOUS, "2001:db8::ffff:1")
     assert quotas.caller_of(ANONYMOUS, "2001:db8:0:1::1") != quotas.caller_of(ANONYMOUS, "2001:db8::1")
+    assert quotas.caller_of(ANONYMOUS, "::ffff:10.0.0.1") == quotas.caller_of(ANONYMOUS, "10.0.0.1")
     assert quotas.caller_of(ANONYMOUS, "unix:") == "at:unix:"
 
 
