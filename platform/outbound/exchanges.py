@@ -182,6 +182,9 @@ def translated(host: str) -> Iterator[None]:
         yield
     except (TimeoutError, httpcore2.TimeoutException):
         raise TooSlow(f"{host} did not answer in time.") from None
+    except httpcore2.LocalProtocolError:
+        # What it says quotes the request, whose headers may hold secrets.
+        raise Unreachable(f"{host} was not called: the request cannot be sent as it is.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
         raise Unreachable(f"{host} cannot be reached: {error or type(error).__name__}.") from error
 

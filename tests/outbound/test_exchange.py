@@ -109,6 +109,13 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     assert proxy.requests == []
 
 
+async def test_a_header_that_cannot_be_sent_is_not_repeated_in_the_error():
+    async with server(answer()) as at, open_exchange() as way:
+        with pytest.raises(Unreachable) as refused:
+            await fetched(at.url, way, {"Authorization": "canary "})
+    assert "canary" not in str(refused.value)
+
+
 async def test_nobody_there_is_unreachable():
     async with server(answer()) as gone:
         pass

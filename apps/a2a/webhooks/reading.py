@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from apps.a2a.fields import Fields
 
-SECRET = re.compile(r"[ -~]{0,4096}")  # what an HTTP header takes
+SECRET = re.compile(r"(?! )[ -~]{0,4096}(?<! )")  # what an HTTP header takes
 SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 §11.1
 PAGE_SIZE = 50
 LARGEST_PAGE = 100
@@ -81,5 +81,5 @@ def read_webhook_listing(fields: Fields) -> WebhookListing:
 def _secret(fields: Fields, name: str) -> str:
     value = fields.text(name)
     if not SECRET.fullmatch(value):
-        fields.refuse(name, "Must be at most 4096 visible ASCII characters.")
+        fields.refuse(name, "Must be at most 4096 visible ASCII characters, with no space at either end.")
     return value
