@@ -11,6 +11,7 @@ import outbound
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.configs import MASK
 from apps.accounts.models import ApiKey
+from apps.conversations import clearing, intake
 from apps.conversations.models import Context, Task
 from outbound import Guard
 from tests.a2a.calling import Caller, message
@@ -72,6 +73,25 @@ async def test_secrets_are_encrypted_at_rest(hooks, task):
     assert "canary" not in token + credentials
     config = await bridge.run(PushConfig.objects.get)
     assert (config.token, config.credentials) == ("canary-token", "canary-credentials")
+
+
+@pytest.mark.parametrize("secret", [" canary", "canary ", " "])
+async def test_a_secret_that_no_header_takes_is_refused(hooks, task, secret):
+    refused = await hooks("Create", taskId=task, url=HOOK, token=secret)
+    assert (refused.code, refused.fields) == (-32602, ["token"])
+    refused = await hooks("Create", taskId=task, url=HOOK, authentication={"scheme": "Bearer", "credentials": secret})
+    assert (refused.code, refused.fields) == (-32602, ["authentication.credentials"])
+    assert await bridge.run(PushConfig.objects.count) == 0
+
+
+async def test_a_conversation_that_is_cleared_at_this_very_moment_gets_no_webhook(ada, echo, hooks, task, monkeypatch):
+    def find_and_clear(*args, find=intake.find_task):
+        found = find(*args)
+        clearing.clear(ada.principal, echo, found.context.context_id)
+        return found
+
+    monkeypatch.setattr(intake, "find_task", find_and_clear)
+    assert (await hooks("Create", taskId=task, url=HOOK)).code == -32001
 
 
 async def test_one_with_the_same_id_takes_the_others_place(hooks, task):

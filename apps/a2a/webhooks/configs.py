@@ -87,9 +87,9 @@ def delete(principal: Principal, agent: Agent, asking: WebhookAsking) -> JSON:
 
 def _locked(task: Task) -> Context:
     """The task's context, alone in the hands of this transaction: the ledger looks at it under the same lock."""
-    context = Context.objects.select_for_update().filter(pk=task.context_id).first()
+    context = Context.objects.select_for_update().filter(pk=task.context_id, deleted_at=None).first()
     if context is None:
-        raise TaskNotFound  # it was deleted just now
+        raise TaskNotFound  # it was cleared or deleted just now
     return context
 
 
