@@ -2,6 +2,8 @@
 
 import asyncio
 import datetime
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -13,13 +15,14 @@ import bridge
 import outbound
 from agentkit import Completed
 from apps.a2a.models import Delivery, PushConfig
+from apps.a2a.webhooks import configs, publishing, queues
 from apps.a2a.webhooks import courier as process_courier
-from apps.a2a.webhooks import publishing, queues
 from apps.a2a.webhooks.configs import keep_with
 from apps.a2a.webhooks.courier import Courier
 from apps.a2a.webhooks.queues import Result, settle, take, wait_after
-from apps.a2a.webhooks.reading import Webhook
-from apps.conversations import intake
+from apps.a2a.webhooks.reading import Webhook, WebhookAsking
+from apps.conversations import clearing, intake
+from apps.conversations.models import Task
 from apps.runtime import embedded
 from bridge import statements
 from tests.a2a import agents
@@ -399,3 +402,39 @@ def test_waits_fill_about_a_day(settings):
     waits = [wait_after(n).total_seconds() for n in range(1, 60)]
     within = [n for n in range(60) if sum(waits[:n]) < settings.WEBHOOK_GIVE_UP_SECONDS]
     assert 25 < len(within) < 60
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("what", ["webhook", "conversation"])
+async def test_what_is_deleted_while_a_call_is_settled_waits_for_that(ada, echo, told, monkeypatch, what):
+    """Both touch the webhook and its delivery, in one order: otherwise they would wait for each other."""
+    url = "http://127.0.0.1/"
+    [config] = await told(url)
+    posting = await bridge.run(take, config)
+    task = await bridge.run(Task.objects.select_related("context").get, push_configs=config)
+    begun = threading.Event()
+
+    def note(*args, real=queues._note):
+        begun.set()
+        assert until(is_waited_for)
+        real(*args)
+
+    monkeypatch.setattr(queues, "_note", note)
+    settling = asyncio.create_task(bridge.run(settle, posting, Result(200)))
+    await asyncio.to_thread(begun.wait, 5)
+    if what == "webhook":
+        await bridge.run(configs.delete, ada.principal, echo, WebhookAsking(str(task.pk), url))
+    else:
+        await bridge.run(clearing.clear, ada.principal, echo, task.context.context_id)
+    await settling
+    assert await bridge.run(PushConfig.objects.count) == await bridge.run(Delivery.objects.count) == 0
+
+
+def until(holds):
+    return any(holds() or time.sleep(0.01) for _ in range(500))
+
+
+def is_waited_for():
+    """Does another connection wait for a lock of this one's?"""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    return statements.execute(waiting, []).fetchone()[0]

@@ -79,9 +79,7 @@ def delete(principal: Principal, agent: Agent, asking: WebhookAsking) -> JSON:
     task = intake.find_task(principal, agent, asking.task)
     with ledger.transacting():
         _locked(task)
-        # Locked before its deliveries, as by whoever delivers.
-        for config in PushConfig.objects.select_for_update().filter(task=task, config_id=asking.config_id).only("pk"):
-            config.delete()
+        PushConfig.objects.filter(task=task, config_id=asking.config_id).only("pk").delete()
     return {}
 
 

@@ -72,16 +72,17 @@ def settle(posting: Posting, result: Result) -> Posting | None:
     A webhook that was deleted, or taken up by another courier because this one was thought dead, is left alone.
     """
     with ledger.transacting():
+        # The delivery is locked before its webhook: in that order they are deleted.
+        delivery = Delivery.objects.select_for_update().filter(pk=posting.delivery).first()
         config = (
             PushConfig.objects.select_for_update(of=("self",))
             .select_related("task__context")
             .filter(pk=posting.config, fence=posting.fence)
             .first()
         )
-        if config is None:
+        if config is None or delivery is None:
             return None
         now = statements.database_time()
-        delivery = Delivery.objects.get(pk=posting.delivery)
         _note(delivery, result, now)
         if delivery.state == Delivery.State.WAITING:
             _put_down(config, now + wait_after(delivery.attempts))
