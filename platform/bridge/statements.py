@@ -14,16 +14,16 @@ from functools import cache, lru_cache
 from typing import Any
 
 import psycopg
-from django.db import DataError, connection, models
+from django.db import DataError, connection, models, transaction
 from django.db.models.query import get_related_populators
 from django.db.models.sql.where import WhereNode
 
 
 class Batch:
-    """Writes that belong together: on PostgreSQL one statement, elsewhere one after the other.
+    """Writes that belong together: on PostgreSQL one statement (if one can hold them), elsewhere one after the other.
 
-    On PostgreSQL they all see the database as it was before, so no two of them may touch the same row, and references
-    between new rows need constraints that are checked at the commit, as Django's are.
+    In one statement they all see the database as it was before, so no two of them may touch the same row, and
+    references between new rows need constraints that are checked at the commit, as Django's are.
     """
 
     def __init__(self) -> None:
@@ -61,10 +61,13 @@ class Batch:
         """
         if not self._writes:
             return
-        if connection.vendor == "postgresql":
+        if connection.vendor != "postgresql":
+            self._in_turn()
+        elif sum(len(params) for _, params, _ in self._writes) <= MOST_PARAMETERS:
             self._together()
         else:
-            self._in_turn()
+            with transaction.atomic():
+                self._in_turn()
 
     def _together(self) -> None:
         parts = ", ".join(f"w{n} AS ({sql} RETURNING 1)" for n, (sql, _, _) in enumerate(self._writes))
@@ -84,6 +87,7 @@ class Batch:
                 raise missing
 
 
+MOST_PARAMETERS = 65535  # of one statement, by PostgreSQL's protocol
 MISSING = re.compile(r"no row for w(\d+)")
 
 
