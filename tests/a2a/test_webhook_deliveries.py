@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import aclosing
 
 import pytest
-from a2a.compat.v0_3 import types as old
 
 import bridge
 import outbound
@@ -24,7 +23,7 @@ from apps.runtime import embedded
 from bridge import statements
 from tests.a2a import agents
 from tests.a2a.calling import message
-from tests.a2a.old_calling import OldCaller, strictly_read
+from tests.a2a.old_calling import OldCaller
 from tests.a2a.receiving import receiver
 from tests.outbound.receiving import answer, server
 from tests.working import begin, chunk, end, say
@@ -156,7 +155,7 @@ async def test_a_task_of_the_same_context_is_told_nothing_of_another(worker, ada
 
 async def test_a_task_of_one_version_tells_each_webhook_in_its_own(worker, ada_at, ada_key, asking, hook):
     task = (await ada_at("asking").send(message())).result["task"]["id"]
-    async with receiver(lambda body: strictly_read(body, old.Task)) as old_hook:
+    async with receiver() as old_hook:
         await OldCaller("asking", ada_key).call(
             "tasks/pushNotificationConfig/set", {"taskId": task, "pushNotificationConfig": {"url": old_hook.url}}
         )

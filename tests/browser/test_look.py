@@ -83,7 +83,7 @@ def test_a_phone_has_its_sessions_and_agents_at_the_thumb(open_browser, watched)
     bar = page.get_by_role("navigation", name="Main").last
     bar.get_by_role("link", name="New").click()
     page.wait_for_url("**/agents")
-    page.get_by_role("link", name="Echo").click()
+    page.locator('a.row[href="/agents/echo"]').click()
     page.locator("#words").fill("small")
     page.get_by_role("button", name="Send").click()
     heard(page, "small")
