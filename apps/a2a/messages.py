@@ -21,7 +21,8 @@ USER = ("ROLE_USER", 1)  # ProtoJSON writes an enum by name or by number
 
 def read_message(fields: Fields) -> JSON:
     """The message in the form in which it is stored: its known fields, those that say nothing left out."""
-    if fields.raw("role") not in USER:
+    role = fields.raw("role")
+    if isinstance(role, bool) or role not in USER:
         fields.refuse("role", "Must be ROLE_USER: that is how a client speaks.")
     message: JSON = {
         "messageId": fields.text("messageId", required=True, single_line=True),

@@ -239,9 +239,10 @@ def _time(fields: Fields, name: str) -> datetime.datetime | None:
         return None
     try:
         time = parse_datetime(text) if "T" in text.upper() else None
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
+        in_utc = time.astimezone(datetime.UTC) if time and time.tzinfo else None
+    except (ValueError, OverflowError):  # a time that no calendar has, or none in UTC
+        in_utc = None
+    if in_utc is None:
         fields.refuse(name, "Must be a time with its zone, such as 2026-01-31T12:00:00Z.")
         return None
-    return time
+    return in_utc

@@ -102,7 +102,7 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
 
 
 def signature_extension() -> str:
-    """The URI of the extension by which artifacts carry signatures (`docs/signed-artifacts.md`)."""
+    """The URI of the extension by which artifacts carry signatures (`docs/extensions/signature-v1.md`)."""
     return f"{settings.PUBLIC_BASE_URL}/ext/signature/v1"
 
 

@@ -1,6 +1,6 @@
 """Signed artifacts: what an agent's signature on a deliverable says, how it is made, and whether it holds.
 
-The signature is a detached JWS over the RFC 8785 form of a statement (`statement`); `docs/signed-artifacts.md`
+The signature is a detached JWS over the RFC 8785 form of a statement (`statement`); `docs/extensions/signature-v1.md`
 describes the A2A extension, and how to verify a signature without Parley.
 """
 

@@ -32,6 +32,10 @@ class NoAnswer(Refusal):
     """The agent could not answer. Try again, or tell its operators."""
 
 
+class UnfitAnswer(NoAnswer):
+    """The agent answered with something that cannot be sent. Try again, or tell its operators."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     context: uuid.UUID
@@ -65,12 +69,17 @@ async def _parts(agent: Agent, message: JSON) -> list[Part]:
         raise NoAnswer("The agent is too busy to answer.")
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return clean_parts(await hosting.answer(agent, said))
+            parts = await hosting.answer(agent, said)
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             raise NoAnswer(f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds.") from None
         log.exception("agent %s failed", agent.slug)
         raise NoAnswer from error
+    try:
+        return clean_parts(parts)
+    except Exception as error:
+        log.exception("agent %s gave an answer that cannot be sent", agent.slug)
+        raise UnfitAnswer from error
 
 
 def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:

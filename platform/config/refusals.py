@@ -18,21 +18,27 @@ class Refusal:
     """A refusal in the words of the protocol that the path belongs to (A2A 1.0: JSON-RPC §9.5, HTTP+JSON §11.6)."""
 
     status: HTTPStatus
-    reason: str
+    name: str  # of the google.rpc code
     message: str
+    reason: str = ""  # the name again, unless there is a closer one
 
     def body(self, path: str) -> bytes:
         """As JSON: an error of JSON-RPC at an endpoint of that, otherwise one of HTTP+JSON."""
         details = [
-            {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": self.reason, "domain": A2A_DOMAIN}
-        ]  # fmt: skip
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": self.reason or self.name,
+                "domain": A2A_DOMAIN,
+                "metadata": {},
+            }
+        ]
         error: dict[str, Any] = {"code": self.status.value, "message": self.message}
         if JSON_RPC_PATH.fullmatch(path):
             if self.status == HTTPStatus.INTERNAL_SERVER_ERROR:
                 error["code"] = INTERNAL_ERROR
             document: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {**error, "data": details}}
         else:
-            document = {"error": {**error, "status": self.reason, "details": details}}
+            document = {"error": {**error, "status": self.name, "details": details}}
         return json.dumps(document).encode()
 
 
@@ -48,6 +54,7 @@ def too_large(limit: int) -> Refusal:
     """For a body of more than `limit` bytes."""
     return Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        "REQUEST_TOO_LARGE",
+        "INVALID_ARGUMENT",
         f"A request may have at most {limit / 1024 / 1024:g} MB. Send large files one by one, or as links.",
+        "REQUEST_TOO_LARGE",
     )

@@ -67,4 +67,6 @@ class Greeting(SkillHandler):
         Greeting.answers += 1
         if task.message.text == "fail":
             raise RuntimeError("secret of the agent")
+        if task.message.text == "talk nonsense":
+            return Completed([{"text": "a", "url": "http://secret.example"}])
         return Completed(f"Answer {Greeting.answers}")

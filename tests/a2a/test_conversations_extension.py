@@ -10,6 +10,7 @@ from django.urls import reverse
 
 import bridge
 from apps.accounts.models import ApiKey
+from apps.agents.models import Agent
 from apps.conversations import feed, ledger, replay, wire
 from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import EventType
@@ -39,10 +40,11 @@ async def cleared(caller, context_id):
 
 
 async def test_the_card_declares_it_and_its_page_is_at_its_address(ada_at, echo):
+    await bridge.run(Agent.objects.filter(pk=echo.pk).update, sign_artifacts=True)
     caller = ada_at("echo")
     card = (await caller.client.get("/a2a/echo/.well-known/agent-card.json")).json()
     declared = [one["uri"] for one in card["capabilities"]["extensions"]]
-    assert declared == [URI, URI.replace("conversations", "cursor")]
+    assert declared == [URI.replace("conversations", name) for name in ("conversations", "cursor", "signature")]
     for uri in declared:
         page = await caller.client.get(uri.removeprefix(settings.PUBLIC_BASE_URL))
         assert page.status_code == 200

@@ -127,6 +127,7 @@ def sending(*parts: Any, **fields: Any) -> dict[str, Any]:
 INVALID = {
     "no message": ({}, ["message"]),
     "a role of JSON-RPC": (sending(role="user"), ["message.role"]),
+    "true as role": (sending(role=True), ["message.role"]),
     "no messageId": (sending(messageId=...), ["message.messageId"]),
     "parts by their name in JSON-RPC": (sending(content=..., parts=[{"text": "a"}]), ["message.content"]),
     "a part of nothing": (sending({}), ["message.content[0]"]),

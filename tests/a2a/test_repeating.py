@@ -73,3 +73,10 @@ async def test_an_answer_that_failed_may_be_asked_for_again(ada_at, greeting):
         assert answer.code == -32603
         assert "secret" not in str(answer.body)
     assert await bridge.run(Message.objects.count) == 0
+
+
+async def test_an_answer_that_cannot_be_sent_is_an_invalid_agent_response(ada_at, greeting):
+    answer = await ada_at("greeting").send(message("talk nonsense"))
+    assert (answer.code, answer.reason) == (-32006, "INVALID_AGENT_RESPONSE")
+    assert "secret" not in str(answer.body)
+    assert await bridge.run(Message.objects.count) == 0

@@ -1,4 +1,4 @@
-"""Anybody can verify what an agent delivered: the program of `docs/signed-artifacts.md` has none of our code."""
+"""Anybody can verify what an agent delivered: the program of `docs/extensions/signature-v1.md` has none of our code."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 
 from tests.stack import ROOT, Stack
 
-PAGE = ROOT / "docs" / "signed-artifacts.md"
+PAGE = ROOT / "docs" / "extensions" / "signature-v1.md"
 HANDLER = "apps.showcase.agents.echo:Echo"
 LONG = "long " * 100_000
 

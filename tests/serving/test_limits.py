@@ -51,7 +51,7 @@ def test_elsewhere_the_refusal_is_plain_json(server: Stack) -> None:
     with line_to(server) as line:
         line.sendall(head("/sign-in?next=/", f"Content-Length: {LARGE}"))
         status, body = answer_on(line)
-    assert (status, body["error"]["status"]) == (413, "REQUEST_TOO_LARGE")
+    assert (status, body["error"]["status"]) == (413, "INVALID_ARGUMENT")
 
 
 def test_a_client_that_sends_all_of_it_first_still_gets_the_answer(server: Stack) -> None:

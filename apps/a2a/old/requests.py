@@ -116,7 +116,8 @@ def _message(fields: Fields, form: Form) -> JSON:
     if form.has_kinds and kind not in (None, "message"):
         fields.refuse("kind", "Must be message.")
     role = fields.raw("role")
-    if role != form.user and (form.has_kinds or role != USER_BY_NUMBER):
+    by_number = not form.has_kinds and not isinstance(role, bool) and role == USER_BY_NUMBER
+    if role != form.user and not by_number:
         fields.refuse("role", f"Must be {form.user}: that is how a client speaks.")
     if fields.raw(form.parts) in (None, []):
         fields.refuse(form.parts, "At least one part is required.")
