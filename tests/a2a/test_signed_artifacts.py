@@ -47,10 +47,14 @@ def delivered(server: Stack, text: str = "hello", slug: str = "notary") -> dict:
     return answer
 
 
+def task_of(answer: dict) -> dict:
+    return answer["result"].get("task", answer["result"])
+
+
 def verified(program, server: Stack, answer: dict) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-I", str(program), server.url, server.demo_key],
-        input=json.dumps(answer), capture_output=True, text=True, cwd=program.parent, check=False,
+        input=json.dumps(task_of(answer)), capture_output=True, text=True, cwd=program.parent, check=False,
     )  # fmt: skip
 
 
@@ -82,7 +86,7 @@ def test_the_pages_program_passes_nothing_that_is_not_signed(program, signing):
     del answer["result"]["task"]["artifacts"][0]["metadata"]
     assert verified(program, signing, answer).returncode == 1
     answer["result"]["task"]["artifacts"] = []
-    assert verified(program, signing, answer).returncode == 1
+    assert verified(program, signing, answer).stdout == ""
 
 
 def test_the_card_declares_the_extension(signing):
@@ -93,4 +97,4 @@ def test_the_card_declares_the_extension(signing):
 def test_the_page_is_about_thirty_lines_long_without_our_code(program):
     code = program.read_text()
     assert not re.search(r"\b(apps|agentkit|a2a|django)\b", code)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 50
+    assert len([line for line in code.splitlines() if line.strip()]) <= 35
