@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from django.conf import settings
 
-from apps.agents import cards, directory
+from apps.agents import cards, directory, signing_keys
 from apps.agents.models import Agent, SigningKey
 
 JSON = dict[str, Any]
@@ -25,13 +25,17 @@ def did_of(agent: Agent | None) -> str:
 
 
 def did_document(agent: Agent | None) -> JSON:
-    """The document behind the identifier (https://www.w3.org/TR/did-1.0/). One query.
+    """The document behind the identifier (https://www.w3.org/TR/did-1.0/). One query, where there is a key already.
 
     Its keys are those that are trusted: the current one and the retired ones. Each is named by its key id. An agent
     that is switched off offers no service.
     """
     did = did_of(agent)
-    methods = [_verification_method(did, key) for key in SigningKey.objects.of(agent).trusted()]
+    keys = SigningKey.objects.of(agent)
+    trusted = list(keys.trusted())
+    if not trusted and not keys.exists():
+        trusted = [signing_keys.make_first(agent)]
+    methods = [_verification_method(did, key) for key in trusted]
     return {
         "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"],
         "id": did,

@@ -35,6 +35,11 @@ def signer_of(agent: Agent | None) -> Signer:
     return signer
 
 
+def make_first(agent: Agent | None) -> SigningKey:
+    """The key of one who never had any."""
+    return _make(agent, SigningKey.Algorithm.EDDSA)
+
+
 def rotate(agent: Agent | None, algorithm: str = SigningKey.Algorithm.EDDSA) -> SigningKey:
     """Retire the current key, if any, and make a new one. What the old one signed can still be verified."""
     with transaction.atomic():

@@ -74,6 +74,13 @@ async def test_an_agents_document_is_where_its_identifier_leads(anybody_at, echo
     ]
 
 
+async def test_who_never_signed_anything_is_given_a_key_when_asked_who_it_is(anybody_at, echo):
+    for path in ("/a2a/echo/did.json", "/.well-known/did.json"):
+        documents = [(await fetched(anybody_at("echo"), path))[1] for _ in range(2)]
+        assert len(documents[0]["verificationMethod"]) == 1
+        assert documents[0] == documents[1]
+
+
 async def test_the_platform_has_an_identity_of_its_own(anybody_at, echo):
     for owner in (None, echo):
         await bridge.run(rotate, owner)
