@@ -126,7 +126,7 @@ def assert_the_same(former: dict[str, Any], new: a2a.Task) -> None:
 async def test_a_webhook_is_set_and_shown(old):
     async with old("echo") as agent:
         task = await agent.answer(said("hi"))
-        config = {"id": "mine", "url": "https://8.8.8.8/hook", "token": "secret"}
+        config = {"id": "mine", "url": "https://hooks.invalid/hook", "token": "secret"}
         made = await agent.one("set_webhook", taskId=task["id"], pushNotificationConfig=config)
         assert made["taskId"] == task["id"]
         assert {**made["pushNotificationConfig"], "token": "secret"} == config

@@ -15,7 +15,7 @@ from tests.a2a.receiving import receiver
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-HOOK = "https://8.8.8.8/hook"
+HOOK = "https://hooks.invalid/hook"
 SECRETS = {"token": "canary", "authentication": {"schemes": ["Bearer", "Basic"], "credentials": "canary"}}
 MASKED = {"token": MASK, "authentication": {"schemes": ["Bearer"], "credentials": MASK}}
 
@@ -55,7 +55,7 @@ async def test_a_webhook_is_set_shown_and_deleted(calls, task):
 
 async def test_the_webhook_of_a_task_needs_no_id(calls, task):
     assert (await method(calls, "get", id=task)).code == -32001
-    for url in (HOOK, "https://8.8.4.4/hook"):
+    for url in (HOOK, "https://others.invalid/hook"):
         made = (await method(calls, "set", taskId=task, pushNotificationConfig={"url": url})).result
         assert made["pushNotificationConfig"] == {"id": task, "url": url}
         assert (await method(calls, "list", id=task)).result == [made]

@@ -181,7 +181,7 @@ async def test_a_tenant_in_the_path_is_the_agent(ada_rests, done, hello):
     ],
 )
 async def test_webhooks_have_their_addresses(ada_rests, echo, verb, address):
-    body = b'{"url": "https://8.8.8.8/hook"}' if verb == "POST" else None
+    body = b'{"url": "https://hooks.invalid/hook"}' if verb == "POST" else None
     answer = await ada_rests("echo").ask(verb, address, body)
     assert (answer.status, answer.reason) == (404, "TASK_NOT_FOUND")
 

@@ -34,7 +34,7 @@ def everything_about(task_id):
         ("SubscribeToTask", {"id": task_id}),
         ("SendMessage", {"message": message("mine too", taskId=task_id)}),
         ("SendStreamingMessage", {"message": message("mine too", taskId=task_id)}),
-        ("CreateTaskPushNotificationConfig", {"taskId": task_id, "url": "https://8.8.8.8/hook"}),
+        ("CreateTaskPushNotificationConfig", {"taskId": task_id, "url": "https://hooks.invalid/hook"}),
         ("GetTaskPushNotificationConfig", {"taskId": task_id, "id": "hook"}),
         ("ListTaskPushNotificationConfigs", {"taskId": task_id}),
         ("DeleteTaskPushNotificationConfig", {"taskId": task_id, "id": "hook"}),
@@ -53,9 +53,13 @@ async def test_somebody_elses_task_is_not_found(adas, adas_running, bob_at, subt
 
 async def test_a_webhook_of_somebody_elses_task_stays_as_it_is(adas, ada_at, bob_at):
     about = {"taskId": adas["id"], "id": "hook"}
-    made = (await ada_at("echo").call("CreateTaskPushNotificationConfig", about | {"url": "https://8.8.8.8/a"})).result
+    made = (
+        await ada_at("echo").call("CreateTaskPushNotificationConfig", about | {"url": "https://hooks.invalid/a"})
+    ).result
     for method in ("Create", "Get", "Delete"):
-        refused = await bob_at("echo").call(f"{method}TaskPushNotificationConfig", about | {"url": "https://8.8.8.8/b"})
+        refused = await bob_at("echo").call(
+            f"{method}TaskPushNotificationConfig", about | {"url": "https://hooks.invalid/b"}
+        )
         assert refused.code == -32001
     assert (await ada_at("echo").call("GetTaskPushNotificationConfig", about)).result == made
 

@@ -144,13 +144,13 @@ async def test_webhooks_are_made_shown_and_deleted(talk, binding):
         authentication = a2a.AuthenticationInfo(scheme="Bearer", credentials="secret")
         made = await agent.create_task_push_notification_config(
             a2a.TaskPushNotificationConfig(
-                task_id=done.id, url="https://8.8.8.8/hook", token="secret", authentication=authentication
+                task_id=done.id, url="https://hooks.invalid/hook", token="secret", authentication=authentication
             )
         )
         named = {"task_id": done.id, "id": made.id}
         shown = await agent.get_task_push_notification_config(a2a.GetTaskPushNotificationConfigRequest(**named))
         assert shown == made
-        assert shown.url == "https://8.8.8.8/hook"
+        assert shown.url == "https://hooks.invalid/hook"
         assert "secret" not in str(shown)
         listing = a2a.ListTaskPushNotificationConfigsRequest(task_id=done.id)
         assert list((await agent.list_task_push_notification_configs(listing)).configs) == [made]

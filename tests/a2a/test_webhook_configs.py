@@ -18,7 +18,7 @@ from tests.a2a.calling import Caller, message
 from tests.outbound.forbidden import BY_THEMSELVES
 
 pytestmark = pytest.mark.django_db(transaction=True)
-HOOK = "https://8.8.8.8/hook"
+HOOK = "https://hooks.invalid/hook"
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ async def test_streams_work_where_the_card_says_so(worker, ada_at, agent):
 
 
 async def test_webhooks_are_taken_where_the_card_says_so(ada_at, agent):
-    about = {"taskId": str(uuid.uuid4()), "id": "a", "url": "https://8.8.8.8/hook"}
+    about = {"taskId": str(uuid.uuid4()), "id": "a", "url": "https://hooks.invalid/hook"}
     expected = NO_TASK if declared(agent).capabilities.push_notifications else NO_WEBHOOKS
     for method in OPERATIONS:
         if "PushNotification" in method:

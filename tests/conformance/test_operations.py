@@ -106,7 +106,7 @@ async def subscribe(speaker: Speaker, operation: str) -> None:
     assert (await speaker.ask(operation, {"id": task["id"]})).reason == "UNSUPPORTED_OPERATION"
 
 
-HOOK = {"url": "https://8.8.8.8/hook", "token": "secret", "authentication": {"scheme": "Basic", "credentials": "s"}}
+HOOK = {"url": "https://hooks.invalid/a", "token": "secret", "authentication": {"scheme": "Basic", "credentials": "s"}}
 
 
 async def hooked(speaker: Speaker) -> JSON:

@@ -353,7 +353,7 @@ TASKS = (
     listed("a word as includeArtifacts", "includeArtifacts", includeArtifacts="maybe"),
 )  # fmt: skip
 
-WEBHOOK = {"taskId": ADAS_TASK, "id": "c", "url": "https://8.8.8.8/hook"}
+WEBHOOK = {"taskId": ADAS_TASK, "id": "c", "url": "https://hooks.invalid/hook"}
 UNKNOWN_WEBHOOK = {"taskId": NO_TASK, "id": "c"}
 INLINE = "configuration.taskPushNotificationConfig"
 
@@ -381,7 +381,7 @@ WEBHOOKS = (
     asked(
         "an inline webhook for who calls none",
         "SendMessage",
-        sending() | {"configuration": {"taskPushNotificationConfig": {"url": "https://8.8.8.8/hook"}}},
+        sending() | {"configuration": {"taskPushNotificationConfig": {"url": "https://hooks.invalid/hook"}}},
         NO_WEBHOOKS,
         at="quiet",
     ),
