@@ -85,6 +85,7 @@ def test_ctrl_c_cancels_the_task(installation: Stack, tmp_path: Path) -> None:
     asking = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "ask", "countdown", "500"],
         cwd=tmp_path, env=installation.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )  # fmt: skip
     assert asking.stdout
     assert asking.stdout.readline() == "500\n"
