@@ -6,7 +6,7 @@ Nothing here knows a database or a framework: `driving.drive` runs an agent anyw
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
 from agentkit.driving import answer, drive, needs_thread
-from agentkit.emissions import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
+from agentkit.emissions import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.handlers import (
     HandlerError,
     ResponseType,
@@ -63,6 +63,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "UnreadableContent",
+    "Usage",
     "agent",
     "answer",
     "as_handler",

@@ -2,12 +2,12 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 from uuid import uuid4
 
-from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult
+from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.streams import ArtifactStream, SyncArtifactStream
 from agentkit.turns import Stopped, Turn
 
@@ -40,6 +40,10 @@ class TaskContext(Turn):
 
     async def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
         await self.say(ToolResult(call_id, name, result, is_error))
+
+    async def usage(self, model: str, requests: int, input_tokens: int, output_tokens: int) -> None:
+        """Tells what the work of a language model took; what is told in a turn is added up."""
+        await self.say(Usage(model, requests, input_tokens, output_tokens))
 
     def artifact(
         self,
@@ -76,7 +80,7 @@ class SyncTaskContext(Turn):
 
     emit: Emit = field(repr=False, compare=False)
     loop: asyncio.AbstractEventLoop = field(repr=False, compare=False)
-    _unheard: set[concurrent.futures.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
+    _unheard: set[concurrent.futures.Future[Any]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @classmethod
     def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
@@ -104,6 +108,10 @@ class SyncTaskContext(Turn):
     def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
         self.say(ToolResult(call_id, name, result, is_error))
 
+    def usage(self, model: str, requests: int, input_tokens: int, output_tokens: int) -> None:
+        """Tells what the work of a language model took; what is told in a turn is added up."""
+        self.say(Usage(model, requests, input_tokens, output_tokens))
+
     def artifact(
         self,
         name: str,
@@ -125,20 +133,30 @@ class SyncTaskContext(Turn):
 
     def say(self, emission: Emission) -> None:
         """Hands an emission to the host and waits until it is taken."""
+        self.wait_for(self._deliver(emission))
+
+    def wait_for[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Has the host's event loop do async work and gives what comes of it; a stop ends the work, and the waiting."""
         if self.cancelled:
+            work.close()
             raise Stopped
-        heard = asyncio.run_coroutine_threadsafe(self._deliver(emission), self.loop)
+        heard = asyncio.run_coroutine_threadsafe(work, self.loop)
         self._unheard.add(heard)
         try:
             # The stop may have come between the first look and now, too early for `release` to see this one.
             if self.cancelled:
                 raise Stopped
-            heard.result()
+            return heard.result()
         except concurrent.futures.CancelledError:
             raise Stopped from None
         finally:
             heard.cancel()
             self._unheard.discard(heard)
+
+    @property
+    def on_loop(self) -> TaskContext:
+        """The same task for code on the host's event loop: memory and stop signal are shared, not copied."""
+        return TaskContext(**{known.name: getattr(self, known.name) for known in fields(TaskContext)})
 
     def release(self) -> None:
         """Ends, with `Stopped`, the waiting of the threads that are speaking. Called by the host after a stop."""

@@ -134,7 +134,7 @@ def _outcome(work: asyncio.Future[Any]) -> Outcome:
     try:
         return as_outcome(work.result())
     except AgentFailure as failure:
-        return Failed(str(failure), failure.code)
+        return Failed(str(failure), failure.code, failure.detail)
     except (asyncio.CancelledError, Stopped):
         raise HandlerError("The handler ended as if stopped, although nobody stopped its task.") from None
 
