@@ -115,16 +115,19 @@ async def run(
     *,
     files: Files | None = None,
     slot: str | None = None,
+    resumed: bool = False,
     memory: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
-    For the turn after a question, give `slot` and the earlier run's `memory` and messages again.
+    For the turn after a question, give `slot` and the earlier run's `memory` and messages again; with `resumed` it is
+    one that goes on without a new message.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     recorder = Recorder()
-    known = {"slot": slot, "memory": memory if memory is not None else {}, "history": history, "references": references}
+    known: dict[str, Any] = {"slot": slot, "resumed": resumed, "history": history, "references": references}
+    known["memory"] = memory if memory is not None else {}
     task = task_for(said, recorder, **known)
     return Run(task, await drive(as_handler(handler), task), recorder)
