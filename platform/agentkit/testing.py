@@ -122,21 +122,28 @@ async def run(
     *,
     files: Files | None = None,
     slot: str | None = None,
+    resumed: bool = False,
     memory: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
     agents: Agents | None = None,
-    depth: int = 0,
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
-    For the turn after a question, give `slot` and the earlier run's `memory` and messages again. `agents` are those that
-    it can call; they run here, too. Where one of them asks, its question is the outcome.
+    For the turn after a question, give `slot` and the earlier run's `memory` and messages again; with `resumed` it is
+    one that goes on without a new message. `agents` are those that it can call; they run here, too. Where one of them
+    asks, its question is the outcome.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
+    known: dict[str, Any] = {"slot": slot, "resumed": resumed, "history": history, "references": references}
+    known["memory"] = memory if memory is not None else {}
+    return await _turn(handler, said, agents or {}, **known)
+
+
+async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, **known: Any) -> Run:
     recorder = Recorder()
-    known = {"slot": slot, "memory": memory if memory is not None else {}, "history": history, "references": references}
-    task = task_for(said, recorder, delegate=InProcess(agents, recorder.emit, depth) if agents else None, **known)
+    delegate = InProcess(agents, recorder.emit, depth) if agents else None
+    task = task_for(said, recorder, delegate=delegate, **known)
     try:
         return Run(task, await drive(as_handler(handler), task), recorder)
     except Suspended as suspended:
@@ -157,7 +164,7 @@ class InProcess:
         if self.depth >= DEPTH:
             raise AgentFailure(f"Agents call each other {DEPTH} levels deep: do they call in a circle?", "too_deep")
         sent = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": call.parts, "metadata": call.metadata}
-        child = await run(self.agents[call.agent], sent, agents=self.agents, depth=self.depth + 1)
+        child = await _turn(self.agents[call.agent], Message.from_wire(sent), self.agents, self.depth + 1)
         for line in child.recorder.progress:
             await self.tell(Progress(f"{call.agent}: {line}"))
         if isinstance(child.outcome, InputRequired | AuthRequired):
