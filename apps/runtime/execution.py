@@ -80,6 +80,7 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
         history=assignment.history,
         references=assignment.references,
         slot=assignment.slot["name"] if assignment.slot else None,
+        resumed=assignment.resumed,
         memory=dict(assignment.memory),
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
