@@ -48,7 +48,7 @@ def resolve(name: str | None) -> Model:
 
 
 def host_of(base_url: str) -> list[str]:
-    """The endpoint for `outbound.exchange(also=…)`. Raises outbound.Forbidden for a URL that is none."""
+    """The endpoint for `outbound.exchange(also=…)`. Raises outbound.Forbidden."""
     if not base_url:
         return []
     target = targets.read(base_url)
