@@ -30,6 +30,7 @@ from agentkit.outcomes import (
 )
 from agentkit.parts import Part, UnreadableContent, data_part, raw_part, text_part, url_part
 from agentkit.streams import ArtifactStream, SyncArtifactStream
+from agentkit.tools import tool
 from agentkit.turns import ReferencedTask, Stopped
 
 __all__ = [
@@ -79,5 +80,6 @@ __all__ = [
     "needs_thread",
     "raw_part",
     "text_part",
+    "tool",
     "url_part",
 ]
