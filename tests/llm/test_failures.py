@@ -55,16 +55,8 @@ REFUSED = {
         sends(b"<html>Welcome to the wifi</html>", "text/html"),
         "model_unfit", "The language model gave no answer that can be used.",
     ),
-    "no JSON": (
-        sends(b"{nonsense"),
-        "model_unfit", "The language model gave no answer that can be used.",
-    ),
     "other JSON": (
         sends(b'{"hello": "world"}'),
-        "model_unfit", "The language model gave no answer that can be used.",
-    ),
-    "nothing": (
-        sends(b""),
         "model_unfit", "The language model gave no answer that can be used.",
     ),
     "a redirect": (
@@ -91,6 +83,15 @@ async def test_each_is_a_sentence_with_the_detail_for_operators_and_without_the_
     assert failed.value.detail
     assert KEY in endpoint.headers[0]["authorization"]
     assert KEY not in failed.value.detail + str(failed.value) + caplog.text
+
+
+@pytest.mark.parametrize("body", [b"{nonsense", b""], ids=["no JSON", "nothing"])
+async def test_an_answer_that_is_no_json_is_none(endpoint: Endpoint, body: bytes):
+    endpoint.replies = [sends(body)] * FOREVER
+    with pytest.raises(AgentFailure, match="The language model failed."):
+        await LlmFunction("Help.")(None, "x")
+    with pytest.raises(AgentFailure, match="The language model gave no answer that can be used."):
+        await LlmWorker("Help.").run(message="x")
 
 
 async def test_what_is_refused_for_now_is_asked_for_again_when_it_says(endpoint: Endpoint):
