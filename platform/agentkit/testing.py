@@ -13,11 +13,13 @@ from uuid import uuid4
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import TaskContext
 from agentkit.driving import drive
-from agentkit.emissions import Chunk, Emission, Progress, Token
-from agentkit.handlers import as_handler
+from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
+from agentkit.loading import as_handler
 from agentkit.messages import Message
 from agentkit.outcomes import Completed, Outcome
 from agentkit.parts import Part, guessed_media_type, raw_part, text_part
+from agentkit.sessions import Session
+from agentkit.slots import Slot, stored
 from agentkit.turns import ReferencedTask
 
 Files = Mapping[str, bytes]
@@ -72,6 +74,12 @@ class Run:
         return "\n".join(part["text"] for part in self.outcome.parts if "text" in part)
 
     @property
+    def skill(self) -> str | None:
+        """The skill that took the turn."""
+        chosen = [emission.skill for emission in self.emissions if isinstance(emission, SkillChosen)]
+        return chosen[-1] if chosen else self.task.skill
+
+    @property
     def memory(self) -> dict[str, Any]:
         return self.task.memory
 
@@ -114,17 +122,30 @@ async def run(
     message: str | dict[str, Any] | Message,
     *,
     files: Files | None = None,
-    slot: str | None = None,
+    slot: Slot | None = None,
+    skill: str | None = None,
     memory: dict[str, Any] | None = None,
+    session: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
-    For the turn after a question, give `slot` and the earlier run's `memory` and messages again.
+    For the turn after a question, give `slot` (as `InputRequired` was given it) and the earlier run's `memory`, `skill`
+    and messages again. `session` is the memory of the conversation, to be given to all its runs.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     recorder = Recorder()
-    known = {"slot": slot, "memory": memory if memory is not None else {}, "history": history, "references": references}
-    task = task_for(said, recorder, **known)
+    asked = stored(slot) if slot is not None else {}
+    task = task_for(
+        said,
+        recorder,
+        slot=asked.get("name"),
+        asked=asked,
+        skill=skill,
+        memory=memory if memory is not None else {},
+        session=Session(session if session is not None else {}),
+        history=history,
+        references=references,
+    )
     return Run(task, await drive(as_handler(handler), task), recorder)
