@@ -45,6 +45,7 @@ class Assignment:
     resumed: bool
     memory: JSON
     input_hash: str
+    usage: JSON = field(default_factory=dict)  # by earlier attempts
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
@@ -119,6 +120,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         resumed=run.resumed,
         memory=run.memory,
         input_hash=run.input_hash,
+        usage=run.usage,
         quiet_until=context.last_event if is_newest else None,
         history=[said(message, run.task) for message in history],
         references=references,

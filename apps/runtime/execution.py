@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 import bridge
 from agentkit import Failed, HandlerError, Outcome, Session, TaskContext
 from apps.agents.models import Agent
-from apps.conversations import notes
+from apps.conversations import notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.runtime import outcomes, remembering
@@ -57,6 +57,7 @@ async def execute(assignment: Assignment, interrupted: Callable[[], bool]) -> No
         await _note_late(assignment)
     except asyncio.CancelledError:
         recorder.abandon()
+        await _note_usage(assignment, recorder)
         raise
 
 
@@ -121,7 +122,7 @@ async def _end(
     try:
         ending = Ending(
             assignment.hold,
-            clean_outcome(outcome, assignment.given) if outcome else None,
+            recorder.spent.labelled(clean_outcome(outcome, assignment.given)) if outcome else None,
             turn=assignment.turn,
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
@@ -157,6 +158,12 @@ def _finish(assignment: Assignment, ending: Ending) -> None:
     following = outcomes.finish(assignment.task, assignment.message, ending)
     if following is not None:
         publish(following)
+
+
+async def _note_usage(assignment: Assignment, recorder: Recorder) -> None:
+    """What language models took for a turn that was stopped; a turn that ends writes it with its end."""
+    if recorder.spent.models:
+        await bridge.run(usage.note, assignment.hold, recorder.spent)
 
 
 async def _note_late(assignment: Assignment) -> None:

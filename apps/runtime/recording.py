@@ -49,7 +49,7 @@ class Recorder:
 
     def __init__(self, assignment: Assignment) -> None:
         self.streamed = False  # has anything that becomes an artifact been said?
-        self.spent = Spent()
+        self.spent = Spent.of([assignment.usage])
         self._assignment = assignment
         self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
         self._writer: asyncio.Task[None] | None = None
