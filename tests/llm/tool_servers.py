@@ -1,4 +1,4 @@
-"""MCP servers of the official library: over HTTP on this machine, and as a program (`python -m tests.llm.tool_servers`)."""
+"""MCP servers of the official library: over HTTP on this machine, and as a program (`-m tests.llm.tool_servers`)."""
 
 from __future__ import annotations
 
