@@ -198,7 +198,7 @@ def _emission(item: object, tokens: list[str]) -> Emission:
 
 async def _undelegated(call: Call) -> ChildResult:
     raise HandlerError(
-        f"The agent {call.agent!r} can only be called from a task: let select_response_type choose a task for this message."
+        f"The agent {call.agent!r} can only be called from a task: let select_response_type choose a task for this one."
     )
 
 
