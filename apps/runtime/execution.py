@@ -18,12 +18,13 @@ from django.db.models import Q
 from django.utils.module_loading import import_string
 
 import bridge
-from agentkit import Failed, HandlerError, Outcome, Session, Suspended, TaskContext
+from agentkit import Failed, Outcome, Session, Suspended, TaskContext
 from apps.agents.models import Agent
 from apps.conversations import intake, notes
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.runtime import outcomes, remembering, suspending
+from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.delegating import Aside, Delegation
@@ -116,19 +117,18 @@ async def _handled(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | Non
             return await _executor(agent.kind)(agent, task), None
     except (LeaseLost, RecordLost):
         raise
-    except HandlerError as error:
-        return _broken(agent, error, "agent_unavailable")
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             seconds = f"{agent.time_limit:g}"
             return Failed(f"The agent took longer than its limit of {seconds} seconds.", "time_limit"), None
-        return _broken(agent, error, "agent_error")
+        return _broken(agent, error)
 
 
-def _broken(agent: Agent, error: Exception, code: str) -> tuple[Outcome, JSON]:
+def _broken(agent: Agent, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
     log.error("agent %s failed", agent.slug, exc_info=error)
+    code = code or code_of(error)
     told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
-    return Failed("The agent stopped because of an error of its own. Its operators can see the details.", code), told
+    return Failed(BROKEN, code), told
 
 
 async def _end(
@@ -163,7 +163,7 @@ async def _end(
         ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
         await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
-        failed, told = _broken(assignment.agent, unsaid, "agent_error")
+        failed, told = _broken(assignment.agent, unsaid, INVALID)
         ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)
         await bridge.persist(_finish, assignment, ending)
     if calls.is_used:

@@ -105,6 +105,7 @@ WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # how long a delivery is tried
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
 RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
 ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
+SELECT_SECONDS = 5.0  # how long an agent may take to choose between a message and a task
 HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
 DELEGATION_DEPTH = 8  # how many levels deep agents may call each other
 CHILDREN_PER_TASK = 1_000  # how many calls one task may make
