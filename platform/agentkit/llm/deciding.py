@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentkit.handlers import ResponseType
 from agentkit.llm.functions import LlmFunction
 from agentkit.llm.models import AnyModel
 from agentkit.messages import Message
 from agentkit.negotiation import Decision, by_words
+from agentkit.selecting import ResponseType
 from agentkit.skills import Skill
 
 logger = logging.getLogger(__name__)
