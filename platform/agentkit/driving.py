@@ -15,7 +15,7 @@ from agentkit.artifacts import Artifact
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.deciding import begin, decides_in_thread, method_for, slot_for
 from agentkit.delegation import Call, ChildResult
-from agentkit.emissions import Chunk, Emission, SkillChosen, Token
+from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.handlers import SkillHandler
 from agentkit.messages import Message
@@ -72,17 +72,21 @@ class Answer:
 async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
 
-    What the handler says on the way goes unheard, and an answer without words is made of its artifacts.
+    What the handler says on the way goes unheard, and an answer without words is made of its artifacts. Its metadata
+    name the language models that were asked.
     """
     wire = message.wire
     context_id = str(wire.get("contextId", ""))
-    task = TaskContext(task_id="", context_id=context_id, message=message, emit=_unheard, delegate=_undelegated)
+    asked = Asked()
+    task = TaskContext(task_id="", context_id=context_id, message=message, emit=asked.hear, delegate=_undelegated)
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
     parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]
     failed = isinstance(outcome, Failed | Rejected)
     code = outcome.code if isinstance(outcome, Failed) else "rejected"
-    metadata = outcome.metadata | ({"error": {"code": code}} if failed else {})
+    if isinstance(outcome, Failed) and outcome.detail:
+        logger.warning("%s could not answer: %s", type(handler).__name__, outcome.detail)
+    metadata = asked.metadata | outcome.metadata | ({"error": {"code": code}} if failed else {})
     return Answer(parts or [text_part("It could not be done." if failed else "Done.")], metadata)
 
 
@@ -244,5 +248,16 @@ async def _undelegated(call: Call) -> ChildResult:
     )
 
 
-async def _unheard(emission: Emission) -> None:
-    """There is nobody to hear what is said on the way to a message."""
+@dataclass
+class Asked:
+    """There is nobody to hear what is said on the way to a message, save which models were asked."""
+
+    models: list[str] = field(default_factory=list)
+
+    async def hear(self, emission: Emission) -> None:
+        if isinstance(emission, Usage) and emission.model not in self.models:
+            self.models.append(emission.model)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"models": self.models} if self.models else {}
