@@ -47,7 +47,7 @@ class LlmFunction[T]:
             AgentFailure: no model is configured, it cannot be reached, or no answer fits.
         """
         messages = conversation(task, said)
-        answer = await ask(self._agent, task or heard_by_nobody(messages), messages, self.model)
+        answer = await ask(self._agent, self.instructions, task or heard_by_nobody(messages), messages, self.model)
         return cast(T, answer)
 
     def sync(self, task: SyncTaskContext | None, said: Said | None = None) -> T:

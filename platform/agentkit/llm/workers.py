@@ -89,6 +89,7 @@ class LlmWorker:
             try:
                 last: str = await ask(
                     self._agent,
+                    self.instructions,
                     task,
                     messages,
                     self.model,
