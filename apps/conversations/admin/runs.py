@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Message, Run, Task
+from apps.conversations.usage import Spent
 from console import cells
 from console.records import structured, timed
 
@@ -43,7 +44,8 @@ class RunAdmin(LiveAdmin):
         *map(timed, ("queued_at", "published_at", "started_at", "finished_at")),
         "answers",
         "input_hash_",
-        *map(structured, ("error", "notes", "usage", "input", "memory", "slot", "remote")),
+        "language_models",
+        *map(structured, ("error", "notes", "input", "memory", "slot", "remote")),
     )
 
     @display(description="id")
@@ -53,6 +55,10 @@ class RunAdmin(LiveAdmin):
     @display(description="message")
     def answers(self, run: Run) -> SafeString:
         return cells.ident(run.message.message_id, cells.page_url(Message, run.message_id))
+
+    @display(description="language models")
+    def language_models(self, run: Run) -> SafeString:
+        return cells.lines(Spent.of([run.usage]).lines)
 
     @display(description="input hash")
     def input_hash_(self, run: Run) -> SafeString:

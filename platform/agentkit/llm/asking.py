@@ -28,7 +28,7 @@ async def ask(
     model: AnyModel,
     **options: Any,
 ) -> Any:
-    """What the model answers at last; `about` are its instructions. Raises AgentFailure where there is none to ask, or it cannot answer."""
+    """What the model answers at last; `about` are its instructions. Raises AgentFailure where it cannot be asked."""
     from pydantic_ai import RunUsage
 
     from agentkit.llm.bookmarks import bookmarked

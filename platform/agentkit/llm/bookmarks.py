@@ -24,7 +24,7 @@ PREFIX = "llm:"
 
 @contextmanager
 def bookmarked(task: TaskContext, instructions: str, messages: Sequence[Message]) -> Iterator[list[ModelMessage]]:
-    """Gives what was said of this conversation by an earlier turn; keeps it for the next where this one is suspended."""
+    """Gives what an earlier turn said of this conversation; keeps it for the next where this one is suspended."""
     page = _page(instructions, messages)
     before = ModelMessagesTypeAdapter.validate_python(task.memory.pop(page, []))
     with capture_run_messages() as said:
