@@ -10,6 +10,7 @@ from uuid import uuid4
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.emissions import Emission, Usage
 from agentkit.errors import HandlerError
+from agentkit.llm.importing import imported
 from agentkit.llm.models import AnyModel, lent
 from agentkit.messages import Message
 
@@ -29,6 +30,7 @@ async def ask(
     **options: Any,
 ) -> Any:
     """What the model answers at last; `about` are its instructions. Raises AgentFailure where it cannot be asked."""
+    await imported("agentkit.llm.endpoints", "agentkit.llm.failures", "agentkit.llm.bookmarks")
     from pydantic_ai import RunUsage
 
     from agentkit.llm.bookmarks import bookmarked
