@@ -92,16 +92,24 @@ def slot_for(handler: SkillHandler, task: TaskContext) -> tuple[Any, ...]:
         HandlerError: the task asked for something else.
         slots.NotAnswered: the answer does not fit.
     """
-    method = handler.on_input_received
-    try:
-        inspect.signature(method).bind(task, "slot")
-    except TypeError:
+    if not takes_slot(handler):
         return ()
-    wanted = slots.wanted_by(method)
+    wanted = slots.wanted_by(handler.on_input_received)
     try:
         return (task.slot_as(wanted),)
     except LookupError as error:
         raise HandlerError(f"{type(handler).__name__}.on_input_received: {error}") from None
+
+
+def takes_slot(handler: SkillHandler) -> bool:
+    """Does its own `on_input_received` take the slot besides the task?"""
+    if type(handler).on_input_received is SkillHandler.on_input_received:
+        return False
+    try:
+        inspect.signature(handler.on_input_received).bind("task", "slot")
+    except TypeError:
+        return False
+    return True
 
 
 def _named(message: Message) -> str:

@@ -77,7 +77,7 @@ def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
 
 def _read(value: Any, *, whole: bool, around: str = "", depth: int = 0) -> Directive | None:
     """The directive that a JSON value is, or stands for."""
-    if isinstance(value, str):
+    while isinstance(value, str):  # each time it is shorter
         is_json, value = _json(value)
         if not is_json:
             return None

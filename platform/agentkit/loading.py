@@ -5,10 +5,12 @@ import inspect
 from types import ModuleType
 from typing import Any
 
+from agentkit.deciding import takes_slot
 from agentkit.errors import HandlerError
 from agentkit.functions import function_handler
 from agentkit.handlers import SkillHandler
 from agentkit.skills import first_paragraph, unique
+from agentkit.slots import wanted_by
 
 
 def as_handler(obj: object) -> SkillHandler:
@@ -81,6 +83,8 @@ def _check(handler: SkillHandler) -> None:
         _check_call(handler, name, ["task"])
     _check_call(handler, "on_input_received", ["task"], ["task", "slot"])
     _check_call(handler, "negotiate", ["message"])
+    if takes_slot(handler):
+        wanted_by(handler.on_input_received)
 
 
 def _check_call(handler: SkillHandler, name: str, *ways: list[str]) -> None:
