@@ -27,24 +27,15 @@ def generator({name}):
     yield
 async def async_generator({name}):
     value = end({name})
-    if isinstance(value, (dict, list, type(None))) or type(value) is object:
-        value = ended(value)
-    if value is not None:
-        yield value
+    for one in value if isinstance(value, list) else [] if value is None else [value]:
+        yield one
 """
-    scope: dict[str, Any] = {"end": end, "ended": _ended}
+    scope: dict[str, Any] = {"end": end}
     exec(source, scope)
     found = {kind_: scope[kind_] for kind_ in ("function", "async_function", "generator", "async_generator")}
     for one in found.values():
         one.__annotations__ = {} if kind is None else {name: kind}
     return found
-
-
-def _ended(value: Any) -> Any:
-    """What an async generator, which cannot return, yields for a value that it may not yield as it is."""
-    from agentkit import as_outcome
-
-    return as_outcome(value) if value is not None else None
 
 
 def _form(kind: str, name: str, annotation: Any) -> Callable[[End], Any]:
