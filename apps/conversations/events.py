@@ -88,6 +88,7 @@ class AgentStatus(TypedDict):
     """A change of state, or progress while working (`progress`: the message is no turn of talk).
 
     `skill` is the one that takes the task, where a turn found that out.
+    `because`: why a task that waited goes on without a message.
     """
 
     state: str
@@ -95,6 +96,7 @@ class AgentStatus(TypedDict):
     message: NotRequired[JSON]
     slot: NotRequired[Slot]
     progress: NotRequired[JSON]
+    because: NotRequired[str]
 
 
 class AgentMessage(TypedDict):

@@ -84,6 +84,7 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
         skill=assignment.task.metadata.get("skill"),
         slot=assignment.slot["name"] if assignment.slot else None,
         asked=assignment.slot or {},
+        resumed=assignment.resumed,
         memory=dict(assignment.memory),
         session=Session(copy.deepcopy(assignment.task.context.memory)),
         attempt=assignment.attempt,
@@ -130,6 +131,7 @@ async def _end(
             streamed=recorder.streamed,
             error=error,
             input_hash=assignment.input_hash,
+            usage=recorder.spent.as_json,
         )
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
@@ -140,7 +142,14 @@ async def _end(
         await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
-        ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)
+        ending = Ending(
+            assignment.hold,
+            failed,
+            turn=assignment.turn,
+            memory=assignment.memory,
+            error=told,
+            usage=recorder.spent.as_json,
+        )
         await bridge.persist(_finish, assignment, ending)
 
 

@@ -6,8 +6,9 @@ Nothing here knows a database or a framework: `driving.drive` runs an agent anyw
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
 from agentkit.deciding import chooses, decide
+from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import answer, drive, needs_thread
-from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult
+from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.functions import agent
 from agentkit.handlers import ResponseType, SkillHandler
@@ -38,6 +39,9 @@ __all__ = [
     "Artifact",
     "ArtifactStream",
     "AuthRequired",
+    "Call",
+    "ChildFailed",
+    "ChildResult",
     "Chooser",
     "Chunk",
     "Clarify",
@@ -67,6 +71,7 @@ __all__ = [
     "Slot",
     "Start",
     "Stopped",
+    "Suspended",
     "SyncArtifactStream",
     "SyncTaskContext",
     "TaskContext",
@@ -76,6 +81,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "UnreadableContent",
+    "Usage",
     "agent",
     "answer",
     "as_handler",

@@ -53,6 +53,8 @@ class Turn:
         skill: the id of the skill that was chosen for this task, if its agent has skills.
         slot: the name of the question that this turn answers, if it answers one; `slot_as` gives it as it was asked.
         asked: that question as the host keeps it: `{"name", "schema"?, "value"?}`.
+        slot: the question that this turn answers, if it answers one.
+        resumed: True where what was asked for came without a message: `message` is that of the turn before.
         memory: JSON values that survive from turn to turn of this task; erased when the task ends.
         session: the conversation; `session.memory` survives from task to task.
         attempt: 1 for the first try of this turn, more after a crash.
@@ -67,6 +69,7 @@ class Turn:
     skill: str | None = None
     slot: str | None = None
     asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    resumed: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
     session: Session = field(default_factory=Session)
     attempt: int = 1
