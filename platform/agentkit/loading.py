@@ -9,6 +9,7 @@ from agentkit.deciding import takes_slot
 from agentkit.errors import HandlerError
 from agentkit.functions import function_handler
 from agentkit.handlers import SkillHandler
+from agentkit.negotiation import by_words
 from agentkit.skills import first_paragraph, unique
 from agentkit.slots import wanted_by
 
@@ -78,7 +79,9 @@ def _check(handler: SkillHandler) -> None:
     kind = type(handler)
     if kind.on_request is SkillHandler.on_request and not kind.skill_methods:
         raise HandlerError(f"{kind.__name__} does nothing yet: define on_request(self, task) in it.")
-    unique(handler.skills, kind.__name__)
+    known = {one.id for one in unique(handler.skills, kind.__name__)}
+    if isinstance(handler.choose_skill, by_words) and (unknown := {*(handler.choose_skill.words or ())} - known):
+        raise HandlerError(f"{kind.__name__} has no skill {sorted(unknown)[0]!r}, which its by_words names.")
     for name in ("on_request", "on_cancel", *kind.skill_methods.values()):
         _check_call(handler, name, ["task"])
     _check_call(handler, "on_input_received", ["task"], ["task", "slot"])

@@ -6,6 +6,7 @@ import pytest
 
 from agentkit import (
     Clarify,
+    HandlerError,
     InputRequired,
     InvalidAnswer,
     Reject,
@@ -13,6 +14,7 @@ from agentkit import (
     Skill,
     SkillHandler,
     Start,
+    as_handler,
     by_words,
     decide,
     needs_thread,
@@ -66,6 +68,12 @@ def test_words_may_be_given_and_what_to_do_otherwise():
     assert chooser(said("I want to go away"), SKILLS) == Start("trip")
     assert chooser(said("I go, far away"), SKILLS) == Reject("Not here.")
     assert chooser(said("my bill"), SKILLS) == Reject("Not here.")
+
+
+def test_words_for_a_skill_that_there_is_not_are_a_mistake():
+    kind = type("Mistaken", (Office,), {"choose_skill": by_words({"train": ["rail"]})})
+    with pytest.raises(HandlerError, match="has no skill 'train'"):
+        as_handler(kind)
 
 
 async def test_the_sender_may_name_the_skill():

@@ -89,3 +89,12 @@ class AsyncSkilled(SkillHandler):
         from agentkit import Start
 
         return Start("only")
+
+
+class Refining(SkillHandler):
+    """Delivers a poem, and afterwards a shorter one."""
+
+    async def on_request(self, task):
+        for reference in task.references:
+            return reference.artifacts[0].refined("short")
+        return Artifact.text("poem.md", "long and long", "text/markdown")
