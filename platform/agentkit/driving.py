@@ -125,8 +125,8 @@ class _Lane:
         tokens: list[str] = []
         async with aclosing(stream):
             async for item in stream:
-                if (end := _end(item)) is not None:
-                    return end
+                if (ended := _end(item)) is not None:
+                    return ended
                 await self.task.say(_emission(item, tokens))
         return "".join(tokens) if tokens else None
 
@@ -203,8 +203,8 @@ def _followed(value: Any, task: SyncTaskContext) -> Any:
                 item = next(value)
             except StopIteration as end:
                 return end.value if end.value is not None or not tokens else "".join(tokens)
-            if (end := _end(item)) is not None:
-                return end
+            if (ended := _end(item)) is not None:
+                return ended
             task.say(_emission(item, tokens))
 
 
