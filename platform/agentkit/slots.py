@@ -64,15 +64,16 @@ def stored(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str, Any
 
 def read_as(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:
     """The slot as `kind`, which may be a union; see `Turn.slot_as`. Raises NotAnswered, LookupError."""
-    for one in _members(kind):
-        if one in (str, Any):
-            return slot["name"]
+    members = _members(kind)
+    for one in members:
         if isinstance(one, type) and issubclass(one, Enum):
             for member in one:
                 if name_of(member) == slot["name"]:
                     return member
         elif is_model(one) and name_of(one) == slot["name"]:
             return one.model_validate(slot["value"]) if "value" in slot else answer_in(message, one)
+    if str in members or Any in members:
+        return slot["name"]
     raise LookupError(f"The slot {slot['name']!r} is none of {kind}.")
 
 
