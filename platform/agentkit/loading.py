@@ -86,6 +86,8 @@ def _check(handler: SkillHandler) -> None:
         _check_call(handler, name, ["task"])
     _check_call(handler, "on_input_received", ["task"], ["task", "slot"])
     _check_call(handler, "negotiate", ["message"])
+    if handler.choose_skill is not None:
+        _check_call(handler, "choose_skill", ["message", "skills"])
     if takes_slot(handler):
         wanted_by(handler.on_input_received)
 

@@ -42,6 +42,11 @@ def said(text, **metadata):
     )
 
 
+def answer_of(chosen):
+    """What the form of the question sends."""
+    return {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": {"which-skill": chosen}}]}
+
+
 @pytest.mark.parametrize(
     ("text", "chosen"),
     [
@@ -73,6 +78,12 @@ def test_words_may_be_given_and_what_to_do_otherwise():
 def test_words_for_a_skill_that_there_is_not_are_a_mistake():
     kind = type("Mistaken", (Office,), {"choose_skill": by_words({"train": ["rail"]})})
     with pytest.raises(HandlerError, match="has no skill 'train'"):
+        as_handler(kind)
+
+
+def test_a_chooser_that_cannot_be_called_is_a_mistake():
+    kind = type("Bound", (Office,), {"choose_skill": lambda message, skills: Start("trip")})
+    with pytest.raises(HandlerError, match=r"must define choose_skill\(self, message, skills\)"):
         as_handler(kind)
 
 
@@ -132,6 +143,8 @@ async def test_the_answer_to_the_question_takes_up_the_request_that_was_unclear(
     history[2].wire["role"] = "ROLE_AGENT"
     by_name = await testing.run(Office, "trip", slot=asked.outcome.slot, history=history)
     assert (by_name.said, by_name.skill) == ("trip: Do it on Sunday", "trip")
+    by_form = await testing.run(Office, answer_of("trip"), slot=asked.outcome.slot, history=history)
+    assert by_form.said == by_name.said
     by_words_of_it = await testing.run(Office, "the travel thing", slot=asked.outcome.slot, history=history)
     assert by_words_of_it.said == "trip: the travel thing"
     again = await testing.run(Office, "whatever", slot=asked.outcome.slot, history=history)

@@ -91,6 +91,12 @@ async def test_what_is_no_json_fails_the_task(ada, keeping, said):
     assert (task.state, context.memory) == ("failed", {})
 
 
+async def test_operators_see_it(ada, keeping, said, admin_client):
+    _, context, _ = await turn(ada, keeping, change(said, name="Countess of Lovelace"))
+    page = await bridge.run(admin_client.get, f"/admin/conversations/context/{context.pk}/change/")
+    assert "Countess of Lovelace" in page.content.decode()
+
+
 async def test_it_is_erased_with_the_conversation(ada, keeping, said):
     _, context, _ = await turn(ada, keeping, change(said, name="Ada"))
     await bridge.run(clearing.clear, ada.principal, keeping, context.context_id)

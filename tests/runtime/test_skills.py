@@ -5,12 +5,14 @@ import asyncio
 import pytest
 
 import bridge
+from agentkit import SkillChosen
 from apps.accounts.principals import ANONYMOUS
+from apps.agents.registration import register_hosted
 from apps.conversations import intake, replay, wire
 from apps.conversations.models import Event, Message, Run, Task
 from apps.runtime import sending
 from tests.runtime.skilled import Forgetful
-from tests.working import types_of
+from tests.working import begin, let_the_lease_run_out, say, types_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -111,6 +113,18 @@ async def test_a_skill_that_the_turn_found_is_kept_by_the_turns_after_it(ada, of
     assert (await bridge.run(Task.objects.get, pk=sent.task)).metadata == {"skill": "book"}
     _, sure = await talk(ada, office, said(taskId=str(sent.task), parts=[{"data": {"to": "Rome", "people": 2}}]))
     assert spoken(sure) == "Sure?"
+
+
+def test_a_second_attempt_goes_on_with_the_skill_that_the_first_found(ada, said):
+    office = register_hosted("office", "tests.runtime.skilled:Office")
+    receipt = intake.accept(ada.principal, office, said("hm"))
+    held = begin(receipt.run)
+    say(held, SkillChosen("advise"))
+    let_the_lease_run_out(held.hold)
+    again = begin(receipt.run)
+    assert again.attempt == 2
+    assert again.task.metadata == {"skill": "advise"}
+    assert replay.differences(receipt.context) == []
 
 
 async def test_a_choice_that_fails_is_told_by_the_task(ada, agent_at, worker, said):
