@@ -72,7 +72,7 @@ async def begin(
         case Reject(reason):
             return Rejected(reason)
         case Start(skill):
-            return dataclasses.replace(task, skill=skill, slot=None if task.slot == SKILL_SLOT else task.slot)
+            return dataclasses.replace(task, skill=skill, slot=None, asked={})
 
 
 def method_for(handler: SkillHandler, skill: str | None, *, answers_slot: bool) -> Callable[..., Any]:
@@ -122,9 +122,10 @@ def _before_the_question(task: TaskContext) -> TaskContext:
     """The turn as it was when the skill was not known: an answer that only names it is no request of its own."""
     earlier = [at for at, one in enumerate(task.history) if one.role == "user"]
     if not earlier:
-        return dataclasses.replace(task, slot=None)
+        return dataclasses.replace(task, slot=None, asked={})
+    unclear = earlier[-1]
     return dataclasses.replace(
-        task, slot=None, message=task.history[earlier[-1]], history=tuple(task.history[: earlier[-1]])
+        task, slot=None, asked={}, message=task.history[unclear], history=tuple(task.history[:unclear])
     )
 
 

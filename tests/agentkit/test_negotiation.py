@@ -151,6 +151,19 @@ async def test_the_answer_to_the_question_takes_up_the_request_that_was_unclear(
     assert isinstance(again.outcome, InputRequired)
 
 
+async def test_once_the_skill_is_known_the_question_for_it_is_forgotten():
+    seen = []
+
+    class Looking(Office):
+        async def on_request(self, task):
+            seen.append((task.slot, dict(task.asked), len(task.history)))
+
+    asked = InputRequired("Which?", "which-skill", {"enum": ["trip"]})
+    for text in ("trip", "the travel thing"):
+        await testing.run(Looking, text, slot=asked.slot, history=[testing.user_message("Do it")])
+    assert seen == [(None, {}, 0), (None, {}, 1)]
+
+
 async def test_a_task_keeps_its_skill():
     run = await testing.run(Office, "my bill", skill="trip")
     assert (run.said, run.emissions) == ("trip: my bill", [])
