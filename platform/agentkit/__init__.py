@@ -8,7 +8,7 @@ from agentkit.context import Emit, SyncTaskContext, TaskContext
 from agentkit.deciding import chooses, decide
 from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import Answer, answer, drive, needs_thread
-from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult
+from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.functions import agent
 from agentkit.handlers import SkillHandler
@@ -84,6 +84,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "UnreadableContent",
+    "Usage",
     "agent",
     "always_message",
     "always_task",
