@@ -127,6 +127,7 @@ async def test_what_is_printed_goes_to_the_log_of_its_run_as_far_as_it_goes(boxe
     caplog.set_level(logging.INFO, "parley.agents")
     for receipt in [await boxed("Printing", "flood 10000"), await boxed("PrintingInAThread")]:
         assert (await ended(receipt)).state == "completed"
+    await until(lambda: "more lines" in caplog.text)
     lines = [record.getMessage() for record in caplog.records if record.name == "parley.agents"]
     flood = [line for line in lines if line.startswith("printed: flood")]
     assert flood == [f"printed: flood {number}" for number in range(100)]
