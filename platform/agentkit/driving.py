@@ -19,6 +19,7 @@ from agentkit.directives import directive_in
 from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.handlers import SkillHandler
+from agentkit.interrupting import Interruptible
 from agentkit.messages import Message
 from agentkit.outcomes import AgentFailure, Completed, Failed, InputRequired, Outcome, Rejected, as_outcome
 from agentkit.parts import Part, text_part
@@ -154,12 +155,13 @@ class _Lane:
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
         abandoned = threading.Event()
+        running = Interruptible()
 
         def begin() -> Any:
             # A busy executor may come to it only after the stop.
             if abandoned.is_set():
                 raise Stopped
-            return context.run(call)
+            return running.run(lambda: context.run(call))
 
         work = self.loop.run_in_executor(self.executor, begin)
         try:
@@ -168,7 +170,9 @@ class _Lane:
         except asyncio.CancelledError:
             abandoned.set()
             self.sync_task.release()
-            if not (await asyncio.wait({work}, timeout=STOP_SECONDS))[0]:
+            if not (await asyncio.wait({work}, timeout=STOP_SECONDS / 2))[0]:
+                running.interrupt(Stopped)  # it may be computing, and say nothing for long
+            if not (await asyncio.wait({work}, timeout=STOP_SECONDS / 2))[0]:
                 work.cancel()
             elif not work.cancelled():
                 work.exception()  # retrieved, so that asyncio does not report it as overlooked
