@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 import bridge
 import outbound
@@ -10,6 +11,7 @@ from agentkit.llm import LlmFunction
 from apps.agents.registration import register_hosted
 from apps.conversations import intake, replay, wire
 from apps.conversations.models import Event, Run, Task
+from apps.runtime import language_models
 from apps.runtime.sending import send, settled
 from tests.llm.conftest import KEY
 from tests.llm.endpoint import Endpoint, calls, hangs, refuses, says
@@ -131,3 +133,17 @@ async def test_a_model_on_a_private_address_opens_nothing_else(endpoint: Endpoin
     assert await LlmFunction("Help.")(None, "x") == "Here."
     with pytest.raises(outbound.Forbidden):
         outbound.guard().check(endpoint.url)
+
+
+async def test_the_endpoint_may_be_named_by_the_machines_own_name(endpoint: Endpoint, settings):
+    settings.LLM_BASE_URL = endpoint.url.replace("127.0.0.1", "localhost")
+    endpoint.replies = [says("Here.")]
+    assert await LlmFunction("Help.")(None, "x") == "Here."
+
+
+@pytest.mark.parametrize("url", ["models.internal", "ftp://models.internal", "http://user:secret@models.internal/v1"])
+def test_a_base_url_that_is_none_is_said_at_the_start(settings, url):
+    settings.LLM_BASE_URL = url
+    with pytest.raises(ImproperlyConfigured, match="LLM_BASE_URL: Must") as refused:
+        language_models.use()
+    assert "secret" not in str(refused.value)

@@ -47,7 +47,8 @@ class McpServer:
 
     @property
     def label(self) -> str:
-        return self.url or shlex.join(self.command)
+        """What it is called where people read it: a URL without its query, which may hold a key."""
+        return self.url.partition("?")[0] or shlex.join(self.command)
 
 
 type Tool = ToolFunction | AgentTool | McpServer
