@@ -150,6 +150,7 @@ async def _end(
 ) -> None:
     child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
     try:
+        tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
         if outcome is not None and child is None:
             recorder.bounds.check(outcome, task.memory)
         ending = Ending(
@@ -160,7 +161,7 @@ async def _end(
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
             memory=assignment.memory if child else clean(task.memory),
             session=None if child else remembering.changes(assignment.task.context.memory, task.session.memory),
-            tokens=await recorder.close(),
+            tokens=tokens,
             streamed=recorder.streamed,
             error=error,
             child=child,
