@@ -73,11 +73,15 @@ class AgentStart(TypedDict):
 
 
 class Slot(TypedDict):
-    """What a task asks for; `order` names the properties of an object schema as its author ordered them."""
+    """What a task asks for; `order` names the properties of an object schema as its author ordered them.
+
+    With a `service` it is a credential, which the platform asks for: it comes by a link, and not by a message.
+    """
 
     name: str
     schema: NotRequired[JSON]
     order: NotRequired[list[str]]
+    service: NotRequired[str]
 
 
 class AgentStatus(TypedDict):

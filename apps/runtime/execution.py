@@ -7,7 +7,7 @@ import logging
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from django.conf import settings
@@ -20,7 +20,7 @@ from apps.agents.models import Agent
 from apps.conversations import notes
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import outcomes
+from apps.runtime import lending, outcomes
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.outcomes import Ending
@@ -45,7 +45,7 @@ async def execute(assignment: Assignment, interrupted: Callable[[], bool]) -> No
     error: JSON | None = None
     try:
         try:
-            outcome, error = await _turn(assignment.agent, task)
+            outcome, error = await _turn(assignment, task)
         except asyncio.CancelledError:
             if not interrupted():
                 raise
@@ -85,42 +85,46 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
+        lend=partial(lending.lend, assignment),
     )
 
 
-async def _turn(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | None]:
+async def _turn(assignment: Assignment, task: TaskContext) -> tuple[Outcome, JSON | None]:
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
+    agent = assignment.agent
     try:
         async with asyncio.timeout(agent.time_limit) as limit:
             return await _executor(agent.kind)(agent, task), None
     except (LeaseLost, RecordLost):
         raise
     except HandlerError as error:
-        return _broken(agent, error, "agent_unavailable")
+        return _broken(assignment, error, "agent_unavailable")
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             seconds = f"{agent.time_limit:g}"
             return Failed(f"The agent took longer than its limit of {seconds} seconds.", "time_limit"), None
-        return _broken(agent, error, "agent_error")
+        return _broken(assignment, error, "agent_error")
 
 
-def _broken(agent: Agent, error: Exception, code: str) -> tuple[Outcome, JSON]:
-    log.error("agent %s failed", agent.slug, exc_info=error)
+def _broken(assignment: Assignment, error: Exception, code: str) -> tuple[Outcome, JSON]:
     told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    told = assignment.redaction(told)
+    log.error("agent %s failed\n%s", assignment.agent.slug, told["traceback"])
     return Failed("The agent stopped because of an error of its own. Its operators can see the details.", code), told
 
 
 async def _end(
     assignment: Assignment, recorder: Recorder, outcome: Outcome | None, task: TaskContext, error: JSON | None
 ) -> None:
+    redact = assignment.redaction
     try:
         ending = Ending(
             assignment.hold,
-            clean_outcome(outcome, assignment.given) if outcome else None,
+            redact(clean_outcome(outcome, assignment.given)) if outcome else None,
             turn=assignment.turn,
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
-            memory=clean(task.memory),
+            memory=redact(clean(task.memory)),
             tokens=await recorder.close(),
             streamed=recorder.streamed,
             error=error,
@@ -130,7 +134,7 @@ async def _end(
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
-        failed, told = _broken(assignment.agent, unsaid, "agent_error")
+        failed, told = _broken(assignment, unsaid, "agent_error")
         ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)
         await bridge.persist(_finish, assignment, ending)
 

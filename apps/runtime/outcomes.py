@@ -18,6 +18,7 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact as Delivered
 from apps.conversations.models import Message, Run, Task
 from apps.conversations.projection import assemble
+from apps.runtime.credential_links import Link
 from bridge.statements import Selection
 
 STATES: dict[type[Outcome], TaskState] = {
@@ -106,7 +107,7 @@ def _end_turn(
     _deliver(log, task, ending.tokens, artifacts)
     if ending.outcome is not None and waiting is None:
         inputs = {ending.hold.run_id: ending.input_hash} if ending.input_hash else {}
-        _conclude(log, task, ending.outcome, inputs, erase=ending.turn > 1)
+        conclude(log, task, ending.outcome, inputs, erase=ending.turn > 1)
         return None
     return _go_on(log, task, ending, waiting)
 
@@ -179,15 +180,18 @@ def _code_of(outcome: Outcome) -> str:
 def _slot(outcome: Outcome | None) -> JSON | None:
     if not isinstance(outcome, InputRequired | AuthRequired):
         return None
+    slot: JSON = {"name": outcome.slot}
+    if isinstance(outcome, AuthRequired) and outcome.service:
+        slot["service"] = outcome.service
     if not outcome.schema:
-        return {"name": outcome.slot}
-    slot: JSON = {"name": outcome.slot, "schema": outcome.schema}
+        return slot
+    slot["schema"] = outcome.schema
     properties = outcome.schema.get("properties")
     # A database may keep the names of a JSON object in an order of its own; a form has the author's.
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
-def _conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], *, erase: bool) -> None:
+def conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], *, erase: bool) -> None:
     """The end of the task, or its question. With `erase`, earlier turns may have left memory behind.
 
     `inputs` are hashes of what runs were given, as far as they are at hand.
@@ -201,10 +205,16 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID,
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
     unsaid = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
-    payload: dict[str, Any] = {"state": state, "message": _said(log, task, parts or [{"text": unsaid}])}
+    message = _said(log, task, parts or [{"text": unsaid}])
+    if link := Link.of(outcome):
+        message["parts"] = [*(message["parts"] if parts else []), link.part]
+        message["metadata"] = message.get("metadata", {}) | link.metadata
+    payload: dict[str, Any] = {"state": state, "message": message}
     if slot := _slot(outcome):
         payload["slot"] = slot
-    log.add(EventType.AGENT_STATUS, payload, task=task.pk)
+    event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
+    if link:
+        log.also_insert(link.request(task, event.at))
     if state.is_terminal and erase:
         Run.objects.filter(task=task).update(memory={})
 

@@ -49,6 +49,7 @@ class Recorder:
     def __init__(self, assignment: Assignment) -> None:
         self.streamed = False  # has anything that becomes an artifact been said?
         self._assignment = assignment
+        self._redaction = assignment.redaction
         self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
         self._writer: asyncio.Task[None] | None = None
         self._token_artifact = ""
@@ -62,7 +63,8 @@ class Recorder:
             return
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
-        await self._put(self._writer, clean_emission(emission, self._assignment.given))
+        cleaned = self._redaction(clean_emission(emission, self._assignment.given))
+        await self._put(self._writer, cleaned)
 
     async def close(self) -> Tokens | None:
         """Record what waits; gives the tokens that were streamed, whose last piece belongs to the turn's end.
@@ -74,7 +76,7 @@ class Recorder:
             await self._writer
         if not self._token_artifact:
             return None
-        return Tokens(self._token_artifact, self._token_text, self._pending_text)
+        return Tokens(self._token_artifact, self._redaction(self._token_text), self._redaction(self._pending_text))
 
     async def _put(self, writer: asyncio.Task[None], emission: Emission | None) -> None:
         """Queue it, unless the recording has ended or ends while there is no room: then its error is raised."""
@@ -99,8 +101,10 @@ class Recorder:
             batch = await self._next_batch()
             ended = None in batch
             lines = [line for emission in batch if emission is not None for line in self._lines(emission)]
-            if not ended or not self._token_artifact:
+            if not ended:
                 lines += self._due_tokens()
+            elif not self._token_artifact:
+                lines += self._token_lines(whole=True)
             if lines:
                 await self._record(lines)
             if ended:
@@ -124,7 +128,7 @@ class Recorder:
         return batch
 
     def _token_wait(self) -> float | None:
-        if not self._pending_text:
+        if not self._sayable:
             return None
         return max(0.0, self._tokens_at + TOKEN_SECONDS - asyncio.get_running_loop().time())
 
@@ -140,9 +144,15 @@ class Recorder:
     def _due_tokens(self) -> list[Line]:
         return self._token_lines() if self._token_wait() == 0.0 else []
 
-    def _token_lines(self) -> list[Line]:
+    @property
+    def _sayable(self) -> int:
+        """How many characters of the waiting tokens are sure not to begin a secret."""
+        return len(self._pending_text) - self._redaction.held_back(self._pending_text)
+
+    def _token_lines(self, *, whole: bool = False) -> list[Line]:
         """The waiting tokens as one event; the first begins the artifact that they will be."""
-        text, self._pending_text = self._pending_text, ""
+        length = len(self._pending_text) if whole else self._sayable
+        text, self._pending_text = self._redaction(self._pending_text[:length]), self._pending_text[length:]
         if not text:
             return []
         self._tokens_at = asyncio.get_running_loop().time()

@@ -5,6 +5,7 @@ Nothing here knows a database or a framework: `driving.drive` runs an agent anyw
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
+from agentkit.credentials import Credential
 from agentkit.driving import answer, drive, needs_thread
 from agentkit.emissions import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
 from agentkit.handlers import (
@@ -38,6 +39,7 @@ __all__ = [
     "AuthRequired",
     "Chunk",
     "Completed",
+    "Credential",
     "Emission",
     "Emit",
     "Failed",

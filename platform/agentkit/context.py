@@ -2,11 +2,12 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 from uuid import uuid4
 
+from agentkit.credentials import Credential, Lend, lend_none
 from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult
 from agentkit.streams import ArtifactStream, SyncArtifactStream
 from agentkit.turns import Stopped, Turn
@@ -20,6 +21,17 @@ class TaskContext(Turn):
     """What an async handler is given. Once the task is stopped, whatever it says raises `Stopped`."""
 
     emit: Emit = field(repr=False, compare=False)
+    lend: Lend = field(default=lend_none, repr=False, compare=False)
+
+    async def credential(self, service: str) -> Credential | None:
+        """The credential that the task's owner gave this agent for a service, if there is one.
+
+        Where there is none, or the service refuses it, return `AuthRequired(…, service=service)`: that the task went on
+        afterwards says nothing, ask here again. A new one takes the place of the old.
+        """
+        if self.cancelled:
+            raise Stopped
+        return await self.lend(service)
 
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tells people what is going on; `done` of `total` shows as a bar."""
@@ -75,14 +87,19 @@ class SyncTaskContext(Turn):
     """
 
     emit: Emit = field(repr=False, compare=False)
+    lend: Lend = field(default=lend_none, repr=False, compare=False)
     loop: asyncio.AbstractEventLoop = field(repr=False, compare=False)
-    _unheard: set[concurrent.futures.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
+    _awaited: set[concurrent.futures.Future[Any]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @classmethod
     def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
         """The same task for a thread: memory and stop signal are shared, not copied."""
         shared = {known.name: getattr(task, known.name) for known in fields(Turn)}
-        return cls(**shared, emit=task.emit, loop=loop)
+        return cls(**shared, emit=task.emit, lend=task.lend, loop=loop)
+
+    def credential(self, service: str) -> Credential | None:
+        """The credential that the task's owner gave this agent for a service (see `TaskContext.credential`)."""
+        return self._result(self._borrow(service))
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tells people what is going on; `done` of `total` shows as a bar."""
@@ -125,25 +142,33 @@ class SyncTaskContext(Turn):
 
     def say(self, emission: Emission) -> None:
         """Hands an emission to the host and waits until it is taken."""
+        self._result(self._deliver(emission))
+
+    def release(self) -> None:
+        """Ends, with `Stopped`, the waiting of the threads that wait for the host. Called by the host after a stop."""
+        for awaited in list(self._awaited):
+            awaited.cancel()
+
+    def _result[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine gives that the host's event loop carries out while this thread waits."""
         if self.cancelled:
+            work.close()
             raise Stopped
-        heard = asyncio.run_coroutine_threadsafe(self._deliver(emission), self.loop)
-        self._unheard.add(heard)
+        awaited = asyncio.run_coroutine_threadsafe(work, self.loop)
+        self._awaited.add(awaited)
         try:
             # The stop may have come between the first look and now, too early for `release` to see this one.
             if self.cancelled:
                 raise Stopped
-            heard.result()
+            return awaited.result()
         except concurrent.futures.CancelledError:
             raise Stopped from None
         finally:
-            heard.cancel()
-            self._unheard.discard(heard)
+            awaited.cancel()
+            self._awaited.discard(awaited)
 
-    def release(self) -> None:
-        """Ends, with `Stopped`, the waiting of the threads that are speaking. Called by the host after a stop."""
-        for heard in list(self._unheard):
-            heard.cancel()
+    async def _borrow(self, service: str) -> Credential | None:
+        return await self.lend(service)
 
     async def _deliver(self, emission: Emission) -> None:
         if self.cancelled:

@@ -1,10 +1,12 @@
 """How a turn ends, and what a handler may return to say so."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from agentkit import credentials
 from agentkit.artifacts import Artifact
+from agentkit.credentials import AuthType
 from agentkit.parts import Part, text_part
 
 type Words = str | list[Part] | None
@@ -47,11 +49,24 @@ class InputRequired(_Spoken):
 
 @dataclass(frozen=True)
 class AuthRequired(_Spoken):
-    """The task waits for a credential, which arrives with `task.slot` set to this `slot`."""
+    """The task waits for a credential, after which it goes on with `task.slot` set to this `slot`.
+
+    With a `service`, the host asks for it by a link of its own, keeps it, and gives it by `task.credential(service)`.
+    Without one the message says where to go, and the task goes on when somebody answers it.
+
+    Raises:
+        ValueError: `auth_type` is none of `api_key`, `bearer` and `basic`, or the service's name is unfit.
+    """
 
     message: Words
     slot: str = "credential"
     schema: dict[str, Any] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    service: str = ""
+    auth_type: AuthType = "api_key"
+
+    def __post_init__(self) -> None:
+        credentials.check(self.service, self.auth_type)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import TaskContext
+from agentkit.credentials import Credential, Lend
 from agentkit.driving import drive
 from agentkit.emissions import Chunk, Emission, Progress, Token
 from agentkit.handlers import as_handler
@@ -19,6 +20,9 @@ from agentkit.messages import Message
 from agentkit.outcomes import Completed, Outcome
 from agentkit.parts import Part, guessed_media_type, raw_part, text_part
 from agentkit.turns import ReferencedTask
+
+Given = str | Credential
+"""A credential, or the text of a bearer token."""
 
 Files = Mapping[str, bytes]
 """File names and what the files hold; media types are guessed."""
@@ -109,6 +113,16 @@ def task_for(message: Message, recorder: Recorder, **known: Any) -> TaskContext:
     return TaskContext(task_id=str(uuid4()), context_id="testing", message=message, emit=recorder.emit, **known)
 
 
+def lender_of(credentials: Mapping[str, Given]) -> Lend:
+    """A host's `lend` that has these credentials, by service."""
+
+    async def lend(service: str) -> Credential | None:
+        given = credentials.get(service)
+        return Credential(service, "bearer", given) if isinstance(given, str) else given
+
+    return lend
+
+
 async def run(
     handler: object,
     message: str | dict[str, Any] | Message,
@@ -119,15 +133,17 @@ async def run(
     memory: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
+    credentials: Mapping[str, Given] | None = None,
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
     For the turn after a question, give `slot` and the earlier run's `memory` and messages again; with `resumed` it is
-    one that goes on without a new message.
+    one that goes on without a new message. `credentials` are what the handler finds by `task.credential`.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     recorder = Recorder()
     known: dict[str, Any] = {"slot": slot, "resumed": resumed, "history": history, "references": references}
     known["memory"] = memory if memory is not None else {}
+    known["lend"] = lender_of(credentials or {})
     task = task_for(said, recorder, **known)
     return Run(task, await drive(as_handler(handler), task), recorder)

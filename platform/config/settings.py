@@ -107,6 +107,7 @@ RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event 
 ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
 HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
+CREDENTIAL_REQUEST_SECONDS = 3600.0  # how long a link is good by which a task asks for a credential
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
