@@ -49,7 +49,7 @@ class Opening(TypedDict):
 
 
 class NewTask(TypedDict):
-    """The task that a user's message opened."""
+    """The task that a user's message opened; `metadata.skill` is the agent's skill that was chosen for it."""
 
     agent: int
     references: list[str]
@@ -76,21 +76,25 @@ class Slot(TypedDict):
     """What a task asks for; `order` names the properties of an object schema as its author ordered them.
 
     With a `service` it is a credential, which the platform asks for: it comes by a link, and not by a message.
+    `value` is data of the agent's own, for the turn that takes the answer.
     """
 
     name: str
     schema: NotRequired[JSON]
     order: NotRequired[list[str]]
     service: NotRequired[str]
+    value: NotRequired[Any]
 
 
 class AgentStatus(TypedDict):
     """A change of state, or progress while working (`progress`: the message is no turn of talk).
 
     `because`: why a task that waited goes on without a message.
+    `skill` is the one that takes the task, where a turn found that out.
     """
 
     state: str
+    skill: NotRequired[str]
     message: NotRequired[JSON]
     slot: NotRequired[Slot]
     progress: NotRequired[JSON]

@@ -99,7 +99,8 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         if following := _give_up(run, worker):
             publish(following)
         return None
-    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None):
+    skill = run.task.metadata.get("skill")
+    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None, skill=skill):
         return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(run), _references(run.task)
     context, is_newest = run.task.context, False
@@ -216,4 +217,8 @@ def _snapshot(run: Run, history: list[Message]) -> JSON:
         "slot": run.slot,
         "memory": digest_of(run.memory),
     }
+    if session := run.task.context.memory:
+        given["session"] = digest_of(session)
+    if skill := run.task.metadata.get("skill"):
+        given["skill"] = skill
     return given

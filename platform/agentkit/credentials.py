@@ -6,7 +6,7 @@ import base64
 import unicodedata
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, TypedDict, cast, get_args
 
 AuthType = Literal["api_key", "bearer", "basic"]
 AUTH_TYPES: tuple[str, ...] = get_args(AuthType)
@@ -57,3 +57,22 @@ def check(service: str, auth_type: str) -> None:
         raise ValueError(f"The auth_type of a credential is one of {', '.join(AUTH_TYPES)}; not {auth_type!r}.")
     if len(service) > LONGEST_SERVICE or any(unicodedata.category(letter).startswith("C") for letter in service):
         raise ValueError(f"Name the service in one line of at most {LONGEST_SERVICE} characters.")
+
+
+class Wanted(TypedDict, total=False):
+    """What `AuthRequired` is given of a credential that a host can ask for."""
+
+    service: str
+    auth_type: AuthType
+
+
+def wanted(service: object, auth_type: object) -> Wanted:
+    """What a directive asks for, where a host can ask for that; otherwise its words have to do."""
+    if not isinstance(service, str) or not service:
+        return {}
+    kind = str(auth_type or "api_key")
+    try:
+        check(service, kind)
+    except ValueError:
+        return {}
+    return {"service": service, "auth_type": cast(AuthType, kind)}

@@ -14,11 +14,13 @@ from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import TaskContext
 from agentkit.credentials import Credential, Lend
 from agentkit.driving import drive
-from agentkit.emissions import Chunk, Emission, Progress, Token
-from agentkit.handlers import as_handler
+from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
+from agentkit.loading import as_handler
 from agentkit.messages import Message
 from agentkit.outcomes import Completed, Outcome
 from agentkit.parts import Part, guessed_media_type, raw_part, text_part
+from agentkit.sessions import Session
+from agentkit.slots import Slot, stored
 from agentkit.turns import ReferencedTask
 
 Given = str | Credential
@@ -76,6 +78,12 @@ class Run:
         return "\n".join(part["text"] for part in self.outcome.parts if "text" in part)
 
     @property
+    def skill(self) -> str | None:
+        """The skill that took the turn."""
+        chosen = [emission.skill for emission in self.emissions if isinstance(emission, SkillChosen)]
+        return chosen[-1] if chosen else self.task.skill
+
+    @property
     def memory(self) -> dict[str, Any]:
         return self.task.memory
 
@@ -128,22 +136,35 @@ async def run(
     message: str | dict[str, Any] | Message,
     *,
     files: Files | None = None,
-    slot: str | None = None,
+    slot: Slot | None = None,
     resumed: bool = False,
+    skill: str | None = None,
     memory: dict[str, Any] | None = None,
+    session: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
     credentials: Mapping[str, Given] | None = None,
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
-    For the turn after a question, give `slot` and the earlier run's `memory` and messages again; with `resumed` it is
-    one that goes on without a new message. `credentials` are what the handler finds by `task.credential`.
+    For the turn after a question, give `slot` (as `InputRequired` was given it) and the earlier run's `memory`, `skill`
+    and messages again; with `resumed` it is one that goes on without a new message. `session` is the memory of the
+    conversation, to be given to all its runs. `credentials` are what the handler finds by `task.credential`.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     recorder = Recorder()
-    known: dict[str, Any] = {"slot": slot, "resumed": resumed, "history": history, "references": references}
-    known["memory"] = memory if memory is not None else {}
-    known["lend"] = lender_of(credentials or {})
-    task = task_for(said, recorder, **known)
+    asked = stored(slot) if slot is not None else {}
+    task = task_for(
+        said,
+        recorder,
+        slot=asked.get("name"),
+        asked=asked,
+        resumed=resumed,
+        skill=skill,
+        memory=memory if memory is not None else {},
+        session=Session(session if session is not None else {}),
+        history=history,
+        references=references,
+        lend=lender_of(credentials or {}),
+    )
     return Run(task, await drive(as_handler(handler), task), recorder)
