@@ -13,7 +13,7 @@ from tests.browser.doing import begin, heard, settled
 from tests.browser.test_look import NAMELESS
 
 SECRET = "k-5f1d2a90-secret"
-SERVICE = "the calendar of the institute"
+SERVICE, BUTTON = "the calendar of the institute", "Give it, or decline"
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +27,12 @@ def _nothing_is_given_yet(page: Page) -> None:
 
 def asked(page: Page) -> None:
     begin(page, "calendar", "When am I free?")
-    expect(page.get_by_role("link", name=SERVICE)).to_be_visible()
+    expect(page.get_by_role("link", name=BUTTON)).to_be_visible()
 
 
 def test_a_key_is_given_by_keyboard_and_the_task_goes_on(page: Page) -> None:
     asked(page)
-    button = page.get_by_role("link", name=SERVICE)
+    button = page.get_by_role("link", name=BUTTON)
     expect(button).to_be_focused()
     expect(page.locator("#words")).to_be_disabled()
     expect(page.locator("#words")).to_have_attribute("placeholder", "Use the button above")
@@ -45,7 +45,7 @@ def test_a_key_is_given_by_keyboard_and_the_task_goes_on(page: Page) -> None:
     heard(page, f"I opened it with a key of {len(SECRET)} characters.")
     settled(page)
     expect(page.locator("#words")).to_be_enabled()
-    expect(page.get_by_role("link", name=SERVICE)).to_have_count(0)
+    expect(page.get_by_role("link", name=BUTTON)).to_have_count(0)
     assert SECRET not in page.content()
 
 
@@ -54,7 +54,7 @@ def test_who_watches_meanwhile_sees_it_go_on(page: Page, open_browser, watched) 
     other = open_browser(PHONE).new_page()
     watched(other)
     other.goto(page.url)
-    other.get_by_role("link", name=SERVICE).click()
+    other.get_by_role("link", name=BUTTON).click()
     other.get_by_label("API key").fill(SECRET)
     other.get_by_role("button", name="Give it to Calendar").click()
     heard(page, "I opened it with a key")
@@ -63,7 +63,7 @@ def test_who_watches_meanwhile_sees_it_go_on(page: Page, open_browser, watched) 
 
 def test_who_declines_reads_what_became_of_it(page: Page) -> None:
     asked(page)
-    page.get_by_role("link", name=SERVICE).click()
+    page.get_by_role("link", name=BUTTON).click()
     page.get_by_role("button", name="I will not give this").click()
     page.wait_for_url(SESSION)
     heard(page, f"The credential for {SERVICE} was declined.")
@@ -71,7 +71,7 @@ def test_who_declines_reads_what_became_of_it(page: Page) -> None:
 
 def test_a_second_task_does_not_ask_and_what_was_given_is_taken_back(page: Page) -> None:
     asked(page)
-    page.get_by_role("link", name=SERVICE).click()
+    page.get_by_role("link", name=BUTTON).click()
     page.get_by_label("API key").fill(SECRET)
     page.keyboard.press("Enter")
     heard(page, "I opened it with a key")
@@ -93,7 +93,7 @@ def test_the_pages_fit_and_everything_has_a_name(open_browser, watched, size, sc
     asked(page)
     page.screenshot(path=pictures / f"{name}-session.png")
     session = page.url
-    page.get_by_role("link", name=SERVICE).click()
+    page.get_by_role("link", name=BUTTON).click()
     page.get_by_role("button", name="I will not give this").wait_for()
     page.screenshot(path=pictures / f"{name}-page.png")
     for address in (session, page.url, "/credentials/"):
