@@ -86,7 +86,7 @@ def decline(request: CredentialRequest, by: User | None) -> None:
     """End the task: it failed for want of the credential. Raises LinkClosed."""
     with _answering(request, CredentialRequest.Answer.DECLINED, by) as (log, task):
         declined = Failed(f"The credential for {request.service} was declined.", "credential_declined")
-        outcomes.conclude(log, task, declined, {}, erase=True)
+        outcomes.end_waiting(log, task, declined)
 
 
 def renew(request: CredentialRequest) -> str:

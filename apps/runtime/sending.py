@@ -93,9 +93,10 @@ def accept_and_publish(
     *,
     sender: str = "",
     skill: str | None = None,
+    parent: uuid.UUID | None = None,
 ) -> Receipt:
     """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
-    receipt = intake.accept(principal, agent, message, alongside, sender=sender, skill=skill)
+    receipt = intake.accept(principal, agent, message, alongside, sender=sender, skill=skill, parent=parent)
     if receipt.run is not None:
         publish(receipt.run)
     return receipt

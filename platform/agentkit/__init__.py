@@ -7,6 +7,7 @@ from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
 from agentkit.credentials import Credential
 from agentkit.deciding import chooses, decide
+from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import answer, drive, needs_thread
 from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult
 from agentkit.errors import HandlerError, InvalidAnswer
@@ -39,6 +40,9 @@ __all__ = [
     "Artifact",
     "ArtifactStream",
     "AuthRequired",
+    "Call",
+    "ChildFailed",
+    "ChildResult",
     "Chooser",
     "Chunk",
     "Clarify",
@@ -69,6 +73,7 @@ __all__ = [
     "Slot",
     "Start",
     "Stopped",
+    "Suspended",
     "SyncArtifactStream",
     "SyncTaskContext",
     "TaskContext",

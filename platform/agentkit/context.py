@@ -2,12 +2,15 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 from uuid import uuid4
 
+from agentkit import delegation
 from agentkit.credentials import Credential, Lend, lend_none
+from agentkit.delegation import Call, ChildResult, Delegate, Reference, Said
 from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult
 from agentkit.streams import ArtifactStream, SyncArtifactStream
 from agentkit.turns import Stopped, Turn
@@ -22,6 +25,7 @@ class TaskContext(Turn):
 
     emit: Emit = field(repr=False, compare=False)
     lend: Lend = field(default=lend_none, repr=False, compare=False)
+    delegate: Delegate | None = field(default=None, repr=False, compare=False)
 
     async def credential(self, service: str) -> Credential | None:
         """The credential that the task's owner gave this agent for a service, if there is one.
@@ -32,6 +36,39 @@ class TaskContext(Turn):
         if self.cancelled:
             raise Stopped
         return await self.lend(service)
+
+    async def call(
+        self,
+        agent: str,
+        message: Said,
+        *,
+        key: str | None = None,
+        references: Sequence[Reference] = (),
+        check: bool = True,
+    ) -> ChildResult:
+        """Has another agent do something, as a task of its own, and waits for its end (see `delegation.Call`).
+
+        A turn that is executed again, after a crash or a question, finds what it had called for.
+
+        Raises:
+            ChildFailed: the child did not complete; not with `check=False`.
+            AgentFailure: there is no such agent for the task's owner, or too many calls were made.
+        """
+        return (await self.gather(Call(agent, message, key, references), check=check))[0]
+
+    async def gather(self, *calls: Call, check: bool = True) -> list[ChildResult]:
+        """Makes calls side by side and gives their results, in the order of the calls. Raises what `call` does."""
+        if self.cancelled:
+            raise Stopped
+        return await delegation.gather(self.delegate, calls, check)
+
+    async def as_completed(self, *calls: Call, check: bool = True) -> AsyncIterator[ChildResult]:
+        """Makes calls side by side and gives each result when it is there. Raises what `call` does."""
+        if self.cancelled:
+            raise Stopped
+        async with aclosing(delegation.as_completed(self.delegate, calls, check)) as results:
+            async for result in results:
+                yield result
 
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tells people what is going on; `done` of `total` shows as a bar."""
@@ -88,6 +125,7 @@ class SyncTaskContext(Turn):
 
     emit: Emit = field(repr=False, compare=False)
     lend: Lend = field(default=lend_none, repr=False, compare=False)
+    delegate: Delegate | None = field(default=None, repr=False, compare=False)
     loop: asyncio.AbstractEventLoop = field(repr=False, compare=False)
     _awaited: set[concurrent.futures.Future[Any]] = field(default_factory=set, init=False, repr=False, compare=False)
 
@@ -95,11 +133,36 @@ class SyncTaskContext(Turn):
     def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
         """The same task for a thread: memory and stop signal are shared, not copied."""
         shared = {known.name: getattr(task, known.name) for known in fields(Turn)}
-        return cls(**shared, emit=task.emit, lend=task.lend, loop=loop)
+        return cls(**shared, emit=task.emit, lend=task.lend, delegate=task.delegate, loop=loop)
 
     def credential(self, service: str) -> Credential | None:
         """The credential that the task's owner gave this agent for a service (see `TaskContext.credential`)."""
         return self._result(self._borrow(service))
+
+    def call(
+        self,
+        agent: str,
+        message: Said,
+        *,
+        key: str | None = None,
+        references: Sequence[Reference] = (),
+        check: bool = True,
+    ) -> ChildResult:
+        """Has another agent do something and waits, in this thread, for its end (see `TaskContext.call`)."""
+        return self.gather(Call(agent, message, key, references), check=check)[0]
+
+    def gather(self, *calls: Call, check: bool = True) -> list[ChildResult]:
+        """Makes calls side by side and gives their results, in the order of the calls."""
+        return self._result(delegation.gather(self.delegate, calls, check))
+
+    def as_completed(self, *calls: Call, check: bool = True) -> Iterator[ChildResult]:
+        """Makes calls side by side and gives each result when it is there."""
+        results = delegation.as_completed(self.delegate, calls, check)
+        try:
+            for _ in calls:
+                yield self._result(anext(results))
+        finally:
+            asyncio.run_coroutine_threadsafe(results.aclose(), self.loop)
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tells people what is going on; `done` of `total` shows as a bar."""

@@ -21,6 +21,7 @@ from apps.runtime.models import Credential, CredentialRequest
 from apps.runtime.sending import send
 from apps.runtime.sweeping import sweep
 from tests.runtime.agents import Calendar
+from tests.runtime.delegating import done, until, words
 from tests.working import begin, carry_out, end, let_the_lease_run_out, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -341,3 +342,34 @@ async def test_a_question_that_cannot_be_asked_fails_the_task_and_tells_operator
     await carry_out(await Run.objects.values_list("pk", flat=True).aget(task=sent.task))
     assert await bridge.run(state_of, sent.task) == "failed"
     assert (await Run.objects.aget()).error["message"].startswith("ValueError: ")
+
+
+@pytest.mark.usefixtures("worker")
+async def test_a_child_that_asks_makes_its_parent_ask_by_the_same_link(ada, cast, calendar, said, monkeypatch):
+    monkeypatch.undo()  # here a worker listens
+    parent = await done(ada.principal, cast["caller"], said("calendar: open"))
+    child = await Task.objects.aget(parent=parent.pk)
+    assert (parent.state, child.state) == ("auth-required", "auth-required")
+    assert parent.status_message["metadata"] == child.status_message["metadata"]
+    assert parent.slot["service"] == "calendar"
+    assert token_of(parent) == token_of(child)
+    with pytest.raises(CredentialWanted, match=token_of(child)):
+        await send(ada.principal, cast["caller"], said(SECRET, taskId=str(parent.pk)))
+    assert await CredentialRequest.objects.acount() == 1
+    await bridge.run(lambda: give(request_of(parent), Given(SECRET), ada))
+    await until(lambda: state_of(parent.pk) == "completed")
+    assert words(await Task.objects.aget(pk=parent.pk)).startswith("The calendar is open.")
+    assert (await Credential.objects.aget()).agent_id == calendar.pk
+    for task in (parent, child):
+        assert await bridge.run(replay.differences, task.context_id) == []
+
+
+@pytest.mark.usefixtures("worker")
+async def test_a_child_whose_credential_is_declined_fails_and_its_parent_is_told(
+    ada, cast, calendar, said, monkeypatch
+):
+    monkeypatch.undo()
+    parent = await done(ada.principal, cast["caller"], said("calendar: open"))
+    await bridge.run(lambda: decline(request_of(parent), ada))
+    await until(lambda: state_of(parent.pk) == "failed")
+    assert "The credential for calendar was declined." in words(await Task.objects.aget(pk=parent.pk))

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('conversations', '0007_resumed_runs'),
+        ('conversations', '0006_cleared_contexts'),
     ]
 
     operations = [
