@@ -29,10 +29,10 @@ class Standing(Enum):
     """What can still be done with a link."""
 
     OPEN = "open"
-    EXPIRED = "expired"  # the task still waits: a new link can be made
+    EXPIRED = "expired"  # too old, or renewed; the task still waits: a new link can be made
     GIVEN = "given"
     DECLINED = "declined"
-    VOID = "void"  # the task waits no longer, or there is a newer link
+    VOID = "void"  # the task waits no longer, or for something else
 
 
 class LinkClosed(Exception):
@@ -67,10 +67,10 @@ def standing(request: CredentialRequest) -> Standing:
         return Standing(request.answer)
     task = request.task
     waits = task.state == TaskState.AUTH_REQUIRED and task.status_at == request.asked_at
-    newer = CredentialRequest.objects.filter(task=task, created_at__gt=request.created_at)
-    if not waits or newer.exists():
+    if not waits:
         return Standing.VOID
-    return Standing.EXPIRED if request.is_expired(timezone.now()) else Standing.OPEN
+    newer = CredentialRequest.objects.filter(task=task, created_at__gt=request.created_at)
+    return Standing.EXPIRED if request.is_expired(timezone.now()) or newer.exists() else Standing.OPEN
 
 
 def give(request: CredentialRequest, given: Given, by: User | None) -> None:
@@ -90,7 +90,12 @@ def decline(request: CredentialRequest, by: User | None) -> None:
 
 
 def renew(request: CredentialRequest) -> str:
-    """A new link for a question that still waits; gives its token. Raises LinkClosed."""
+    """A new link for a question that still waits; gives its token. Raises LinkClosed.
+
+    Of a task of nobody's none is made: the link is all that its holder shows, so its end has to be the end.
+    """
+    if request.task.owner_id is None:
+        raise LinkClosed
     with _still(request, Standing.EXPIRED) as (_, task):
         link = Link(request.service, request.auth_type)
         link.request(task, request.asked_at).save(force_insert=True)

@@ -20,6 +20,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.models import User
+from apps.conversations.models import Context, Task
 from apps.runtime import credential_requests
 from apps.runtime.credential_requests import Given, LinkClosed, Standing
 from apps.runtime.models import AuthType, Credential, CredentialRequest
@@ -75,7 +76,7 @@ def _answered(request: HttpRequest, token: str, asked: CredentialRequest, by: Us
     except LinkClosed:
         return redirect("web:credential", token=token)  # which says why
     if by is not None and by.pk == asked.task.owner_id:
-        return redirect("web:session", session=asked.task.context_id)
+        return redirect("web:session", session=_session_of(asked.task).pk)
     return redirect("web:credential", token=token)
 
 
@@ -102,6 +103,13 @@ def _is_control(letter: str) -> bool:
     return unicodedata.category(letter) in ("Cc", "Cs")
 
 
+def _session_of(task: Task) -> Context:
+    """Where people see the task: in the conversation of the one that called for it, however far up that is."""
+    while task.parent is not None:
+        task = task.parent
+    return task.context
+
+
 def _shown(request: HttpRequest, asked: CredentialRequest, person: User | None, problem: str = "") -> HttpResponse:
     standing = credential_requests.standing(asked)
     task = asked.task
@@ -110,6 +118,7 @@ def _shown(request: HttpRequest, asked: CredentialRequest, person: User | None, 
         "asked": asked,
         "agent": task.agent,
         "task": task,
+        "session": _session_of(task),
         "words": parts.words_of(said),
         "standing": standing.value,
         "is_owner": person is not None and person.pk == task.owner_id,

@@ -261,6 +261,9 @@ class Calendar(SkillHandler):
                 task.memory["secret"] = {credential.secret: [credential.secret]}
                 task.session.memory["secret"] = credential.secret
                 return InputRequired(f"Is {credential.secret} right?")
+            case "pass on":
+                called = await task.call("shouting", [credential.secret, {"data": {"key": credential.secret}}])
+                return called.text
             case "show":
                 return f"{credential} {credential!r}"
             case "ask again":

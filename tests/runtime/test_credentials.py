@@ -15,7 +15,7 @@ from apps.conversations import clearing, intake, replay
 from apps.conversations.errors import CredentialWanted
 from apps.conversations.ledger import LeaseLost
 from apps.conversations.models import Event, Run, Task
-from apps.runtime import credential_requests, lending, resuming
+from apps.runtime import asking, credential_requests, lending, resuming
 from apps.runtime.credential_requests import Given, LinkClosed, Standing, decline, give, may_answer, renew, standing
 from apps.runtime.models import Credential, CredentialRequest
 from apps.runtime.sending import send
@@ -240,11 +240,16 @@ async def test_a_link_that_is_too_old_gives_nothing_but_a_new_one(ada, calendar,
     with pytest.raises(LinkClosed):
         await bridge.run(give, asked, Given(SECRET), ada)
     new = await bridge.run(credential_requests.find, await bridge.run(renew, asked))
-    assert await bridge.run(lambda: standing(request_of(task))) is Standing.VOID
+    newest = await bridge.run(credential_requests.find, await bridge.run(renew, asked))
+    assert [await bridge.run(standing, one) for one in (asked, new, newest)] == [
+        Standing.EXPIRED, Standing.EXPIRED, Standing.OPEN,
+    ]  # fmt: skip
+    with pytest.raises(LinkClosed):
+        await bridge.run(give, new, Given(SECRET), ada)
+    await bridge.run(give, newest, Given(SECRET), ada)
+    assert len(published) == 1
     with pytest.raises(LinkClosed):
         await bridge.run(renew, asked)
-    await bridge.run(give, new, Given(SECRET), ada)
-    assert len(published) == 1
 
 
 async def test_a_message_is_no_way_to_send_one(ada, calendar, said):
@@ -373,3 +378,20 @@ async def test_a_child_whose_credential_is_declined_fails_and_its_parent_is_told
     await bridge.run(lambda: decline(request_of(parent), ada))
     await until(lambda: state_of(parent.pk) == "failed")
     assert "The credential for calendar was declined." in words(await Task.objects.aget(pk=parent.pk))
+
+
+@pytest.mark.usefixtures("worker")
+async def test_who_asks_from_a_terminal_is_shown_the_link_and_then_the_answer(ada, calendar, said, monkeypatch):
+    monkeypatch.undo()
+    giving = []
+
+    def show(event):
+        if event.payload.get("state") == "auth-required":
+            token = LINK.search(str(event.payload["message"]["parts"]))[1]
+            give_it = lambda: give(credential_requests.find(token), Given(SECRET), ada)  # noqa: E731
+            giving.append(asyncio.ensure_future(bridge.run(give_it)))
+
+    async with asyncio.timeout(20):
+        _, task = await asking.ask(ada.principal, calendar, said(), show)
+    assert task.state == "completed"
+    assert len(giving) == 1

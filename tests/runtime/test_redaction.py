@@ -8,10 +8,11 @@ import pytest
 import bridge
 from agentkit import Chunk, Completed, Credential
 from apps.conversations import replay
-from apps.conversations.models import Artifact, Context, Event, Run, Task
+from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from apps.runtime.models import Credential as Kept
 from apps.runtime.redaction import MARK, Redaction
 from apps.runtime.sending import send
+from tests.runtime.delegating import done
 from tests.working import carry_out, state_of
 
 SECRET = "k-5f1d2a90-secret"
@@ -65,11 +66,17 @@ def test_what_may_be_the_beginning_of_a_secret_waits(redact, text, held):
     assert redact.held_back(text) == held
 
 
-async def sent_to_a_calendar(ada, agent, said, text):
-    """A turn of an agent that was given the secret before."""
+async def calendar_of(ada, agent):
+    """An agent that was given the secret before."""
     calendar = await agent("Calendar", keep_thoughts=True)
     given = Kept(agent=calendar, user=ada, service="calendar", auth_type="api_key", secret=SECRET)
     await given.asave()
+    return calendar
+
+
+async def sent_to_a_calendar(ada, agent, said, text):
+    """A turn of that agent."""
+    calendar = await calendar_of(ada, agent)
     sent = await send(ada.principal, calendar, said(text))
     await carry_out(await Run.objects.values_list("pk", flat=True).aget(task=sent.task))
     return sent
@@ -121,3 +128,12 @@ async def test_operators_still_see_why_it_failed(ada, agent, said, caplog):
     assert error["message"] == f"RuntimeError: {MARK} is refused"
     assert "in on_request" in error["traceback"]
     assert "in on_request" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker", "cast")
+async def test_what_it_tells_another_agent_is_without_it(ada, agent, said):
+    await done(ada.principal, await calendar_of(ada, agent), said("pass on"))
+    child = await Message.objects.select_related("task").aget(role="user", task__parent__isnull=False)
+    assert child.parts == [{"text": MARK}, {"data": {"key": MARK}}]
+    assert SECRET not in await bridge.run(everything)

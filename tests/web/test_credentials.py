@@ -147,7 +147,8 @@ def test_a_link_that_is_too_old_says_so_and_makes_a_new_one_for_the_owner(ada_br
     assert answer["Location"] == link_of(task), "which says why"
     new = ada_browser.post(link_of(task), {"answer": "renew"})["Location"]
     assert new != link_of(task)
-    assert "no longer needed" in ada_browser.get(link_of(task)).text
+    assert "This link is too old" in ada_browser.get(link_of(task)).text
+    assert ada_browser.get(new).status_code == 200
     ada_browser.post(new, {"answer": "give", "secret": SECRET})
     assert Credential.objects.get().secret == SECRET
 
@@ -202,6 +203,8 @@ def test_a_link_of_nobodys_that_is_too_old_is_not_made_anew_by_a_button(client, 
     page = client.get(link_of(task)).text
     assert "Cancel the task" in page
     assert "renew" not in page
+    assert client.post(link_of(task), {"answer": "renew"})["Location"] == link_of(task)
+    assert client.get(link_of(task)).status_code == 410
 
 
 def test_another_site_can_neither_send_the_form_nor_frame_the_page(ada, asked):
@@ -261,3 +264,16 @@ def test_the_list_is_for_who_is_signed_in(client, address):
 
 def test_the_menu_leads_to_them(ada_browser):
     assert 'href="/credentials/"' in ada_browser.get("/").text
+
+
+def test_of_a_task_that_another_called_for_people_see_the_conversation_of_that_one(
+    ada_browser, ada, calendar, echo, said
+):
+    parent = intake.accept(ada.principal, echo, said("plan my week"))
+    sent = intake.accept(ada.principal, calendar, said("open it"), parent=parent.task)
+    end(begin(sent.run), AuthRequired("I need your key.", service="calendar"))
+    child = Task.objects.get(pk=sent.task)
+    page = ada_browser.get(link_of(child)).text
+    assert "plan my week" in page
+    answer = ada_browser.post(link_of(child), {"answer": "give", "secret": SECRET})
+    assert answer["Location"] == f"/sessions/{parent.context}"
