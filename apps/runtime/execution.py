@@ -87,8 +87,8 @@ def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) ->
         references=assignment.references,
         skill=assignment.task.metadata.get("skill"),
         slot=assignment.slot["name"] if assignment.slot else None,
-        resumed=assignment.resumed,
         asked=assignment.slot or {},
+        resumed=assignment.resumed,
         memory=dict(assignment.memory),
         session=Session(copy.deepcopy(assignment.task.context.memory)),
         attempt=assignment.attempt,
@@ -158,6 +158,7 @@ async def _end(
             error=error,
             child=child,
             input_hash=assignment.input_hash,
+            usage=recorder.spent.as_json,
         )
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
@@ -168,7 +169,14 @@ async def _end(
         await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment, unsaid, "agent_error")
-        ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)
+        ending = Ending(
+            assignment.hold,
+            failed,
+            turn=assignment.turn,
+            memory=assignment.memory,
+            error=told,
+            usage=recorder.spent.as_json,
+        )
         await bridge.persist(_finish, assignment, ending)
     if calls.is_used:
         await bridge.run(_leave_children, assignment.task.pk, ending)

@@ -9,7 +9,7 @@ from agentkit.credentials import Credential
 from agentkit.deciding import chooses, decide
 from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import answer, drive, needs_thread
-from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult
+from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.functions import agent
 from agentkit.handlers import ResponseType, SkillHandler
@@ -83,6 +83,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "UnreadableContent",
+    "Usage",
     "agent",
     "answer",
     "as_handler",

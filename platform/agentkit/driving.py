@@ -158,7 +158,7 @@ def _outcome(work: asyncio.Future[Any], task: TaskContext) -> Outcome:
     try:
         return as_outcome(work.result())
     except AgentFailure as failure:
-        return Failed(str(failure), failure.code)
+        return Failed(str(failure), failure.code, detail=failure.detail)
     except NotAnswered as missing:
         schema = task.asked.get("schema") or schema_of(missing.model)
         return InputRequired(str(missing), task.slot or missing.model, schema, value=task.asked.get("value"))

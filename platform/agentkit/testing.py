@@ -162,20 +162,11 @@ async def run(
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored(slot) if slot is not None else {}
-    return await _turn(
-        handler,
-        said,
-        agents or {},
-        slot=asked.get("name"),
-        asked=asked,
-        resumed=resumed,
-        skill=skill,
-        memory=memory if memory is not None else {},
-        session=Session(session if session is not None else {}),
-        history=history,
-        references=references,
-        lend=lender_of(credentials or {}),
-    )
+    known: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
+    known |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
+    known["memory"] = memory if memory is not None else {}
+    known["session"] = Session(session if session is not None else {})
+    return await _turn(handler, said, agents or {}, **known)
 
 
 async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, **known: Any) -> Run:
