@@ -11,6 +11,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.runtime.models import Credential
 from tests.a2a.calling import message
+from tests.a2a.old_calling import OldCaller
 from tests.a2a.resting import Resource
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -125,3 +126,19 @@ async def test_a_cancel_voids_the_link(asked, ada, ada_at):
     await ada_at("calendar").call("CancelTask", {"id": asked["id"]})
     assert (await give(link_of(asked), ada)).status_code == 302, "to the page that says so"
     assert not await Credential.objects.aexists()
+
+
+async def test_clients_of_the_old_version_are_told_the_same(worker, calendar, ada, ada_key):
+    old = OldCaller("calendar", ada_key)
+    task = (await old.send({"kind": "message", "messageId": "m", "role": "user", "parts": [text("open it")]})).result
+    assert task["status"]["state"] == "auth-required"
+    assert task["status"]["message"]["metadata"]["service"] == "calendar"
+    refused = await old.send(
+        {"kind": "message", "messageId": "n", "role": "user", "parts": [text(SECRET)], "taskId": task["id"]}
+    )
+    assert link_of(task) in refused.error["message"]
+    assert (await give(link_of(task), ada)).status_code == 302
+
+
+def text(words):
+    return {"kind": "text", "text": words}
