@@ -80,12 +80,14 @@ class Slot(TypedDict):
     """What a task asks for; `order` names the properties of an object schema as its author ordered them.
 
     `value` is data of the agent's own, for the turn that takes the answer. `child` is the task that asks, where it is
-    one that the task had called for.
+    one that the task had called for. With a `service` it is a credential, which the platform asks for: it comes by a
+    link, and not by a message.
     """
 
     name: str
     schema: NotRequired[JSON]
     order: NotRequired[list[str]]
+    service: NotRequired[str]
     child: NotRequired[str]
     value: NotRequired[Any]
 

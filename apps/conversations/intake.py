@@ -19,6 +19,7 @@ from apps.agents.models import Agent
 from apps.conversations import blobs, ledger, notes, wakeups
 from apps.conversations.digests import digest_of
 from apps.conversations.errors import (
+    CredentialWanted,
     InvalidParams,
     TaskBusy,
     TaskFinished,
@@ -285,6 +286,8 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
         raise TaskFinished
     if not state.is_interrupted and agent.on_busy == Agent.OnBusy.REJECT:
         raise TaskBusy
+    if state.is_interrupted and slot and "service" in slot:  # what is said is kept for good, a secret must not be
+        raise CredentialWanted(f"{CredentialWanted.__doc__} It is at {_link_of(task)}.")
     event = log.add(EventType.USER_MESSAGE, {"message": addressed(message, log.context, task_id)}, task=task_id)
     if state.is_interrupted:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
@@ -292,6 +295,11 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
     if agent.on_busy == Agent.OnBusy.INTERRUPT:
         _interrupt(task_id)
     return None
+
+
+def _link_of(task: Task) -> str:
+    """Where the credential is to be given that the task waits for."""
+    return str((task.status_message or {}).get("metadata", {}).get("url", ""))
 
 
 def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:

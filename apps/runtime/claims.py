@@ -20,6 +20,7 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
 from apps.runtime import hosting, outcomes, suspending
 from apps.runtime.publishing import publish
+from apps.runtime.redaction import Redaction
 from bridge import statements
 from bridge.statements import Selection
 
@@ -55,6 +56,8 @@ class Assignment:
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
+    redaction: Redaction = field(default_factory=Redaction, compare=False)
+    lent: set[str] = field(default_factory=set)  # services whose credentials the run was lent
 
     @property
     def context_id(self) -> uuid.UUID:

@@ -72,7 +72,7 @@ class Delegation:
     async def __call__(self, call: Call) -> ChildResult:
         """Make the call and wait for its end. Raises Suspended, AgentFailure."""
         self.is_used = True
-        parts = clean_parts(call.parts, self.assignment.given)
+        parts = self.assignment.redaction(clean_parts(call.parts, self.assignment.given))
         name = self._name(call, parts)
         since = feed.listening()
         with self._waits():
@@ -122,7 +122,10 @@ class Delegation:
             )
         self._limits.count_one()
         message: JSON = {"messageId": name, "role": "ROLE_USER", "parts": parts}
-        more: JSON = {"metadata": clean(call.metadata), "referenceTaskIds": call.reference_ids}
+        more: JSON = {
+            "metadata": self.assignment.redaction(clean(call.metadata)),
+            "referenceTaskIds": call.reference_ids,
+        }
         message |= {name: value for name, value in more.items() if value}
         try:
             return _task(accept_and_publish(principal, agent, message, sender=sender, parent=task.pk).task)
@@ -155,8 +158,10 @@ class Delegation:
         self.assignment.given.update(blobs.kept(parts))
         kind = AuthRequired if child.state == TaskState.AUTH_REQUIRED else InputRequired
         slot = child.slot or {}
-        metadata = said.get("metadata", {})
-        question = kind(parts, slot=slot.get("name", "input"), schema=_ordered(slot), metadata=metadata)
+        about: JSON = {"schema": _ordered(slot), "metadata": said.get("metadata", {})}
+        if "service" in slot:  # the parent passes on the link, and takes no message in place of a credential either
+            about |= {"service": slot["service"], "auth_type": about["metadata"]["auth_type"]}
+        question = kind(parts, slot=slot.get("name", "input"), **about)
         self.suspended = self.suspended or Suspended(question, str(child.pk))
         return self.suspended
 

@@ -9,7 +9,7 @@ import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from django.conf import settings
@@ -24,7 +24,7 @@ from apps.agents.models import Agent
 from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import outcomes, remembering, suspending
+from apps.runtime import lending, outcomes, remembering, suspending
 from apps.runtime.bounds import TooLarge
 from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.claims import Assignment
@@ -60,7 +60,7 @@ async def execute(assignment: Assignment, interrupted: Callable[[], bool], aside
     error: JSON | None = None
     try:
         try:
-            outcome, error = await _turn(assignment.agent, task, calls)
+            outcome, error = await _turn(assignment, task, calls)
         except asyncio.CancelledError:
             if not interrupted():
                 raise
@@ -104,23 +104,25 @@ def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) ->
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
+        lend=partial(lending.lend, assignment),
         delegate=calls,
     )
 
 
-async def _turn(agent: Agent, task: TaskContext, calls: Delegation) -> tuple[Outcome, JSON | None]:
+async def _turn(assignment: Assignment, task: TaskContext, calls: Delegation) -> tuple[Outcome, JSON | None]:
     """How the turn ended: once a child has asked, with its question, whatever the handler then makes of that."""
     outcome: Outcome
     try:
         await calls.pass_down()
-        outcome, error = await _handled(agent, task)
+        outcome, error = await _handled(assignment, task)
     except Suspended as suspended:
         return suspended.question, None
     return (calls.suspended.question, None) if calls.suspended else (outcome, error)
 
 
-async def _handled(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | None]:
+async def _handled(assignment: Assignment, task: TaskContext) -> tuple[Outcome, JSON | None]:
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
+    agent = assignment.agent
     try:
         async with asyncio.timeout(agent.time_limit) as limit:
             return await _executor(agent.kind)(agent, task), None
@@ -130,15 +132,16 @@ async def _handled(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | Non
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             seconds = f"{agent.time_limit:g}"
             return Failed(f"The agent took longer than its limit of {seconds} seconds.", "time_limit"), None
-        return _broken(agent, error)
+        return _broken(assignment, error)
     except Blocked:
         return Failed(BLOCKED, "blocked"), None
 
 
-def _broken(agent: Agent, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
-    log.error("agent %s failed", agent.slug, exc_info=error)
+def _broken(assignment: Assignment, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
     code = code or code_of(error)
     told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    told = assignment.redaction(told)
+    log.error("agent %s failed\n%s", assignment.agent.slug, told["traceback"])
     return Failed(BROKEN, code), told
 
 
@@ -150,6 +153,7 @@ async def _end(
     error: JSON | None,
     calls: Delegation,
 ) -> None:
+    redact = assignment.redaction
     child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
     try:
         tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
@@ -157,12 +161,12 @@ async def _end(
             recorder.bounds.check(outcome, task.memory)
         ending = Ending(
             assignment.hold,
-            recorder.spent.labelled(clean_outcome(outcome, assignment.given)) if outcome else None,
+            redact(recorder.spent.labelled(clean_outcome(outcome, assignment.given))) if outcome else None,
             turn=assignment.turn,
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
-            memory=assignment.memory | clean(bookmarks(task.memory)) if child else clean(task.memory),
-            session=None if child else remembering.changes(assignment.task.context.memory, task.session.memory),
+            memory=assignment.memory | redact(clean(bookmarks(task.memory))) if child else redact(clean(task.memory)),
+            session=None if child else remembering.changes(assignment.task.context.memory, redact(task.session.memory)),
             tokens=tokens,
             streamed=recorder.streamed,
             error=error,
@@ -178,7 +182,7 @@ async def _end(
         ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
         await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
-        failed, told = _broken(assignment.agent, unsaid, INVALID)
+        failed, told = _broken(assignment, unsaid, INVALID)
         ending = Ending(
             assignment.hold,
             failed,

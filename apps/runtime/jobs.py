@@ -9,6 +9,7 @@ from celery import shared_task
 from celery.exceptions import Reject
 from celery.signals import worker_shutdown
 
+from apps.runtime.credential_requests import forget_ended
 from apps.runtime.embedded import NODE
 from apps.runtime.process import close_this_process, this_process
 from apps.runtime.publishing import EXECUTE
@@ -27,6 +28,7 @@ def execute_run(run_id: str) -> None:
 @shared_task(name="runtime.sweep")  # type: ignore[untyped-decorator]
 def sweep_runs() -> None:
     sweep()
+    forget_ended()
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]

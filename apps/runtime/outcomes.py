@@ -18,6 +18,7 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact as Delivered
 from apps.conversations.models import Message, Run, Suspension, Task
 from apps.conversations.projection import assemble
+from apps.runtime.credential_links import Link
 from apps.runtime.remembering import Changes
 from bridge.statements import Selection
 
@@ -28,6 +29,7 @@ STATES: dict[type[Outcome], TaskState] = {
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
 }
+NOBODY = Hold(uuid.UUID(int=0), 0)
 ANSWER = "answer"  # the name of the artifact that tokens become
 
 
@@ -192,6 +194,8 @@ def _slot(ending: Ending) -> JSON | None:
     if not isinstance(outcome, InputRequired | AuthRequired):
         return None
     slot: JSON = {"name": outcome.slot} | ({} if outcome.value is None else {"value": outcome.value})
+    if isinstance(outcome, AuthRequired) and outcome.service:
+        slot["service"] = outcome.service
     if ending.child is not None:
         slot["child"] = str(ending.child)
     if not outcome.schema:
@@ -200,6 +204,11 @@ def _slot(ending: Ending) -> JSON | None:
     properties = outcome.schema.get("properties")
     # A database may keep the names of a JSON object in an order of its own; a form has the author's.
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
+
+
+def end_waiting(log: Ledger, task: Task, outcome: Failed) -> None:
+    """Record the end of a task that waits, of which nobody takes a turn."""
+    _conclude(log, task, outcome, Ending(NOBODY, outcome, turn=2))
 
 
 def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None:
@@ -215,13 +224,17 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
     unsaid = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
-    payload: dict[str, Any] = {
-        "state": state,
-        "message": _said(log, task, parts or [{"text": unsaid}], outcome.metadata),
-    }
+    message = _said(log, task, parts or [{"text": unsaid}], outcome.metadata)
+    link = Link.of(outcome) if ending.child is None else None  # the link of a child that asks is in its words
+    if link is not None:
+        message["parts"] = [*(message["parts"] if parts else []), link.part]
+        message["metadata"] = {**outcome.metadata, **link.metadata}
+    payload: dict[str, Any] = {"state": state, "message": message}
     if slot := _slot(ending):
         payload["slot"] = slot
-    log.add(EventType.AGENT_STATUS, payload, task=task.pk)
+    event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
+    if link is not None:
+        log.also_insert(link.request(task, event.at))
     if ending.child is not None:
         Suspension.objects.update_or_create(task=task, defaults={"child_id": ending.child})
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind

@@ -77,6 +77,7 @@ class Recorder:
         self._is_late = False  # was anything said after the end?
         self._has_progress = False  # has the handler told any itself?
         self._assignment = assignment
+        self._redaction = assignment.redaction
         self._queue: asyncio.Queue[Queued | None] = asyncio.Queue(WAITING)
         self._writer: asyncio.Task[None] | None = None
         self._tail: Tail | None = None  # the newest of what is queued, if it is of tokens
@@ -114,7 +115,7 @@ class Recorder:
     async def _record_soon(self, emission: Emission) -> None:
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
-        cleaned = clean_emission(emission, self._assignment.given)
+        cleaned = self._redaction(clean_emission(emission, self._assignment.given))
         queued = Tail([cleaned.text], len(cleaned.text)) if isinstance(cleaned, Token) else cleaned
         await self._put(self._writer, queued)
         self._tail = queued if isinstance(queued, Tail) and not queued.is_taken else None
@@ -130,7 +131,8 @@ class Recorder:
             await self._writer
         if not self._token_artifact:
             return None
-        return Tokens(self._token_artifact, "".join(self._token_text), self._pending_text)
+        text = self._redaction("".join(self._token_text))
+        return Tokens(self._token_artifact, text, self._redaction(self._pending_text))
 
     async def _put(self, writer: asyncio.Task[None], emission: Queued | None) -> None:
         """Queue it, unless the recording has ended or ends while there is no room: then its error is raised."""
@@ -160,8 +162,10 @@ class Recorder:
             batch = await self._next_batch()
             ended = None in batch
             lines = [line for emission in batch if emission is not None for line in self._lines(emission)]
-            if not ended or not self._token_artifact:
+            if not ended:
                 lines += self._due_tokens()
+            elif not self._token_artifact:
+                lines += self._token_lines(whole=True)
             if lines:
                 await self._record(lines)
             if ended:
@@ -188,7 +192,7 @@ class Recorder:
         return batch
 
     def _token_wait(self) -> float | None:
-        if not self._pending_text:
+        if not self._sayable:
             return None
         return max(0.0, self._tokens_at + TOKEN_SECONDS - asyncio.get_running_loop().time())
 
@@ -205,9 +209,15 @@ class Recorder:
     def _due_tokens(self) -> list[Line]:
         return self._token_lines() if self._token_wait() == 0.0 else []
 
-    def _token_lines(self) -> list[Line]:
+    @property
+    def _sayable(self) -> int:
+        """How many characters of the waiting tokens are sure not to begin a secret."""
+        return len(self._pending_text) - self._redaction.held_back(self._pending_text)
+
+    def _token_lines(self, *, whole: bool = False) -> list[Line]:
         """The waiting tokens as one event; the first begins the artifact that they will be."""
-        text, self._pending_text = self._pending_text, ""
+        length = len(self._pending_text) if whole else self._sayable
+        text, self._pending_text = self._redaction(self._pending_text[:length]), self._pending_text[length:]
         if not text:
             return []
         self._tokens_at = asyncio.get_running_loop().time()

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from apps.web import downloads, home, sending, sessions
+from apps.web import credentials, downloads, home, sending, sessions
 from apps.web.sign_in import SignIn
 
 app_name = "web"
@@ -17,6 +17,9 @@ urlpatterns = [
     path("agents", home.agents, name="agents"),
     path("agents/<str:slug>", home.agent, name="agent"),
     path("agents/<str:slug>/messages", sending.begin, name="begin"),
+    path("credentials/", credentials.credentials, name="credentials"),
+    path("credentials/<int:number>/revoke", credentials.revoke, name="revoke"),
+    path("credentials/<str:token>", credentials.credential, name="credential"),
     path("sessions/<uuid:session>", sessions.session, name="session"),
     path("sessions/<uuid:session>/earlier", sessions.earlier, name="earlier"),
     path("sessions/<uuid:session>/messages", sending.say, name="say"),

@@ -5,6 +5,7 @@ Nothing here knows a database or a framework: `driving.drive` runs an agent anyw
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
+from agentkit.credentials import Credential
 from agentkit.deciding import chooses, decide
 from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import Answer, answer, drive, needs_thread
@@ -49,6 +50,7 @@ __all__ = [
     "Chunk",
     "Clarify",
     "Completed",
+    "Credential",
     "Decision",
     "Emission",
     "Emit",

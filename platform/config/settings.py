@@ -121,6 +121,7 @@ MAX_ARTIFACT_BYTES = 50 * 1024**2  # of one artifact of an agent
 MAX_TURN_BYTES = 200 * 1024**2  # of all artifacts of one turn
 MAX_SAYING_BYTES = 1024**2  # of anything else: a line of progress, a tool's result, a question, a task's memory
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
+CREDENTIAL_REQUEST_SECONDS = 3600.0  # how long a link is good by which a task asks for a credential
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html

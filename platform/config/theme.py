@@ -32,6 +32,10 @@ SIDEBAR = {
         ("a2a", "pushconfig", "Webhooks", "webhook"),
         ("a2a", "delivery", "Deliveries", "outbox"),
     ],
+    "Credentials": [
+        ("runtime", "credential", "Credentials", "password"),
+        ("runtime", "credentialrequest", "Requests", "contact_support"),
+    ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),

@@ -103,7 +103,8 @@ function withoutMaking(state, taskId) {
 function agentStatus(state, entry) {
   const { taskId, at } = entry;
   const before = state.tasks[taskId] ?? { id: taskId };
-  let next = { ...state, tasks: { ...state.tasks, [taskId]: { ...before, state: entry.state, at } } };
+  const wantsCredential = entry.wantsCredential ?? false;
+  let next = { ...state, tasks: { ...state.tasks, [taskId]: { ...before, state: entry.state, at, wantsCredential } } };
   if (entry.progress) return addStep(next, taskId, { kind: "progress", at, text: entry.progress.text }, entry.progress);
   if (entry.state === "working") {
     next = answered(next, taskId);
