@@ -133,8 +133,10 @@ async def test_no_other_program_is_started(endpoint: Endpoint, settings):
         await LlmWorker("Help.", [McpServer(command=["true"])]).run(message="x")
 
 
-def test_a_servers_name_shows_no_query():
-    assert McpServer("https://a.example/mcp?key=secret").label == "https://a.example/mcp"
+def test_its_name_shows_no_query_and_its_keys_are_known():
+    server = McpServer("https://a.example/mcp?key=secret", {"Authorization": "Bearer abc"})
+    assert server.label == "https://a.example/mcp"
+    assert set(server.secrets) == {"Bearer abc", "abc", "key=secret"}
 
 
 @pytest.mark.parametrize("given", [{}, {"url": "http://a.example", "command": ["a"]}])

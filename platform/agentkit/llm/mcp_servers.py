@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from urllib.parse import urlsplit
 
 from fastmcp.client.transports import ClientTransport, StdioTransport, StreamableHttpTransport
 from pydantic_ai.mcp import MCPToolset
@@ -27,10 +26,8 @@ async def connect(server: McpServer, stack: AsyncExitStack) -> AbstractToolset[T
         await stack.enter_async_context(_entered(toolset))
         await toolset.list_tools()
     except Exception as error:
-        detail = detail_of(error, [*server.headers.values(), urlsplit(server.url).query])
-        raise AgentFailure(
-            f"The tool server {server.label} cannot be used. Try again later.", "tools_unreachable", detail
-        ) from None
+        sentence = f"The tool server {server.label} cannot be used. Try again later."
+        raise AgentFailure(sentence, "tools_unreachable", detail_of(error, server.secrets)) from None
     only = server.only
     return toolset if only is None else toolset.filtered(lambda _, tool: tool.name in only)
 
