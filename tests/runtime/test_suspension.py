@@ -9,6 +9,7 @@ from apps.conversations import intake, replay
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Run, Suspension, Task
 from apps.runtime import suspending, sweeping
+from apps.runtime.process import this_process
 from apps.runtime.resuming import resume
 from tests.runtime.calling_agents import EXECUTED, GATES
 from tests.runtime.delegating import done, ended, sent, until, words
@@ -105,6 +106,7 @@ async def test_a_child_that_is_canceled_meanwhile_is_what_the_parent_finds(ada, 
 async def test_the_sweep_finds_a_parent_that_nobody_told(ada, cast, said, monkeypatch):
     parent = await asked(ada, cast, said)
     child = await bridge.run(child_of, parent)
+    await until(lambda: not this_process()._carried)  # the run itself looks once more whether its child has gone on
     await bridge.run(Context.objects.filter(pk=child.context_id).update, is_watched=False)
     await ended(await sent(ada.principal, cast["asking"], said("green", taskId=str(child.pk))))
     await until(lambda: state_of(child.pk) == "completed")
