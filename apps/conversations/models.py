@@ -83,7 +83,7 @@ class Task(models.Model):
         User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="tasks"
     )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="tasks")
-    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="tasks")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, db_index=False, related_name="tasks")
     state = models.CharField(max_length=20, choices=TaskState)
     status_message = models.JSONField(null=True, blank=True, help_text="A2A message of the current status.")
     slot = models.JSONField(null=True, blank=True, help_text="What the task asked for: name and JSON Schema.")
@@ -101,6 +101,7 @@ class Task(models.Model):
             models.Index(fields=["owner", "agent", "state", "-status_at", "-id"], name="tasks_of_an_owner_by_state"),
             models.Index(fields=["context", "-status_at", "-id"], name="tasks_of_a_context_by_status"),
             models.Index(fields=["context", "created_at"], name="tasks_of_a_context"),
+            models.Index(fields=["agent", "-created_at"], name="tasks_of_an_agent"),
             models.Index(fields=["-status_at", "-id"], name="tasks_by_status"),
         ]
 
@@ -136,7 +137,12 @@ class Message(models.Model):
     class Meta:
         ordering = ["index"]
         constraints = [models.UniqueConstraint(fields=["context", "index"], name="message_index_is_unique")]
-        indexes = [models.Index(fields=["task", "index"], name="messages_of_a_task")]
+        indexes = [
+            models.Index(fields=["task", "index"], name="messages_of_a_task"),
+            models.Index(
+                fields=["created_at"], condition=models.Q(task=None, role="agent"), name="answers_without_a_task"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.message_id
@@ -206,7 +212,10 @@ class Event(models.Model):
     class Meta:
         ordering = ["index"]
         constraints = [models.UniqueConstraint(fields=["context", "index"], name="event_index_is_unique")]
-        indexes = [models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task")]
+        indexes = [
+            models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task"),
+            models.Index(fields=["task", "-index"], condition=models.Q(type="feedback"), name="feedback_on_a_task"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.index} {self.type}"
