@@ -39,17 +39,18 @@ class EventType(models.TextChoices):
 
 
 class Opening(TypedDict):
-    """How a context began; in the payload of its first event."""
+    """How a context began; in the payload of its first event. `parentTask` called for what is done in it."""
 
     contextId: str
     owner: int | None
     workspace: int
     agent: int
     title: str
+    parentTask: NotRequired[str]
 
 
 class NewTask(TypedDict):
-    """The task that a user's message opened."""
+    """The task that a user's message opened; its `parent` is the task that called for it."""
 
     agent: int
     references: list[str]
@@ -73,20 +74,28 @@ class AgentStart(TypedDict):
 
 
 class Slot(TypedDict):
-    """What a task asks for; `order` names the properties of an object schema as its author ordered them."""
+    """What a task asks for; `order` names the properties of an object schema as its author ordered them.
+
+    `child` is the task that asks, where it is one that the task had called for.
+    """
 
     name: str
     schema: NotRequired[JSON]
     order: NotRequired[list[str]]
+    child: NotRequired[str]
 
 
 class AgentStatus(TypedDict):
-    """A change of state, or progress while working (`progress`: the message is no turn of talk)."""
+    """A change of state, or progress while working (`progress`: the message is no turn of talk).
+
+    `because`: why a task that waited goes on without a message.
+    """
 
     state: str
     message: NotRequired[JSON]
     slot: NotRequired[Slot]
     progress: NotRequired[JSON]
+    because: NotRequired[str]
 
 
 class AgentMessage(TypedDict):

@@ -66,11 +66,13 @@ def accept(
     alongside: Alongside | None = None,
     *,
     sender: str = "",
+    parent: uuid.UUID | None = None,
 ) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
     `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
     (`sender_of_one_call`), so that a call that is tried again after a commit nobody heard of records it once.
+    `parent` is the task that calls for a new one.
     Raises errors.Refusal; then nothing was stored. Publish `Receipt.run` after this returns.
     """
     sender = sender or principal.sender
@@ -79,8 +81,8 @@ def accept(
     for _ in range(3):
         try:
             with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside)
-            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside)
+                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside, parent)
+            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside, parent)
         except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
             # The message came before, or its context was opened, or cleared, at this very moment.
             if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
@@ -137,6 +139,7 @@ def _record(
     sender: str,
     body_hash: str,
     alongside: Alongside | None,
+    parent: uuid.UUID | None,
 ) -> Receipt:
     target = find_target(principal, agent, message)
     if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
@@ -155,7 +158,7 @@ def _record(
                 )
             )
         if target.task is None:
-            run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None)
+            run = _open_task(log, principal, agent, message, task_id, parent, is_new=target.context is None)
         else:
             run = _continue_task(log, agent, message, task_id)
         if run is not None:
@@ -229,13 +232,23 @@ def opening(principal: Principal, agent: Agent, message: JSON) -> Opening:
 
 
 def _open_task(
-    log: Ledger, principal: Principal, agent: Agent, message: JSON, task_id: uuid.UUID, *, is_new: bool
+    log: Ledger,
+    principal: Principal,
+    agent: Agent,
+    message: JSON,
+    task_id: uuid.UUID,
+    parent: uuid.UUID | None,
+    *,
+    is_new: bool,
 ) -> Run:
-    payload: dict[str, Any] = {
-        "task": {"agent": agent.pk, "references": _references(log, principal, agent, message, is_new=is_new)},
-    }
+    references = _references(log, principal, agent, message, is_new=is_new)
+    called: JSON = {"parent": str(parent)} if parent else {}
+    payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **called}}
     if is_new:
-        payload["opens"] = log.opening(opening(principal, agent, message))
+        begun = opening(principal, agent, message)
+        if parent:
+            begun["parentTask"] = str(parent)
+        payload["opens"] = log.opening(begun)
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
     return Run(task_id=task_id, message=log.message_at(event.index), turn=1)
@@ -302,7 +315,7 @@ def cancel(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
 
 
 def cancel_found(task: Task) -> None:
-    """Cancel a task that the caller may touch.
+    """Cancel a task that the caller may touch, and then what it had called for.
 
     Raises TaskNotCancelable, which leaves a note in the task's last run, and TaskNotFound.
     """
@@ -313,6 +326,14 @@ def cancel_found(task: Task) -> None:
         raise
     except Context.DoesNotExist:  # it was cleared just now
         raise TaskNotFound from None
+    cancel_children(task.pk)
+
+
+def cancel_children(parent: uuid.UUID) -> None:
+    """Cancel, all the way down, the unfinished tasks that a task had called for and waits for no longer."""
+    for child in Task.objects.unfinished().select_related("context").filter(parent=parent):
+        with suppress(TaskNotCancelable, TaskNotFound):
+            cancel_found(child)
 
 
 def _cancel(task: Task) -> None:

@@ -75,10 +75,16 @@ def response_type(agent: Agent, message: JSON) -> ResponseType:
 
 
 def accept_and_publish(
-    principal: Principal, agent: Agent, message: JSON, alongside: intake.Alongside | None = None, *, sender: str = ""
+    principal: Principal,
+    agent: Agent,
+    message: JSON,
+    alongside: intake.Alongside | None = None,
+    *,
+    sender: str = "",
+    parent: uuid.UUID | None = None,
 ) -> Receipt:
     """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
-    receipt = intake.accept(principal, agent, message, alongside, sender=sender)
+    receipt = intake.accept(principal, agent, message, alongside, sender=sender, parent=parent)
     if receipt.run is not None:
         publish(receipt.run)
     return receipt

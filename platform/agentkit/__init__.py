@@ -5,6 +5,7 @@ Nothing here knows a database or a framework: `driving.drive` runs an agent anyw
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
+from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import answer, drive, needs_thread
 from agentkit.emissions import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
 from agentkit.handlers import (
@@ -36,6 +37,9 @@ __all__ = [
     "Artifact",
     "ArtifactStream",
     "AuthRequired",
+    "Call",
+    "ChildFailed",
+    "ChildResult",
     "Chunk",
     "Completed",
     "Emission",
@@ -55,6 +59,7 @@ __all__ = [
     "Skill",
     "SkillHandler",
     "Stopped",
+    "Suspended",
     "SyncArtifactStream",
     "SyncTaskContext",
     "TaskContext",
