@@ -254,6 +254,30 @@ class Event(models.Model):
         return self.type == EventType.AGENT_STATUS and TaskState(self.payload["state"]).is_settled
 
 
+class FeedbackManager(models.Manager["Feedback"]):
+    def get_queryset(self) -> models.QuerySet[Feedback]:
+        return super().get_queryset().filter(type=EventType.FEEDBACK)
+
+
+class Feedback(Event):
+    """A line of the log by which somebody says what a task was worth; of a task the newest counts."""
+
+    objects = FeedbackManager()
+
+    class Meta:
+        proxy = True
+        verbose_name_plural = "feedback"
+
+    @property
+    def rating(self) -> int:
+        """Stars, from 1 to 5."""
+        return int(self.payload["rating"])
+
+    @property
+    def text(self) -> str:
+        return str(self.payload.get("feedback", ""))
+
+
 class RunQuerySet(models.QuerySet["Run"]):
     def unfinished(self) -> RunQuerySet:
         return self.filter(state__in=(Run.State.QUEUED, Run.State.RUNNING))
