@@ -50,7 +50,10 @@ class Opening(TypedDict):
 
 
 class NewTask(TypedDict):
-    """The task that a user's message opened; its `parent` is the task that called for it."""
+    """The task that a user's message opened; its `parent` is the task that called for it.
+
+    `metadata.skill` is the agent's skill that was chosen for it.
+    """
 
     agent: int
     references: list[str]
@@ -76,22 +79,26 @@ class AgentStart(TypedDict):
 class Slot(TypedDict):
     """What a task asks for; `order` names the properties of an object schema as its author ordered them.
 
-    `child` is the task that asks, where it is one that the task had called for.
+    `value` is data of the agent's own, for the turn that takes the answer. `child` is the task that asks, where it is
+    one that the task had called for.
     """
 
     name: str
     schema: NotRequired[JSON]
     order: NotRequired[list[str]]
     child: NotRequired[str]
+    value: NotRequired[Any]
 
 
 class AgentStatus(TypedDict):
     """A change of state, or progress while working (`progress`: the message is no turn of talk).
 
-    `because`: why a task that waited goes on without a message.
+    `because`: why a task that waited goes on without a message. `skill` is the one that takes the task, where a turn
+    found that out.
     """
 
     state: str
+    skill: NotRequired[str]
     message: NotRequired[JSON]
     slot: NotRequired[Slot]
     progress: NotRequired[JSON]

@@ -66,23 +66,29 @@ def accept(
     alongside: Alongside | None = None,
     *,
     sender: str = "",
+    skill: str | None = None,
     parent: uuid.UUID | None = None,
 ) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
+    Of a new task, `skill` is the agent's skill that takes it, if one was chosen, and `parent` the task that calls for
+    it.
+
     `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
     (`sender_of_one_call`), so that a call that is tried again after a commit nobody heard of records it once.
-    `parent` is the task that calls for a new one.
     Raises errors.Refusal; then nothing was stored. Publish `Receipt.run` after this returns.
     """
     sender = sender or principal.sender
     body_hash = hash_of(message)
+    known: JSON = {"metadata": {"skill": skill}} if skill is not None else {}
+    if parent is not None:
+        known["parent"] = str(parent)
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     for _ in range(3):
         try:
             with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside, parent)
-            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside, parent)
+                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside, known)
+            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside, known)
         except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
             # The message came before, or its context was opened, or cleared, at this very moment.
             if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
@@ -139,7 +145,7 @@ def _record(
     sender: str,
     body_hash: str,
     alongside: Alongside | None,
-    parent: uuid.UUID | None,
+    known: JSON,
 ) -> Receipt:
     target = find_target(principal, agent, message)
     if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
@@ -158,7 +164,7 @@ def _record(
                 )
             )
         if target.task is None:
-            run = _open_task(log, principal, agent, message, task_id, parent, is_new=target.context is None)
+            run = _open_task(log, principal, agent, message, task_id, known, is_new=target.context is None)
         else:
             run = _continue_task(log, agent, message, task_id)
         if run is not None:
@@ -237,17 +243,16 @@ def _open_task(
     agent: Agent,
     message: JSON,
     task_id: uuid.UUID,
-    parent: uuid.UUID | None,
+    known: JSON,
     *,
     is_new: bool,
 ) -> Run:
     references = _references(log, principal, agent, message, is_new=is_new)
-    called: JSON = {"parent": str(parent)} if parent else {}
-    payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **called}}
+    payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **known}}
     if is_new:
         begun = opening(principal, agent, message)
-        if parent:
-            begun["parentTask"] = str(parent)
+        if "parent" in known:
+            begun["parentTask"] = known["parent"]
         payload["opens"] = log.opening(begun)
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)

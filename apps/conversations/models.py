@@ -51,6 +51,7 @@ class Context(models.Model):
     # A plain id: what was called for does not become anybody's own conversation when the parent is deleted.
     parent_task = models.UUIDField(null=True, blank=True, help_text="The task that called for what is done here.")
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
+    memory = models.JSONField(default=dict, blank=True, help_text="Kept by its agents. No part of replay.")
     is_watched = models.BooleanField("watched", default=False, help_text="Are listeners called? No part of replay.")
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

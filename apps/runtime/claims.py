@@ -109,7 +109,8 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         return None
     original = suspending.original_of(run) if suspending.is_taken_again(run) else None
     given = original or run
-    if not hosting.can_take(run.task.agent, answers_slot=given.slot is not None):
+    skill = run.task.metadata.get("skill")
+    if not hosting.can_take(run.task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(given.message), _references(run.task)
     context, is_newest = run.task.context, False
@@ -228,4 +229,8 @@ def _snapshot(run: Run, history: list[Message]) -> JSON:
         "slot": run.slot,
         "memory": digest_of(run.memory),
     }
+    if session := run.task.context.memory:
+        given["session"] = digest_of(session)
+    if skill := run.task.metadata.get("skill"):
+        given["skill"] = skill
     return given

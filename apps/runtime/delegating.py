@@ -150,11 +150,13 @@ class Delegation:
 
     def _suspend(self, child: Task) -> Suspended:
         """The child's question as the parent's. The first of several ends the turn; the next is for the next turn."""
-        parts = (child.status_message or {}).get("parts", [])
+        said = child.status_message or {}
+        parts = said.get("parts", [])
         self.assignment.given.update(blobs.kept(parts))
         kind = AuthRequired if child.state == TaskState.AUTH_REQUIRED else InputRequired
         slot = child.slot or {}
-        question = kind(parts, slot=slot.get("name", "input"), schema=_ordered(slot))
+        metadata = said.get("metadata", {})
+        question = kind(parts, slot=slot.get("name", "input"), schema=_ordered(slot), metadata=metadata)
         self.suspended = self.suspended or Suspended(question, str(child.pk))
         return self.suspended
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import traceback
 import uuid
@@ -17,18 +18,19 @@ from django.db.models import Q
 from django.utils.module_loading import import_string
 
 import bridge
-from agentkit import Failed, HandlerError, Outcome, Suspended, TaskContext
+from agentkit import Failed, HandlerError, Outcome, Session, Suspended, TaskContext
 from apps.agents.models import Agent
 from apps.conversations import intake, notes
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import outcomes, suspending
+from apps.runtime import outcomes, remembering, suspending
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.delegating import Aside, Delegation
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
+from apps.runtime.remembering import TooMuchToRemember
 
 log = logging.getLogger("parley.runtime")
 
@@ -83,9 +85,12 @@ def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) ->
         message=assignment.said,
         history=assignment.history,
         references=assignment.references,
+        skill=assignment.task.metadata.get("skill"),
         slot=assignment.slot["name"] if assignment.slot else None,
         resumed=assignment.resumed,
+        asked=assignment.slot or {},
         memory=dict(assignment.memory),
+        session=Session(copy.deepcopy(assignment.task.context.memory)),
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
@@ -143,6 +148,7 @@ async def _end(
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
             memory=assignment.memory if child else clean(task.memory),
+            session=None if child else remembering.changes(assignment.task.context.memory, task.session.memory),
             tokens=await recorder.close(),
             streamed=recorder.streamed,
             error=error,
@@ -152,6 +158,10 @@ async def _end(
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
+    except TooMuchToRemember as much:
+        too_large = Failed(str(much), "memory_too_large")
+        ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
+        await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
         ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)

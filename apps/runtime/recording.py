@@ -11,7 +11,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 import bridge
-from agentkit import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
+from agentkit import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult
 from apps.conversations import blobs, ledger
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold
@@ -216,6 +216,8 @@ def line_of(emission: Emission) -> Line:
         case ToolResult():
             result = {"callId": emission.call_id, "name": emission.name, "result": emission.result}
             return Line(EventType.AGENT_TOOL_RESULT, result | {"isError": emission.is_error})
+        case SkillChosen():
+            return Line(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "skill": emission.skill})
         case Token():
             raise AssertionError("tokens are coalesced before")
 

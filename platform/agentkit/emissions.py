@@ -72,4 +72,11 @@ class ToolResult:
     is_error: bool = False
 
 
-Emission = Progress | Token | Chunk | Thought | ToolCall | ToolResult
+@dataclass(frozen=True)
+class SkillChosen:
+    """Said by `drive` where the turn itself found out which skill takes the task; later turns are given it."""
+
+    skill: str
+
+
+Emission = Progress | Token | Chunk | Thought | ToolCall | ToolResult | SkillChosen

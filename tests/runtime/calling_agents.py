@@ -32,7 +32,7 @@ class Gated(SkillHandler):
     async def on_request(self, task: TaskContext) -> str:
         executed("gated", task)
         await task.progress(f"waiting at {task.message.text}")
-        while not GATES[task.message.text].is_set():
+        while not GATES[task.message.text].is_set():  # noqa: ASYNC110 - the gate is of another thread
             await asyncio.sleep(0.01)
         return task.message.text
 
@@ -47,7 +47,7 @@ class Asking(SkillHandler):
 
     async def on_input_received(self, task: TaskContext) -> str:
         executed("answered", task)
-        return f"{task.history[0].text}: {task.message.text}"
+        return f"{[*task.history, task.message][0].text}: {task.message.text}"
 
 
 class Failing(SkillHandler):
@@ -127,7 +127,7 @@ class Abandoning(SkillHandler):
     async def on_request(self, task: TaskContext) -> str:
         call = asyncio.ensure_future(task.call("gated", task.message.text.split()[0]))
         Abandoning.called.append(call)
-        while not EXECUTED.get(f"gated:{task.message.text.split()[0]}"):
+        while not EXECUTED.get(f"gated:{task.message.text.split()[0]}"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         if "failing" in task.message.text:
             raise RuntimeError("boom")

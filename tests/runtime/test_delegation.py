@@ -1,8 +1,6 @@
 """An agent calls others: each call is a child task, made once, linked to its parent, and gone with it."""
 
-import asyncio
 import base64
-import threading
 
 import pytest
 from django.test import override_settings
@@ -10,62 +8,13 @@ from django.test import override_settings
 import bridge
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
-from apps.agents.registration import register_hosted
 from apps.conversations import clearing, intake, replay
 from apps.conversations.models import Artifact, Context, Event, Run, Task
-from apps.runtime import sending, sweeping
-from apps.runtime.sending import settled
-from tests.runtime import calling_agents
+from apps.runtime import sweeping
 from tests.runtime.calling_agents import EXECUTED, GATES
+from tests.runtime.delegating import done, ended, sent, until, words
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker")]
-SOON = 20
-
-
-@pytest.fixture
-def cast(db):
-    """The agents that call each other, by their slugs."""
-    EXECUTED.clear(), GATES.clear()
-    GATES.update({name: threading.Event() for name in ("a", "b", "c")})
-    names = [name for name, kind in vars(calling_agents).items() if getattr(kind, "__module__", "") == kind_module(kind)]
-    kinds = [name for name in names if isinstance(getattr(calling_agents, name), type)]
-    agents = {
-        name.lower(): register_hosted(name.lower(), f"tests.runtime.calling_agents:{name}", access=Agent.Access.PUBLIC)
-        for name in kinds
-    }
-    yield agents
-    for gate in GATES.values():
-        gate.set()
-
-
-def kind_module(kind):
-    return calling_agents.__name__ if isinstance(kind, type) else None
-
-
-async def sent(principal, agent, message):
-    return await sending.send(principal, agent, message)
-
-
-async def ended(receipt, within=SOON):
-    """The task once it has ended or asks."""
-    async with asyncio.timeout(within):
-        return await settled(receipt.context, receipt.task, 0, lambda task: task)
-
-
-async def done(principal, agent, message):
-    return await ended(await sent(principal, agent, message))
-
-
-async def until(condition, within=SOON):
-    """Wait until what is in the database is so."""
-    async with asyncio.timeout(within):
-        while not (found := await bridge.run(condition)):
-            await asyncio.sleep(0.02)
-    return found
-
-
-def words(task):
-    return "".join(part.get("text", "") for part in task.status_message["parts"])
 
 
 def states(**which):

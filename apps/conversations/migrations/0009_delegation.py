@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ('accounts', '0001_initial'),
         ('agents', '0004_extended_card'),
-        ('conversations', '0007_resumed_runs'),
+        ('conversations', '0008_resumed_runs'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
