@@ -194,4 +194,3 @@ def confidence_in(ask: Ask, facts: Facts, best: float) -> float:
     """How much the assessment is worth: the more is known, the more."""
     known = (bool(ask.input_types or ask.output_types), facts.latency_ms is not None, facts.queue_depth is not None)
     return min(1.0, 0.5 + (0.2 if best > GOOD_MATCH else 0.1) + 0.1 * sum(known))
-

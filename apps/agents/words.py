@@ -16,7 +16,9 @@ IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 def words_of(text: str) -> list[str]:
     """The words that tell something, in order and in one spelling of upper and lower case; nothing is stemmed."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return [word for found in WORD.findall(folded) for word in _split(found.strip("_")) if word not in _telling_nothing()]
+    return [
+        word for found in WORD.findall(folded) for word in _split(found.strip("_")) if word not in _telling_nothing()
+    ]
 
 
 @lru_cache(maxsize=10_000)

@@ -78,7 +78,9 @@ def _pictures(runs: list[Run]) -> dict[str, Any]:
         "latency_told": line,
         "outcomes": charts.bar(shares, "How turns ended", f"Of the newest {len(runs)} turns: {told}."),
         "outcomes_told": f"Of the newest {len(runs)} turns: {told}.",
-        "runs": [(columns.id_(run), columns.run_state(run), columns.took(run), cells.moment(run.finished_at)) for run in runs],
+        "runs": [
+            (columns.id_(run), columns.run_state(run), columns.took(run), cells.moment(run.finished_at)) for run in runs
+        ],
     }
 
 

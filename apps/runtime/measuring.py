@@ -55,7 +55,9 @@ def measure() -> None:
     for rows in sources:
         for row in rows:
             measured.get(row.pop("agent"), {}).update(row)
-    stats = [AgentStats(agent_id=agent, updated_at=now, counted_to=now - SETTLED, **row) for agent, row in measured.items()]
+    stats = [
+        AgentStats(agent_id=agent, updated_at=now, counted_to=now - SETTLED, **row) for agent, row in measured.items()
+    ]
     fields = [field.name for field in AgentStats._meta.fields if not field.primary_key]
     with ledger.transacting():
         known = set(Agent.objects.values_list("pk", flat=True))  # without those that were deleted meanwhile

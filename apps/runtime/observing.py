@@ -38,7 +38,13 @@ def note(agent: Agent, stats: AgentStats | None) -> None:
     # Only from what was read: what another process has noted meanwhile is newer.
     noted = Agent.objects.filter(pk=agent.pk, health=agent.health, ailment=agent.ailment, handler=agent.handler)
     if noted.update(health=health, ailment=ailment, updated_at=timezone.now()):
-        log.log(logging.INFO if health == Agent.Health.OK else logging.WARNING, "agent %s is %s. %s", agent.slug, health, ailment)
+        log.log(
+            logging.INFO if health == Agent.Health.OK else logging.WARNING,
+            "agent %s is %s. %s",
+            agent.slug,
+            health,
+            ailment,
+        )
 
 
 def health_of(agent: Agent, stats: AgentStats | None) -> tuple[Agent.Health, str]:

@@ -71,7 +71,9 @@ async def test_with_and_without_a_slash_and_in_the_media_type_that_is_asked_for(
     for slug in ("", "echo"):
         for address in ("negotiation", "negotiation/"):
             assert (await ada_asks(slug, address=address)).status == 200
-    assert (await ada_asks("echo", content_type="application/a2a+json")).headers["Content-Type"] == "application/a2a+json"
+    assert (await ada_asks("echo", content_type="application/a2a+json")).headers[
+        "Content-Type"
+    ] == "application/a2a+json"
     assert (await ada_asks("echo")).headers["Content-Type"] == "application/json"
 
 

@@ -57,7 +57,10 @@ def test_a_new_agent_and_the_form_for_one_have_nothing_to_show(admin_client, ech
 def test_an_agent_that_cannot_work_says_why_in_the_list_and_on_its_page(admin_client, echo, countdown):
     Agent.objects.filter(pk=echo.pk).update(handler="gone_agents:Gone")
     examine()
-    for page in (page_of(admin_client, echo), admin_client.get(reverse("admin:agents_agent_changelist")).content.decode()):
+    for page in (
+        page_of(admin_client, echo),
+        admin_client.get(reverse("admin:agents_agent_changelist")).content.decode(),
+    ):
         assert "unavailable" in page
         assert "The module &#x27;gone_agents&#x27; of" in page
     assert "gone_agents" not in page_of(admin_client, countdown)

@@ -178,7 +178,9 @@ def test_recent_runs_are_found_along_an_index(ada, echo, countdown):
         make_runs(ada, agent, *[("done", 0, 1.0)] * 3000)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-        cursor.execute(("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + measuring.recent_runs())
+        cursor.execute(
+            ("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + measuring.recent_runs()
+        )
         plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
     assert plan.count("tasks_of_an_agent") == 2, plan
     assert "one_run_per_turn" in plan or "SEARCH run USING INDEX sqlite_autoindex" in plan, plan

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ('accounts', '0001_initial'),
         ('agents', '0005_measured'),
-        ('conversations', '0008_delegation'),
+        ('conversations', '0009_delegation'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
