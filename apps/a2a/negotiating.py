@@ -90,7 +90,7 @@ def read_ask(body: Any) -> Ask:
 
 
 def _in_snake_case(body: JSON) -> JSON:
-    """The fields as the extension spells them; camelCase is understood. Raises InvalidParams for one that comes twice."""
+    """The fields as the extension spells them; camelCase is understood. Raises InvalidParams if one comes twice."""
     spelled = {snake(name): value for name, value in body.items()}
     if len(spelled) != len(body):
         raise InvalidParams("A field comes twice, in camelCase and in snake_case.")

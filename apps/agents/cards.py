@@ -110,7 +110,7 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
 
 def health_of(agent: Agent) -> dict[str, Any]:
     """The extension that says whether the agent can work (`docs/extensions/health-v1.md`), without internals."""
-    params = {"status": agent.health} | ({"reason": reason} if (reason := HEALTH[agent.health]) else {})
+    params = {"status": agent.health} | ({"reason": reason} if (reason := HEALTH[Agent.Health(agent.health)]) else {})
     return {"uri": extension("health"), "description": "Whether the agent can work.", "params": params}
 
 

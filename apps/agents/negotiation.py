@@ -6,7 +6,7 @@ They are described for callers in docs/extensions/negotiation-v1.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from apps.agents.matching import Match
@@ -31,8 +31,9 @@ class Weights:
 
     def applied_to(self, subscores: Subscores) -> float:
         """The mean of the subscores, so weighted. The weights must not all be zero."""
-        total = sum(asdict(self).values())
-        return sum(getattr(self, one.name) * getattr(subscores, one.name) for one in fields(self)) / total
+        weights, scores = asdict(self), asdict(subscores)
+        total: float = sum(weight * scores[name] for name, weight in weights.items()) / sum(weights.values())
+        return total
 
 
 @dataclass(frozen=True, slots=True)

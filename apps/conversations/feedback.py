@@ -9,7 +9,6 @@ from apps.conversations.errors import InvalidParams, TaskNotFound
 from apps.conversations.events import EventType, Feedback
 from apps.conversations.models import Context
 
-
 MOST = 5  # stars
 LONGEST = 10_000  # characters of what is said with them
 

@@ -9,7 +9,7 @@ A foreign key that is the beginning of another index has none of its own (`db_in
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.utils import timezone
@@ -263,7 +263,7 @@ class FeedbackManager(models.Manager["Feedback"]):
 class Feedback(Event):
     """A line of the log by which somebody says what a task was worth; of a task the newest counts."""
 
-    objects = FeedbackManager()
+    objects: ClassVar[FeedbackManager] = FeedbackManager()
 
     class Meta:
         proxy = True

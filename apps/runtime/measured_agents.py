@@ -34,7 +34,8 @@ class MeasuredAgentAdmin(AgentAdmin):
                 context |= _pictures(newest_runs(obj))
             if may_view(request.user, Feedback):  # type: ignore[arg-type]
                 context |= {"comments": _comments(obj), "all_feedback": _all_feedback(obj)}
-        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+        page: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
+        return page
 
 
 def facts_of(agent: Agent) -> list[tuple[str, Any]]:

@@ -1,7 +1,7 @@
 """Measuring agents by their work: what `AgentStats` says comes from the record, in a few statements for all agents.
 
-Nothing is counted while work is done. The newest runs are found along an index for each agent; what is counted in all is
-counted from where the last time ended.
+Nothing is counted while work is done. The newest runs are found along an index for each agent; what is counted in all
+is counted from where the last time ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEASURED = (
     "input_tokens", "output_tokens",
 )  # fmt: skip
 
-# How each database says the seconds between two times, a number in JSON, the beginning of time, and that a sum is whole.
+# How each database says the seconds between two times, a number in JSON, the beginning of time, and stars.
 SECONDS = {
     "postgresql": "EXTRACT(EPOCH FROM {to} - {since})::float8",
     "sqlite": "(julianday({to}) - julianday({since})) * 86400.0",
@@ -173,4 +173,5 @@ WHERE event.type = 'feedback' AND NOT EXISTS (
 def _rows(statement: str, *times: datetime.datetime) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, [connection.ops.adapt_datetimefield_value(time) for time in times])
-        return cursor.fetchall()
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return found

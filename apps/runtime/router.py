@@ -150,7 +150,8 @@ def _situation(task_id: uuid.UUID, message_id: str) -> Situation:
     said = Message.objects.filter(task=task_id, message_id=message_id, role=Message.Role.USER).order_by("index").last()
     passed = Task.objects.select_related("agent").filter(parent__context=task.context_id, parent__agent=task.agent_id)
     begun = passed.filter(parent=task_id, created_at__gte=said.created_at).first() if said else None
-    earlier = passed.exclude(pk=begun.pk if begun else None).order_by("-created_at").first()
+    before = passed.exclude(pk=begun.pk) if begun else passed
+    earlier = before.order_by("-created_at").first()
     return Situation(principal_of(task), Passed.of(begun) if begun else None, Passed.of(earlier) if earlier else None)
 
 

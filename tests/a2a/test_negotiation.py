@@ -1,4 +1,4 @@
-"""Agents can be asked, before anything is sent, whether they would take a piece of work; only who may use one hears of it."""
+"""Before anything is sent agents can be asked whether they would take it; who may not use one hears nothing of it."""
 
 import asyncio
 import json
@@ -147,11 +147,11 @@ async def test_those_that_would_not_take_it_come_last(ada_asks, countdown):
 
 
 WRONG = {
-    "task_summary": [{}, {"task_summary": ""}, {"task_summary": "  "}, {"task_summary": 5}, {"task_summary": "x" * 10_001},
-                     {"task_summary": "a\0"}],
+    "task_summary": [{}, *({"task_summary": one} for one in ("", "  ", 5, "x" * 10_001, "a\0"))],
     "task_details": [{"task_details": []}, {"task_details": "x" * 10_001}],
     "input_mime_types": [{"input_mime_types": "text/plain"}, {"input_mime_types": ["text/plain"] * 101}],
-    "input_mime_types[1]": [{"input_mime_types": ["text/plain", one]} for one in ("text", "text/", "a b/c", 5, "*/png")],
+    "input_mime_types[1]": [
+        {"input_mime_types": ["text/plain", one]} for one in ("text", "text/", "a b/c", 5, "*/png")],
     "output_mime_types[0]": [{"output_mime_types": [None]}],
     "max_latency_ms": [{"max_latency_ms": one} for one in (0, -1, 1.5, "soon", True, 2**31)],
     "max_cost_amount": [{"max_cost_amount": one} for one in (-0.1, "much", True, [], 10**399)],
@@ -178,7 +178,8 @@ async def test_each_field_that_cannot_be_used_is_named(ada_asks, echo, subtests)
 
 async def test_what_can_be_used_is(ada_asks, echo):
     usable = [
-        {"max_latency_ms": "100"}, {"max_cost_amount": "1.5"}, {"max_cost_amount": 0}, {"min_score": 0, "weights": None},
+        {"max_latency_ms": "100"}, {"max_cost_amount": "1.5"}, {"max_cost_amount": 0}, {"min_score": 0},
+        {"weights": None},
         {"weights": {"skill": 1, "io": 0, "performance": 0, "load": 0, "cost": 0}}, {"unknown": [1]},
         {"input_mime_types": ["TEXT/plain", "image/svg+xml", "application/*"], "output_mime_types": []},
     ]  # fmt: skip
@@ -224,8 +225,11 @@ def test_a_thousand_agents_are_ranked_within_a_moment(ada, echo):
     Agent.objects.bulk_create(
         Agent(
             slug=f"agent-{number}", name=f"Agent {number}", description="It works.", handler=ECHO,
-            workspace=echo.workspace, skills=[{"id": "s", "name": f"Skill {number}", "tags": [f"tag{number % 50}", "work"],
-            "description": f"Does the work of department {number % 20} with topic{number}."}],
+            workspace=echo.workspace,
+            skills=[{
+                "id": "s", "name": f"Skill {number}", "tags": [f"tag{number % 50}", "work"],
+                "description": f"Does the work of department {number % 20} with topic{number}.",
+            }],
         )
         for number in range(1000)
     )  # fmt: skip

@@ -25,7 +25,7 @@ def vector_of(text):
 
 
 async def embed(request, writer):
-    head, _, body = request.partition(b"\r\n\r\n")
+    _, _, body = request.partition(b"\r\n\r\n")
     asked = json.loads(body)
     rows = [{"index": at, "embedding": vector_of(text)} for at, text in enumerate(asked["input"])]
     writer.write(answer(json.dumps({"data": rows[::-1]}).encode(), "200 OK", "Content-Type: application/json"))

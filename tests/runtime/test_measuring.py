@@ -126,7 +126,7 @@ def test_only_the_newest_count(ada, echo):
 
 def test_tokens_of_language_models_are_summed(ada, echo):
     make_runs(ada, echo, ("done", 0, 1), ("done", 0, 1), ("failed", 0, 1))
-    first, second_, third = Run.objects.order_by("queued_at")
+    first, _, third = Run.objects.order_by("queued_at")
     for run, usage in ((first, {"input_tokens": 100, "output_tokens": 7}), (third, {"input_tokens": 11})):
         Run.objects.filter(pk=run.pk).update(usage=usage)
     assert (stats_of(echo).input_tokens, stats_of(echo).output_tokens) == (111, 7)

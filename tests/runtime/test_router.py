@@ -10,9 +10,9 @@ from apps.agents.negotiation import Ask, Facts, assess
 from apps.agents.registration import register_hosted
 from apps.conversations.models import Context, Task
 from apps.runtime import router, sending
+from apps.runtime.measuring import measure
 from apps.runtime.router import Choice, Passed, choose, register_router
 from apps.runtime.sending import settled
-from apps.runtime.measuring import measure
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

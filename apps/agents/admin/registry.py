@@ -18,7 +18,6 @@ from apps.agents.registration import explain, register_hosted
 from console import cells
 from console.cells import Tone
 
-
 HEALTH_TONES = {
     Agent.Health.OK: Tone.DONE,
     Agent.Health.DEGRADED: Tone.WAITING,

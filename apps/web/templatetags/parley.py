@@ -56,7 +56,7 @@ def health(agent: Agent, viewer: User) -> SafeString:
     look, word = HEALTH[agent.health]
     why = agent.ailment if viewer.is_staff else ""
     return format_html(
-        '<span class="health"><span class="sign sign-{}">{}</span> <span>{}</span> <span class="muted">{}</span></span>',
+        '<span class="health"><span class="sign sign-{}">{}</span> {} <span class="muted">{}</span></span>',
         look, icon(look), word, why,
     )  # fmt: skip
 
