@@ -18,21 +18,29 @@ from django.db.models import Q
 from django.utils.module_loading import import_string
 
 import bridge
-from agentkit import Failed, HandlerError, Outcome, Session, Suspended, TaskContext
+from agentkit import Failed, Outcome, Session, Suspended, TaskContext
 from apps.agents.models import Agent
 from apps.conversations import intake, notes
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.runtime import outcomes, remembering, suspending
+from apps.runtime.bounds import TooLarge
+from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.delegating import Aside, Delegation
+from apps.runtime.guarding import Blocked
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
 from apps.runtime.remembering import TooMuchToRemember
 
 log = logging.getLogger("parley.runtime")
+
+BLOCKED = (
+    "The agent computed for long without letting others go on, and was stopped. Its author can write it as `def`, "
+    "which runs in a thread."
+)
 
 Executor = Callable[[Agent, TaskContext], Awaitable[Outcome]]
 """What `EXECUTORS` names for each kind of agent."""
@@ -87,8 +95,8 @@ def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) ->
         references=assignment.references,
         skill=assignment.task.metadata.get("skill"),
         slot=assignment.slot["name"] if assignment.slot else None,
-        resumed=assignment.resumed,
         asked=assignment.slot or {},
+        resumed=assignment.resumed,
         memory=dict(assignment.memory),
         session=Session(copy.deepcopy(assignment.task.context.memory)),
         attempt=assignment.attempt,
@@ -116,19 +124,20 @@ async def _handled(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | Non
             return await _executor(agent.kind)(agent, task), None
     except (LeaseLost, RecordLost):
         raise
-    except HandlerError as error:
-        return _broken(agent, error, "agent_unavailable")
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             seconds = f"{agent.time_limit:g}"
             return Failed(f"The agent took longer than its limit of {seconds} seconds.", "time_limit"), None
-        return _broken(agent, error, "agent_error")
+        return _broken(agent, error)
+    except Blocked:
+        return Failed(BLOCKED, "blocked"), None
 
 
-def _broken(agent: Agent, error: Exception, code: str) -> tuple[Outcome, JSON]:
+def _broken(agent: Agent, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
     log.error("agent %s failed", agent.slug, exc_info=error)
+    code = code or code_of(error)
     told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
-    return Failed("The agent stopped because of an error of its own. Its operators can see the details.", code), told
+    return Failed(BROKEN, code), told
 
 
 async def _end(
@@ -141,6 +150,8 @@ async def _end(
 ) -> None:
     child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
     try:
+        if outcome is not None and child is None:
+            recorder.bounds.check(outcome, task.memory)
         ending = Ending(
             assignment.hold,
             clean_outcome(outcome, assignment.given) if outcome else None,
@@ -154,17 +165,25 @@ async def _end(
             error=error,
             child=child,
             input_hash=assignment.input_hash,
+            usage=recorder.spent.as_json,
         )
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
-    except TooMuchToRemember as much:
-        too_large = Failed(str(much), "memory_too_large")
+    except (TooMuchToRemember, TooLarge) as much:
+        too_large = Failed(str(much), much.code)
         ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
         await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
-        failed, told = _broken(assignment.agent, unsaid, "agent_error")
-        ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)
+        failed, told = _broken(assignment.agent, unsaid, INVALID)
+        ending = Ending(
+            assignment.hold,
+            failed,
+            turn=assignment.turn,
+            memory=assignment.memory,
+            error=told,
+            usage=recorder.spent.as_json,
+        )
         await bridge.persist(_finish, assignment, ending)
     if calls.is_used:
         await bridge.run(_leave_children, assignment.task.pk, ending)

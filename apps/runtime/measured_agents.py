@@ -93,7 +93,7 @@ def _took(run: Run) -> float | None:
 def _range(median: float | None, most: float | None) -> str:
     if median is None:
         return "–"
-    return f"{cells.duration(median)}, of 95 in 100 at most {cells.duration(most)}"
+    return f"{cells.duration(median)}, 95 of 100 within {cells.duration(most)}"
 
 
 def _comments(agent: Agent) -> list[tuple[Any, ...]]:

@@ -66,6 +66,7 @@ class Ending:
     error: JSON | None = None
     child: uuid.UUID | None = None  # the task whose question the outcome is
     input_hash: str = ""  # of what the turn was given, if that is at hand
+    usage: JSON = field(default_factory=dict)  # what language models took (see `conversations.usage`)
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -134,7 +135,7 @@ def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
         "finished_at": log.now,
         "lease_until": None,
     }
-    log.end_hold(ending.hold, values)
+    log.end_hold(ending.hold, values | ({"usage": ending.usage} if ending.usage else {}))
 
 
 def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
@@ -147,7 +148,8 @@ def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence
 
 
 def _failure(outcome: Failed) -> JSON:
-    return {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
+    told = {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
+    return told | ({"detail": outcome.detail} if outcome.detail else {})
 
 
 def _next_message(task: Task, message: Message) -> Message | None:
@@ -207,7 +209,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
-        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids, **_signed(log, task, begun, inputs)}, task=task.pk)
+        made: JSON = {"artifacts": ids, **_signed(log, task, begun, inputs)}
+        log.add(EventType.AGENT_COMPLETE, made | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.

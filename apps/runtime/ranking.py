@@ -13,14 +13,14 @@ from django.db.models import Count, Exists, F, OuterRef
 
 import bridge
 from apps.accounts.principals import Principal
-from apps.agents import embeddings
-from apps.agents.embeddings import Vector
 from apps.agents.matching import Index, Match
 from apps.agents.models import Agent
 from apps.agents.negotiation import Ask, Assessment, Facts, assess
 from apps.agents.stats import latency_ms
 from apps.agents.words import words_of
 from apps.conversations.models import Run
+from apps.runtime import embeddings
+from apps.runtime.embeddings import Vector
 
 Stamps = Mapping[int, datetime.datetime]
 

@@ -11,12 +11,14 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 import bridge
-from agentkit import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult
-from apps.conversations import blobs, ledger
+from agentkit import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
+from apps.conversations import blobs, ledger, notes
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
+from apps.conversations.usage import Spent
+from apps.runtime.bounds import Bounds
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean_emission
 from apps.runtime.outcomes import ANSWER, Tokens
@@ -48,6 +50,10 @@ class Recorder:
 
     def __init__(self, assignment: Assignment) -> None:
         self.streamed = False  # has anything that becomes an artifact been said?
+        self.spent = Spent()
+        self.bounds = Bounds()
+        self._is_closed = False
+        self._is_late = False  # was anything said after the end?
         self._has_progress = False  # has the handler told any itself?
         self._assignment = assignment
         self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
@@ -58,7 +64,17 @@ class Recorder:
         self._tokens_at = 0.0
 
     async def emit(self, emission: Emission) -> None:
-        """Record an emission soon; waits while too many are waiting. Raises ValueError for what JSON cannot say."""
+        """Record an emission soon; waits while too many are waiting.
+
+        What comes after the turn's end is ignored. Raises ValueError for what JSON cannot say, and bounds.TooLarge.
+        """
+        if self._is_closed:
+            self._note_late()
+            return
+        self.bounds.admit(emission)
+        if isinstance(emission, Usage):
+            self.spent.add(clean_emission(emission))
+            return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
             return
         self._has_progress |= isinstance(emission, Progress)
@@ -66,7 +82,7 @@ class Recorder:
 
     async def relay(self, progress: Progress) -> None:
         """Record the progress of a child, unless the handler tells progress itself."""
-        if not self._has_progress:
+        if not (self._has_progress or self._is_closed):
             await self._record_soon(progress)
 
     async def _record_soon(self, emission: Emission) -> None:
@@ -79,6 +95,7 @@ class Recorder:
 
         Raises ledger.LeaseLost, and whatever else kept it from being recorded.
         """
+        self._is_closed = True
         if self._writer is not None:
             await self._put(self._writer, None)
             await self._writer
@@ -98,6 +115,11 @@ class Recorder:
                 await writer
         finally:
             putting.cancel()
+
+    def _note_late(self) -> None:
+        if not self._is_late:
+            self._is_late = True
+            bridge.later(notes.leave, self._assignment.hold.run_id, "What the agent said after its end was ignored.")
 
     def abandon(self) -> None:
         """Record no more."""
@@ -218,8 +240,8 @@ def line_of(emission: Emission) -> Line:
             return Line(EventType.AGENT_TOOL_RESULT, result | {"isError": emission.is_error})
         case SkillChosen():
             return Line(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "skill": emission.skill})
-        case Token():
-            raise AssertionError("tokens are coalesced before")
+        case Token() | Usage():
+            raise AssertionError("tokens are coalesced before, and usage is added up")
 
 
 def _progress(emission: Progress) -> JSON:

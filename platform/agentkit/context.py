@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from agentkit import delegation
 from agentkit.delegation import Call, ChildResult, Delegate, Reference, Said
-from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult
+from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.streams import ArtifactStream, SyncArtifactStream
 from agentkit.turns import Stopped, Turn
 
@@ -77,6 +77,10 @@ class TaskContext(Turn):
 
     async def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
         await self.say(ToolResult(call_id, name, result, is_error))
+
+    async def usage(self, model: str, requests: int, input_tokens: int, output_tokens: int) -> None:
+        """Tells what the work of a language model took; what is told in a turn is added up."""
+        await self.say(Usage(model, requests, input_tokens, output_tokens))
 
     def artifact(
         self,
@@ -167,6 +171,10 @@ class SyncTaskContext(Turn):
     def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
         self.say(ToolResult(call_id, name, result, is_error))
 
+    def usage(self, model: str, requests: int, input_tokens: int, output_tokens: int) -> None:
+        """Tells what the work of a language model took; what is told in a turn is added up."""
+        self.say(Usage(model, requests, input_tokens, output_tokens))
+
     def artifact(
         self,
         name: str,
@@ -189,6 +197,15 @@ class SyncTaskContext(Turn):
     def say(self, emission: Emission) -> None:
         """Hands an emission to the host and waits until it is taken."""
         self._result(self._deliver(emission))
+
+    def wait_for[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Has the host's event loop do async work and gives what comes of it; a stop ends both work and waiting."""
+        return self._result(work)
+
+    @property
+    def on_loop(self) -> TaskContext:
+        """The same task for code on the host's event loop: memory and stop signal are shared, not copied."""
+        return TaskContext(**{known.name: getattr(self, known.name) for known in fields(TaskContext)})
 
     def release(self) -> None:
         """Ends, with `Stopped`, the waiting of the threads that wait for the host. Called by the host after a stop."""

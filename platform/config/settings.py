@@ -101,23 +101,31 @@ WEBHOOK_SECONDS = 10.0  # that one call of a webhook may take
 WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between the calls that fail: the first wait, which doubles, and the longest
 WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # how long a delivery is tried
 
+# Language models: any endpoint that speaks OpenAI's chat completions API
+LLM_MODEL = env.str("LLM_MODEL", default="")  # the model of agents that name none
+LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # OpenAI's own where it is unset
+LLM_API_KEY = env.str("LLM_API_KEY", default="")
+EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # compares meanings where agents are ranked; empty: words do
+EMBEDDING_SECONDS = 5.0  # that it may take
+LLM_SECONDS = 120.0  # how long nothing may come from it
+MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines that may be started as tool servers
+
 # Running agents
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
 RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
 ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
+SELECT_SECONDS = 5.0  # how long an agent may take to choose between a message and a task
 HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
 DELEGATION_DEPTH = 8  # how many levels deep agents may call each other
 CHILDREN_PER_TASK = 1_000  # how many calls one task may make
+BLOCKED_SECONDS = 5.0  # how long an async handler may compute without awaiting anything, which keeps all others waiting
+MAX_ARTIFACT_BYTES = 50 * 1024**2  # of one artifact of an agent
+MAX_TURN_BYTES = 200 * 1024**2  # of all artifacts of one turn
+MAX_SAYING_BYTES = 1024**2  # of anything else: a line of progress, a tool's result, a question, a task's memory
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
 
 OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
-
-# Language models, behind an API like OpenAI's
-LLM_BASE_URL = env.str("LLM_BASE_URL", default="")
-LLM_API_KEY = env.str("LLM_API_KEY", default="")
-EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # compares meanings where agents are ranked; empty: words do
-EMBEDDING_SECONDS = 5.0  # that it may take
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")

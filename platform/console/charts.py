@@ -22,7 +22,7 @@ def sparkline(values: Sequence[float], title: str, description: str) -> SafeStri
     if len(places) == 1:
         places = [places[0], (float(WIDTH), places[0][1])]
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    return _picture(title, description, format_html('<polyline class="spark" points="{}"/>', points))
+    return _picture("line", title, description, format_html('<polyline class="spark" points="{}"/>', points))
 
 
 def bar(parts: Sequence[tuple[str, int, Tone]], title: str, description: str) -> SafeString:
@@ -34,14 +34,14 @@ def bar(parts: Sequence[tuple[str, int, Tone]], title: str, description: str) ->
         begins += width
     rectangle = '<rect x="{}" y="0" width="{}" height="{}" class="share state-{}"><title>{}</title></rect>'
     shapes = format_html_join("", rectangle, ((x, width, HEIGHT // 3, tone, told) for x, width, tone, told in drawn))
-    return _picture(title, description, shapes, HEIGHT // 3)
+    return _picture("shares", title, description, shapes, HEIGHT // 3)
 
 
-def _picture(title: str, description: str, shapes: SafeString, height: int = HEIGHT) -> SafeString:
+def _picture(kind: str, title: str, description: str, shapes: SafeString, height: int = HEIGHT) -> SafeString:
     number = next(_numbers)
     return format_html(
-        '<svg class="chart" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-labelledby="{} {}">'
+        '<svg class="chart chart-{}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-labelledby="{} {}">'
         '<title id="{}">{}</title><desc id="{}">{}</desc>{}</svg>',
-        WIDTH, height, f"chart-{number}", f"chart-{number}-more",
+        kind, WIDTH, height, f"chart-{number}", f"chart-{number}-more",
         f"chart-{number}", title, f"chart-{number}-more", description, shapes,
     )  # fmt: skip

@@ -38,7 +38,7 @@ def test_an_agents_page_shows_what_is_measured(admin_client, ada, echo):
     make_runs(ada, echo, *[("done", 0.5, 2.0)] * 15, ("failed", 0, 1.0), *[("canceled", 0, 1.0)] * 4)
     measure()
     page = page_of(admin_client, echo)
-    assert "2.0 s, of 95 in 100 at most 2.0 s" in page
+    assert "2.0 s, 95 of 100 within 2.0 s" in page
     assert "94% of 16" in page
     assert "20, 0 of them today" in page
     assert "Of the newest 20 turns: 15 done, 1 failed, 4 canceled." in page

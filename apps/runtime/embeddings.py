@@ -13,11 +13,13 @@ from typing import Any
 from django.conf import settings
 
 import outbound
+from apps.runtime.language_models import host_of
 
-log = logging.getLogger("parley.agents")
+log = logging.getLogger("parley.runtime")
 
 Vector = Sequence[float]
 
+OPENAI = "https://api.openai.com/v1"
 AT_ONCE = 100  # texts of one call
 LONGEST = 8_000  # characters of a text: models take no more
 
@@ -64,7 +66,7 @@ async def _embedded(texts: Sequence[str]) -> list[Vector]:
     """Raises NoVectors."""
     limits = outbound.Limits(seconds=settings.EMBEDDING_SECONDS, bytes=50 * 1024 * 1024)
     try:
-        async with outbound.exchange(limits) as way:
+        async with outbound.exchange(limits, also=host_of(settings.LLM_BASE_URL)) as way:
             return [vector for batch in batched(texts, AT_ONCE, strict=False) for vector in await _ask(way, batch)]
     except outbound.OutboundError as error:
         raise NoVectors(str(error)) from error
@@ -75,7 +77,7 @@ async def _ask(way: outbound.Exchange, texts: Sequence[str]) -> list[Vector]:
     headers = {"Content-Type": "application/json"}
     if settings.LLM_API_KEY:
         headers["Authorization"] = f"Bearer {settings.LLM_API_KEY}"
-    url = f"{settings.LLM_BASE_URL.rstrip('/')}/embeddings"
+    url = f"{settings.LLM_BASE_URL or OPENAI}/embeddings"
     async with way.send("POST", url, headers, json.dumps(body).encode()) as answer:
         content = await answer.read()
     if answer.status != 200:
