@@ -46,6 +46,25 @@ RATING = {
     "sqlite": "json_extract(event.payload, '$.rating')",
 }
 
+# The newest tasks of each agent, along their index. SQLite knows no LATERAL; PostgreSQL would guess a border wrong.
+NEWEST_TASKS = {
+    "postgresql": f"""newest AS (
+    SELECT agent.id AS agent_id, task.id AS task_id FROM agents_agent agent CROSS JOIN LATERAL (
+        SELECT id FROM conversations_task WHERE agent_id = agent.id ORDER BY created_at DESC LIMIT {TASKS}
+    ) task
+)""",  # noqa: S608
+    "sqlite": f"""since AS MATERIALIZED (
+    SELECT agent.id AS agent_id, COALESCE((
+        SELECT created_at FROM conversations_task task WHERE task.agent_id = agent.id
+        ORDER BY created_at DESC LIMIT 1 OFFSET {TASKS - 1}
+    ), '') AS at
+    FROM agents_agent agent
+), newest AS (
+    SELECT since.agent_id, task.id AS task_id
+    FROM since JOIN conversations_task task ON task.agent_id = since.agent_id AND task.created_at >= since.at
+)""",  # noqa: S608
+}
+
 
 def measure() -> None:
     """Bring the stats of all agents up to date. It is safe to run it anywhere, at any time, twice."""
@@ -72,22 +91,14 @@ def recent_runs() -> str:
     vendor = connection.vendor
     seconds = SECONDS[vendor]
     return f"""
-WITH since AS MATERIALIZED (
-    SELECT agent.id AS agent_id, COALESCE((
-        SELECT task.created_at FROM conversations_task task WHERE task.agent_id = agent.id
-        ORDER BY task.created_at DESC LIMIT 1 OFFSET {TASKS - 1}
-    ), {EVER[vendor]}) AS at
-    FROM agents_agent agent
-), ended AS (
-    SELECT since.agent_id, run.state,
+WITH {NEWEST_TASKS[vendor]}, ended AS (
+    SELECT newest.agent_id, run.state,
         {seconds.format(since="run.started_at", to="run.finished_at")} AS took,
         {seconds.format(since="run.queued_at", to="run.started_at")} AS waited,
         {NUMBER[vendor].format(name="input_tokens")} AS input_tokens,
         {NUMBER[vendor].format(name="output_tokens")} AS output_tokens,
-        ROW_NUMBER() OVER (PARTITION BY since.agent_id ORDER BY run.finished_at DESC, run.id) AS age
-    FROM since
-    JOIN conversations_task task ON task.agent_id = since.agent_id AND task.created_at >= since.at
-    JOIN conversations_run run ON run.task_id = task.id
+        ROW_NUMBER() OVER (PARTITION BY newest.agent_id ORDER BY run.finished_at DESC, run.id) AS age
+    FROM newest JOIN conversations_run run ON run.task_id = newest.task_id
     WHERE run.state IN ('done', 'failed') AND run.finished_at IS NOT NULL
 ), recent AS (
     SELECT ended.*,

@@ -4,7 +4,7 @@ import datetime
 import uuid
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -176,13 +176,15 @@ def test_many_agents_cost_as_many_statements_as_one(ada, echo):
 def test_recent_runs_are_found_along_an_index(ada, echo, countdown):
     for agent in (echo, countdown):
         make_runs(ada, agent, *[("done", 0, 1.0)] * 3000)
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("ANALYZE")
+        if connection.vendor == "postgresql":  # to read the few rows of a test is cheap: an index must do without
+            cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(
             ("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + measuring.recent_runs()
         )
         plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
-    assert plan.count("tasks_of_an_agent") == 2, plan
+    assert plan.count("tasks_of_an_agent") == (1 if connection.vendor == "postgresql" else 2), plan
     assert "one_run_per_turn" in plan or "SEARCH run USING INDEX sqlite_autoindex" in plan, plan
     for table in ("task", "run"):
         assert f"SCAN {table}" not in plan
