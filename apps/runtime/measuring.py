@@ -95,8 +95,8 @@ WITH {NEWEST_TASKS[vendor]}, ended AS (
     SELECT newest.agent_id, run.state,
         {seconds.format(since="run.started_at", to="run.finished_at")} AS took,
         {seconds.format(since="run.queued_at", to="run.started_at")} AS waited,
-        {NUMBER[vendor].format(name="input_tokens")} AS input_tokens,
-        {NUMBER[vendor].format(name="output_tokens")} AS output_tokens,
+        {NUMBER[vendor].format(name="inputTokens")} AS input_tokens,
+        {NUMBER[vendor].format(name="outputTokens")} AS output_tokens,
         ROW_NUMBER() OVER (PARTITION BY newest.agent_id ORDER BY run.finished_at DESC, run.id) AS age
     FROM newest JOIN conversations_run run ON run.task_id = newest.task_id
     WHERE run.state IN ('done', 'failed') AND run.finished_at IS NOT NULL

@@ -9,11 +9,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import bridge
-from agentkit import Completed, Failed, Rejected
+from agentkit import Completed, Failed, Rejected, Usage
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
 from apps.conversations import feedback, intake
 from apps.conversations.models import Context, Message, Run, Task
+from apps.conversations.usage import Spent
 from apps.runtime import measuring, sending
 from apps.runtime.measuring import measure
 from apps.runtime.sending import settled
@@ -127,8 +128,10 @@ def test_only_the_newest_count(ada, echo):
 def test_tokens_of_language_models_are_summed(ada, echo):
     make_runs(ada, echo, ("done", 0, 1), ("done", 0, 1), ("failed", 0, 1))
     first, _, third = Run.objects.order_by("queued_at")
-    for run, usage in ((first, {"input_tokens": 100, "output_tokens": 7}), (third, {"input_tokens": 11})):
-        Run.objects.filter(pk=run.pk).update(usage=usage)
+    for run, counts in ((first, (100, 7)), (third, (11, 0))):
+        spent = Spent()
+        spent.add(Usage("a-model", 1, *counts))
+        Run.objects.filter(pk=run.pk).update(usage=spent.as_json)
     assert (stats_of(echo).input_tokens, stats_of(echo).output_tokens) == (111, 7)
 
 
