@@ -14,7 +14,10 @@ from django.utils import timezone
 from apps.accounts.encrypted import EncryptedTextField
 from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
-from apps.agents.card_content import check_capabilities, check_extended_card
+from apps.agents.card_content import check_capabilities, check_extended_card, check_words
+from apps.agents.stats import AgentStats
+
+__all__ = ["Agent", "AgentQuerySet", "AgentStats", "SigningKey", "SigningKeyQuerySet"]
 
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
 
@@ -63,6 +66,11 @@ class Agent(models.Model):
         REJECT = "reject", "the message is refused"
         INTERRUPT = "interrupt", "the current turn stops and the message follows it"
 
+    class Health(models.TextChoices):
+        OK = "ok"
+        DEGRADED = "degraded", "fails more often than not"
+        UNAVAILABLE = "unavailable", "cannot work"
+
     slug = models.CharField(
         max_length=63,
         unique=True,
@@ -100,6 +108,16 @@ class Agent(models.Model):
     retry_safe = models.BooleanField(default=False, help_text="May a turn that a crash cut off be executed again?")
     keep_thoughts = models.BooleanField(default=False, help_text="Are the agent's thoughts recorded?")
     sign_artifacts = models.BooleanField(default=False, help_text="Does the agent sign what it delivers?")
+    cost = models.FloatField(
+        default=0.0,
+        validators=[MinValueValidator(0.0)],
+        help_text="What a task costs, in this installation's currency; 0: it is free.",
+    )
+    tools = models.JSONField(
+        default=list, blank=True, validators=[check_words], help_text="Names of the tools that the agent uses."
+    )
+    health = models.CharField(max_length=12, choices=Health, default=Health.OK, editable=False)
+    ailment = models.TextField(blank=True, editable=False, help_text="Why it is not well, for operators.")
     is_enabled = models.BooleanField("enabled", default=True)
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -136,6 +154,10 @@ class Agent(models.Model):
     def has_extended_card(self) -> bool:
         """Does its card say that there is an extended one? It does where one is written, unless told otherwise."""
         return bool(self.capabilities.get("extendedAgentCard", self.extended_card))
+
+    @property
+    def is_available(self) -> bool:
+        return self.health != Agent.Health.UNAVAILABLE
 
     def is_open_to(self, principal: Principal) -> bool:
         """May `principal` use it? The same rule as `visible_to`; a query only where groups decide."""

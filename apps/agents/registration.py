@@ -27,6 +27,8 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     described = described_by(load_handler(handler), slug)
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
     agent = Agent.objects.filter(slug=slug).first() or Agent(slug=slug, workspace=house_workspace())
+    if not agent.is_available:  # its handler was loaded just now
+        fields |= {"health": Agent.Health.OK, "ailment": ""}
     for name, value in fields.items():
         setattr(agent, name, value)
     agent.full_clean()

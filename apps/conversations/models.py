@@ -9,7 +9,7 @@ A foreign key that is the beginning of another index has none of its own (`db_in
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.utils import timezone
@@ -101,7 +101,7 @@ class Task(models.Model):
         User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="tasks"
     )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="tasks")
-    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="tasks")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, db_index=False, related_name="tasks")
     state = models.CharField(max_length=20, choices=TaskState)
     status_message = models.JSONField(null=True, blank=True, help_text="A2A message of the current status.")
     slot = models.JSONField(null=True, blank=True, help_text="What the task asked for: name and JSON Schema.")
@@ -119,6 +119,7 @@ class Task(models.Model):
             models.Index(fields=["owner", "agent", "state", "-status_at", "-id"], name="tasks_of_an_owner_by_state"),
             models.Index(fields=["context", "-status_at", "-id"], name="tasks_of_a_context_by_status"),
             models.Index(fields=["context", "created_at"], name="tasks_of_a_context"),
+            models.Index(fields=["agent", "-created_at"], name="tasks_of_an_agent"),
             models.Index(fields=["-status_at", "-id"], name="tasks_by_status"),
             models.Index(
                 fields=["parent"],
@@ -159,7 +160,12 @@ class Message(models.Model):
     class Meta:
         ordering = ["index"]
         constraints = [models.UniqueConstraint(fields=["context", "index"], name="message_index_is_unique")]
-        indexes = [models.Index(fields=["task", "index"], name="messages_of_a_task")]
+        indexes = [
+            models.Index(fields=["task", "index"], name="messages_of_a_task"),
+            models.Index(
+                fields=["created_at"], condition=models.Q(task=None, role="agent"), name="answers_without_a_task"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.message_id
@@ -229,7 +235,10 @@ class Event(models.Model):
     class Meta:
         ordering = ["index"]
         constraints = [models.UniqueConstraint(fields=["context", "index"], name="event_index_is_unique")]
-        indexes = [models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task")]
+        indexes = [
+            models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task"),
+            models.Index(fields=["task", "-index"], condition=models.Q(type="feedback"), name="feedback_on_a_task"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.index} {self.type}"
@@ -244,6 +253,30 @@ class Event(models.Model):
     def settles(self) -> bool:
         """Is it a change of state that a waiting caller waits for?"""
         return self.type == EventType.AGENT_STATUS and TaskState(self.payload["state"]).is_settled
+
+
+class FeedbackManager(models.Manager["Feedback"]):
+    def get_queryset(self) -> models.QuerySet[Feedback]:
+        return super().get_queryset().filter(type=EventType.FEEDBACK)
+
+
+class Feedback(Event):
+    """A line of the log by which somebody says what a task was worth; of a task the newest counts."""
+
+    objects: ClassVar[FeedbackManager] = FeedbackManager()
+
+    class Meta:
+        proxy = True
+        verbose_name_plural = "feedback"
+
+    @property
+    def rating(self) -> int:
+        """Stars, from 1 to 5."""
+        return int(self.payload["rating"])
+
+    @property
+    def text(self) -> str:
+        return str(self.payload.get("feedback", ""))
 
 
 class RunQuerySet(models.QuerySet["Run"]):

@@ -120,6 +120,16 @@ def can_take(agent: Agent, *, answers_slot: bool = False, skill: str | None = No
         return True  # to be told in the turn
 
 
+def ailment_of(agent: Agent) -> str:
+    """Why the agent's handler cannot work here, as a sentence for operators; "" where it can."""
+    try:
+        return handler_at(agent.handler).ailment()
+    except HandlerError as error:
+        return str(error)
+    except Exception as error:
+        return f"The handler {agent.handler!r} could not say whether it can work: {error!r}"
+
+
 async def execute(agent: Agent, task: TaskContext) -> Outcome:
     """Let the agent's handler take one turn. What the handler raises passes through."""
     with handler_threads().lent_to(agent) as threads:

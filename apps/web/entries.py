@@ -79,6 +79,8 @@ def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, lis
             entry["isError"] = payload["isError"]
         case EventType.AGENT_COMPLETE:
             entry["artifacts"] = [delivered_artifact(context, row) for row in delivered[event.task_id]]
+        case EventType.FEEDBACK:
+            entry["rating"] = payload["rating"]
         case EventType.SESSION_RENAMED:
             entry["title"] = payload["title"]
     return entry

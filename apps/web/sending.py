@@ -16,6 +16,7 @@ import bridge
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.conversations import feedback
 from apps.conversations.errors import (
     ContextNotFound,
     Refusal,
@@ -118,6 +119,18 @@ async def stop(request: HttpRequest, principal: Principal, session: uuid.UUID) -
         raise TaskNotFound
     await bridge.run(cancel_found, task)
     return JsonResponse({"stopped": str(task.pk)})
+
+
+@act
+async def rate(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Stars for a task of the session, and words if there are any."""
+    context = await bridge.run(_context, principal, session)
+    task = await bridge.run(_named_task, context, request.POST.get("task", ""))
+    if task is None:
+        raise TaskNotFound
+    given = feedback.read(request.POST.get("rating", ""), request.POST.get("text", ""))
+    await bridge.run(feedback.give, principal, context.agent, str(task.pk), given)
+    return JsonResponse({"rated": given["rating"]})
 
 
 def _context(principal: Principal, session: uuid.UUID) -> Context:

@@ -96,5 +96,12 @@ class SkillHandler:
         """
         return self.on_request(*args[:1])
 
+    def ailment(self) -> str:
+        """Why the agent cannot work at the moment, as a sentence for operators; "" where it can.
+
+        The host asks from time to time; it must be quick. A missing model or tool is such a reason.
+        """
+        return ""
+
     def on_cancel(self, task: Any) -> Any:
         """Cleans up after a stop, within five seconds. It can no longer say anything."""

@@ -27,6 +27,7 @@ SIDEBAR = {
         ("conversations", "event", "Events", "list"),
         ("conversations", "message", "Messages", "chat"),
         ("conversations", "artifact", "Artifacts", "draft"),
+        ("conversations", "feedback", "Feedback", "star"),
     ],
     "Webhooks": [
         ("a2a", "pushconfig", "Webhooks", "webhook"),

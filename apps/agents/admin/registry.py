@@ -18,12 +18,19 @@ from apps.agents.registration import explain, register_hosted
 from console import cells
 from console.cells import Tone
 
+HEALTH_TONES = {
+    Agent.Health.OK: Tone.DONE,
+    Agent.Health.DEGRADED: Tone.WAITING,
+    Agent.Health.UNAVAILABLE: Tone.FAILED,
+}
 
-@admin.register(Agent)
+
 class AgentAdmin(ModelAdmin):
+    """Registered by `apps.runtime.admin.agents`, which adds what is measured of an agent's work."""
+
     form = AgentForm
-    list_display = ("name", "address", "state", "kind", "access", "version", "work", "updated")
-    list_filter = ("kind", "access", "is_enabled", "groups")
+    list_display = ("name", "address", "state", "condition", "kind", "access", "version", "work", "updated")
+    list_filter = ("kind", "health", "access", "is_enabled", "groups")
     search_fields = ("slug", "name", "description", "handler")
     ordering = ("name",)
     actions = ("read_handler_again", "switch_on", "switch_off")
@@ -37,6 +44,7 @@ class AgentAdmin(ModelAdmin):
         ),
         ("On its extended card", {"fields": ("extended_card",)}),
         ("Who may use it", {"fields": ("access", "groups")}),
+        ("What others ask about", {"fields": ("cost", "tools")}),
         (
             "How it runs",
             {"fields": ("on_busy", "time_limit", "attempts", "retry_safe", "keep_thoughts", "sign_artifacts")},
@@ -83,6 +91,11 @@ class AgentAdmin(ModelAdmin):
     @display(description="state", ordering="is_enabled")
     def state(self, agent: Agent) -> SafeString:
         return cells.state("on", Tone.DONE) if agent.is_enabled else cells.state("off", Tone.STOPPED)
+
+    @display(description="health", ordering="health")
+    def condition(self, agent: Agent) -> SafeString:
+        told = cells.state(agent.health, HEALTH_TONES[Agent.Health(agent.health)])
+        return format_html('<span title="{}">{}</span>', agent.ailment, told) if agent.ailment else told
 
     @display(description="work")
     def work(self, agent: Agent) -> SafeString:

@@ -28,6 +28,8 @@ const view = new View($("items"), {
   artifactOf: (key) => state.artifacts[key],
   openArtifact: (key) => panel.show(key),
   again,
+  rate: beginning.rate,
+  ratingOf: (taskId) => state.ratings[taskId] ?? 0,
   retry: (id) => deliver(unsent.get(id)),
 });
 const composer = new Composer($("composer"), (message) => {

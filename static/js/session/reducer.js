@@ -7,7 +7,7 @@ const TEXT_KEPT = 20000; // characters of an artifact in the making that are kep
 
 export function begin(artifacts = []) {
   const kept = Object.fromEntries(artifacts.map((artifact) => [artifactKey(artifact), artifact]));
-  return { last: 0, title: null, items: [], tasks: {}, artifacts: kept };
+  return { last: 0, title: null, items: [], tasks: {}, ratings: {}, artifacts: kept };
 }
 
 /** The state after an entry. One that is known already (sent again after a lost line) changes nothing. */
@@ -243,6 +243,7 @@ const FOLDS = {
   agent_tool_result: toolResult,
   artifact_update: artifactUpdate,
   agent_complete: agentComplete,
+  feedback: (state, { taskId, rating }) => ({ ...state, ratings: { ...state.ratings, [taskId]: rating } }),
   session_renamed: (state, { title }) => ({ ...state, title }),
   "local:sending": sending,
   "local:unsent": unsent,
