@@ -29,6 +29,7 @@ from agentkit.outcomes import (
 )
 from agentkit.parts import Part, UnreadableContent, data_part, raw_part, text_part, url_part
 from agentkit.streams import ArtifactStream, SyncArtifactStream
+from agentkit.tools import Tool, load_tools, tool
 from agentkit.turns import ReferencedTask, Stopped
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "TaskContext",
     "Thought",
     "Token",
+    "Tool",
     "ToolCall",
     "ToolResult",
     "UnreadableContent",
@@ -70,8 +72,10 @@ __all__ = [
     "data_part",
     "drive",
     "load_handler",
+    "load_tools",
     "needs_thread",
     "raw_part",
     "text_part",
+    "tool",
     "url_part",
 ]

@@ -106,6 +106,7 @@ RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
 RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
 ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
 HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
+AGENT_TOOLS = ["apps.runtime.tools", *env.list("AGENT_TOOLS", default=[])]  # modules of tools for agents without code
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
 
