@@ -8,7 +8,7 @@ import pydantic
 import yaml
 from django.core.exceptions import ValidationError
 from django.utils.text import slugify
-from pydantic import BeforeValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 import outbound
 from agentkit import HandlerError
@@ -32,8 +32,11 @@ def _plain(text: Any) -> Any:
     return text.replace("\r\n", "\n").strip()
 
 
-Text = Annotated[str, BeforeValidator(_plain)]
-Line = Annotated[str, BeforeValidator(_plain), Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(min_length=1), BeforeValidator(_plain)]
+Line = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_plain)]
+Name = Annotated[str, Field(min_length=1, max_length=120), BeforeValidator(_plain)]
+Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL), BeforeValidator(_plain)]
+ModelName = Annotated[str, Field(max_length=200), BeforeValidator(_plain)]
 
 
 class _Exact(BaseModel):
@@ -43,9 +46,9 @@ class _Exact(BaseModel):
 class SkillDefinition(_Exact):
     """A skill of the agent's card (A2A 1.0 §4.4.5). Without an id it has one made of its name."""
 
-    id: Text = Field("", max_length=100)
+    id: Line = ""
     name: Line
-    description: Annotated[Text, Field(min_length=1)]
+    description: Text
     tags: list[Line] = Field(["general"], min_length=1)
     examples: list[Line] = []
 
@@ -65,7 +68,7 @@ class SkillDefinition(_Exact):
 class ToolServer(_Exact):
     """An MCP server whose tools the agent may use. The secret that `header` carries is kept apart (`ToolSecret`)."""
 
-    url: Annotated[Line, Field(max_length=LONGEST_URL)]
+    url: Url
     header: Annotated[str, Field(pattern=HEADER)] = "Authorization"
 
 
@@ -80,10 +83,10 @@ class Definition(_Exact):
         agents: slugs of agents of this platform that it may ask.
     """
 
-    name: Annotated[Text, Field(min_length=1, max_length=120)]
-    description: Annotated[Text, Field(min_length=1)]
-    instructions: Annotated[Text, Field(min_length=1)]
-    model: Annotated[Text, Field(max_length=200)] = ""
+    name: Name
+    description: Text
+    instructions: Text
+    model: ModelName = ""
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1, le=10_000_000)
     max_steps: int = Field(10, ge=1, le=MOST_STEPS)

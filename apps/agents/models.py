@@ -198,7 +198,7 @@ class AgentVersion(models.Model):
 
 
 class ToolSecret(models.Model):
-    """What an agent shows to a tool server (MCP) so as to be let in; only ever sent to the very URL it was given for."""
+    """What lets an agent in at a tool server (MCP); it is sent to no other URL than the one it was given for."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="tool_secrets")
     url = models.CharField(max_length=2000)
