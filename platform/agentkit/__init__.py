@@ -29,7 +29,7 @@ from agentkit.outcomes import (
 )
 from agentkit.parts import Part, UnreadableContent, data_part, raw_part, text_part, url_part
 from agentkit.streams import ArtifactStream, SyncArtifactStream
-from agentkit.tools import Tool, load_tools, tool
+from agentkit.tools import tool
 from agentkit.turns import ReferencedTask, Stopped
 
 __all__ = [
@@ -61,7 +61,6 @@ __all__ = [
     "TaskContext",
     "Thought",
     "Token",
-    "Tool",
     "ToolCall",
     "ToolResult",
     "UnreadableContent",
@@ -72,7 +71,6 @@ __all__ = [
     "data_part",
     "drive",
     "load_handler",
-    "load_tools",
     "needs_thread",
     "raw_part",
     "text_part",

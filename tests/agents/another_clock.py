@@ -3,7 +3,7 @@
 import agentkit
 
 
-@agentkit.tool
+@agentkit.tool()
 def current_time() -> str:
     """Tells another time."""
     return "never"

@@ -4,6 +4,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 import outbound
+from apps.agents import tools
 from apps.agents.definitions import MOST_BYTES, Definition, as_yaml
 from apps.agents.registration import register_hosted, register_model
 from outbound.allowing import Allowed
@@ -112,6 +113,21 @@ def test_a_slug_of_an_agent_with_a_handler_is_not_taken_over(echo):
         register_hosted("clerk", "apps.showcase.agents.echo:Echo")
 
 
-def test_tools_of_one_name_are_refused_in_a_sentence(settings):
-    settings.AGENT_TOOLS = ["apps.runtime.tools", "tests.agents.another_clock"]
-    assert "Two functions of AGENT_TOOLS are named current_time." in problems(tools=["current_time"])["tools"]
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        ("tests.agents.another_clock", "Two functions of AGENT_TOOLS are named current_time."),
+        ("nowhere.tools", "'nowhere.tools' of AGENT_TOOLS cannot be imported"),
+        ("tests.agents.definitions", "has no tools: mark its functions with @tool()."),
+    ],
+)
+def test_a_module_whose_functions_cannot_be_offered_is_named_in_a_sentence(settings, module, sentence):
+    settings.AGENT_TOOLS = ["apps.runtime.tools", module]
+    assert sentence in problems(tools=["current_time"])["tools"]
+
+
+def test_a_tool_is_offered_under_its_name_with_what_its_author_says(settings):
+    settings.AGENT_TOOLS = ["tests.agents.another_clock"]
+    [offered] = tools.registered().values()
+    assert (offered.name, offered.summary) == ("current_time", "Tells another time.")
+    assert offered.function() == "never"

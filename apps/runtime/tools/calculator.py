@@ -47,7 +47,7 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
 CONSTANTS: dict[str, Number] = {"pi": math.pi, "e": math.e}
 
 
-@tool
+@tool()
 def calculate(expression: str) -> str:
     """Works out an arithmetic expression such as (3 + 4.5) * 2 ** 10 / sqrt(7); angles are in radians.
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 from agentkit import tool
 
 
-@tool
+@tool()
 def current_time(time_zone: str = "UTC") -> str:
     """Tells the current date and time, with the day of the week, in a time zone such as Europe/Paris."""
     try:

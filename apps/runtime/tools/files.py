@@ -5,7 +5,7 @@ from agentkit import File, TaskContext, UnreadableContent, tool
 PIECE = 20_000  # characters that one call gives
 
 
-@tool
+@tool()
 def read_file(task: TaskContext, name: str = "", start: int = 0) -> str:
     """Reads a text file of the conversation from character `start` on; without a name it lists the files there are."""
     files = task.all_files
