@@ -81,12 +81,16 @@ class Slot(TypedDict):
 
 
 class AgentStatus(TypedDict):
-    """A change of state, or progress while working (`progress`: the message is no turn of talk)."""
+    """A change of state, or progress while working (`progress`: the message is no turn of talk).
+
+    `because`: why a task that waited goes on without a message.
+    """
 
     state: str
     message: NotRequired[JSON]
     slot: NotRequired[Slot]
     progress: NotRequired[JSON]
+    because: NotRequired[str]
 
 
 class AgentMessage(TypedDict):

@@ -249,6 +249,7 @@ class Run(models.Model):
     lease_until = models.DateTimeField(null=True, blank=True)
     interrupted = models.BooleanField(default=False, help_text="A newer message wants this turn to stop.")
     slot = models.JSONField(null=True, blank=True, help_text="The question that this turn answers.")
+    resumed = models.BooleanField(default=False, help_text="It has no message of its own, but that of the turn before.")
     memory = models.JSONField(default=dict, blank=True)
     input = models.JSONField(default=dict, blank=True, help_text="Snapshot of what the turn was given.")
     input_hash = models.CharField(max_length=64, blank=True)

@@ -43,6 +43,7 @@ class Assignment:
     turn: int
     attempt: int
     slot: JSON | None
+    resumed: bool
     memory: JSON
     input_hash: str
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
@@ -116,6 +117,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         turn=run.turn,
         attempt=run.attempt,
         slot=run.slot,
+        resumed=run.resumed,
         memory=run.memory,
         input_hash=run.input_hash,
         quiet_until=context.last_event if is_newest else None,

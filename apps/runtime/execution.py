@@ -80,6 +80,7 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
         history=assignment.history,
         references=assignment.references,
         slot=assignment.slot["name"] if assignment.slot else None,
+        resumed=assignment.resumed,
         memory=dict(assignment.memory),
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
@@ -124,13 +125,21 @@ async def _end(
             streamed=recorder.streamed,
             error=error,
             input_hash=assignment.input_hash,
+            usage=recorder.spent.as_json,
         )
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
-        ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)
+        ending = Ending(
+            assignment.hold,
+            failed,
+            turn=assignment.turn,
+            memory=assignment.memory,
+            error=told,
+            usage=recorder.spent.as_json,
+        )
         await bridge.persist(_finish, assignment, ending)
 
 

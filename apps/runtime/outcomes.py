@@ -63,6 +63,7 @@ class Ending:
     nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
     error: JSON | None = None
     input_hash: str = ""  # of what the turn was given, if that is at hand
+    usage: JSON = field(default_factory=dict)  # what language models took (see `conversations.usage`)
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -106,7 +107,7 @@ def _end_turn(
     _deliver(log, task, ending.tokens, artifacts)
     if ending.outcome is not None and waiting is None:
         inputs = {ending.hold.run_id: ending.input_hash} if ending.input_hash else {}
-        _conclude(log, task, ending.outcome, inputs, erase=ending.turn > 1)
+        _conclude(log, task, ending.outcome, inputs, ending.usage, erase=ending.turn > 1)
         return None
     return _go_on(log, task, ending, waiting)
 
@@ -127,7 +128,7 @@ def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
         "finished_at": log.now,
         "lease_until": None,
     }
-    log.end_hold(ending.hold, values)
+    log.end_hold(ending.hold, values | ({"usage": ending.usage} if ending.usage else {}))
 
 
 def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
@@ -140,7 +141,8 @@ def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence
 
 
 def _failure(outcome: Failed) -> JSON:
-    return {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
+    told = {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
+    return told | ({"detail": outcome.detail} if outcome.detail else {})
 
 
 def _next_message(task: Task, message: Message) -> Message | None:
@@ -187,7 +189,9 @@ def _slot(outcome: Outcome | None) -> JSON | None:
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
-def _conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], *, erase: bool) -> None:
+def _conclude(
+    log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], usage: JSON, *, erase: bool
+) -> None:
     """The end of the task, or its question. With `erase`, earlier turns may have left memory behind.
 
     `inputs` are hashes of what runs were given, as far as they are at hand.
@@ -196,7 +200,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID,
     begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
-        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids, **_signed(log, task, begun, inputs)}, task=task.pk)
+        made: JSON = {"artifacts": ids, **_signed(log, task, begun, inputs)}
+        log.add(EventType.AGENT_COMPLETE, made | ({"usage": usage} if usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.

@@ -5,8 +5,9 @@ Nothing here knows a database or a framework: `driving.drive` runs an agent anyw
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
+from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import answer, drive, needs_thread
-from agentkit.emissions import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
+from agentkit.emissions import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.handlers import (
     HandlerError,
     ResponseType,
@@ -37,6 +38,9 @@ __all__ = [
     "Artifact",
     "ArtifactStream",
     "AuthRequired",
+    "Call",
+    "ChildFailed",
+    "ChildResult",
     "Chunk",
     "Completed",
     "Emission",
@@ -56,6 +60,7 @@ __all__ = [
     "Skill",
     "SkillHandler",
     "Stopped",
+    "Suspended",
     "SyncArtifactStream",
     "SyncTaskContext",
     "TaskContext",
@@ -64,6 +69,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "UnreadableContent",
+    "Usage",
     "agent",
     "answer",
     "as_handler",

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentkit.artifacts import Artifact
 from agentkit.context import SyncTaskContext, TaskContext
+from agentkit.delegation import Call, ChildResult
 from agentkit.emissions import Chunk, Emission, Token
 from agentkit.handlers import HandlerError, SkillHandler
 from agentkit.messages import Message
@@ -56,7 +57,8 @@ async def answer(handler: SkillHandler, message: Message, *, executor: Executor 
     What the handler says on the way goes unheard, and an answer without words is made of its artifacts.
     """
     wire = message.wire
-    task = TaskContext(task_id="", context_id=str(wire.get("contextId", "")), message=message, emit=_unheard)
+    context_id = str(wire.get("contextId", ""))
+    task = TaskContext(task_id="", context_id=context_id, message=message, emit=_unheard, delegate=_undelegated)
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
     return outcome.parts or [part for artifact in delivered for part in artifact.parts] or [text_part("Done.")]
@@ -134,7 +136,7 @@ def _outcome(work: asyncio.Future[Any]) -> Outcome:
     try:
         return as_outcome(work.result())
     except AgentFailure as failure:
-        return Failed(str(failure), failure.code)
+        return Failed(str(failure), failure.code, failure.detail)
     except (asyncio.CancelledError, Stopped):
         raise HandlerError("The handler ended as if stopped, although nobody stopped its task.") from None
 
@@ -192,6 +194,12 @@ def _emission(item: object, tokens: list[str]) -> Emission:
         return item
     wanted = "text, an Artifact, a Progress or another emission, or an outcome"
     raise TypeError(f"A generator may yield {wanted}; this one yielded {type(item).__name__}.")
+
+
+async def _undelegated(call: Call) -> ChildResult:
+    raise HandlerError(
+        f"The agent {call.agent!r} can only be called from a task: let select_response_type choose a task for this message."
+    )
 
 
 async def _unheard(emission: Emission) -> None:

@@ -56,10 +56,11 @@ class AuthRequired(_Spoken):
 
 @dataclass(frozen=True)
 class Failed(_Spoken):
-    """It could not be done; `code` is a stable word for programs."""
+    """It could not be done; `code` is a stable word for programs, `detail` is for operators and told to nobody else."""
 
     message: Words
     code: str = "failed"
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,12 @@ Outcome = Completed | InputRequired | AuthRequired | Failed | Rejected
 
 
 class AgentFailure(Exception):
-    """Raised in a handler to fail the task with a message for people."""
+    """Raised in a handler to fail the task with a message for people; `detail` is for operators alone."""
 
-    def __init__(self, message: str, code: str = "failed") -> None:
+    def __init__(self, message: str, code: str = "failed", detail: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.detail = detail
 
 
 def as_outcome(value: object) -> Outcome:

@@ -46,6 +46,7 @@ class Turn:
         history: the earlier messages of the conversation, oldest first.
         references: the finished tasks that this one refines.
         slot: the question that this turn answers, if it answers one.
+        resumed: True where what was asked for came without a message: `message` is that of the turn before.
         memory: JSON values that survive from turn to turn of this task; erased when the task ends.
         attempt: 1 for the first try of this turn, more after a crash.
         caller: a name of who is asking, to show; nothing to decide by.
@@ -57,6 +58,7 @@ class Turn:
     history: Sequence[Message] = ()
     references: Sequence[ReferencedTask] = ()
     slot: str | None = None
+    resumed: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
     attempt: int = 1
     caller: str | None = None
