@@ -92,6 +92,7 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Agent
+        widgets = {"description": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
         fields = "__all__"  # noqa: DJ007 the admin's fieldsets choose
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -123,7 +124,7 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
         agents = {slug: f"{name} ({slug})" for slug, name in others}
         gone = {slug: f"{slug}: no longer there" for slug in self.initial.get("agents", []) if slug not in agents}
         self.fields["agents"].choices = list({**agents, **gone}.items())  # type: ignore[attr-defined]
-        platform = getattr(settings, "LLM_MODEL", "") or "none is configured yet: set LLM_MODEL"
+        platform = settings.LLM_MODEL or "none is configured yet: set LLM_MODEL"
         self.fields["model"].help_text = f"A name that the model's provider knows. Empty: the platform's ({platform})."
         self.fields["workspace"].required = False
         self.fields["workspace"].help_text = "Empty: the installation's own."

@@ -133,7 +133,10 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 4
 CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
-EXECUTORS = {"hosted": "apps.runtime.hosting.execute"}  # who takes the turns of each kind of agent
+EXECUTORS = {  # who takes the turns of each kind of agent
+    "hosted": "apps.runtime.hosting.execute",
+    "model": "apps.runtime.without_code.execute",
+}
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {
