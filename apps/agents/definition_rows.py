@@ -26,16 +26,16 @@ class SkillRow(forms.Form):
         widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "general"}),
         help_text="With commas between them.",
     )
-    description = forms.CharField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}))
-    examples = forms.CharField(
-        required=False, widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}), help_text="What people might ask, by line."
-    )
     id = forms.CharField(
         required=False,
         label="Id",
         max_length=100,
         widget=UnfoldAdminTextInputWidget,
         help_text="Empty: made of the name.",
+    )
+    description = forms.CharField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}))
+    examples = forms.CharField(
+        required=False, widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}), help_text="What people might ask, by line."
     )
 
 

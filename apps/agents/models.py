@@ -54,7 +54,7 @@ class Agent(models.Model):
     class Kind(models.TextChoices):
         HOSTED = "hosted"
         REMOTE = "remote"
-        MODEL = "model", "without code"
+        MODEL = "model", "Without code"
 
     class Access(models.TextChoices):
         PUBLIC = "public", "everybody, without signing in"

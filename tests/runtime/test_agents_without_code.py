@@ -1,5 +1,7 @@
 """Agents without code at work: the model is told what the version says, and every run names the version it went by."""
 
+import asyncio
+
 import pytest
 
 import bridge
@@ -11,11 +13,12 @@ from apps.conversations.models import Event, Run, Task
 from apps.runtime import sending
 from tests.agents.definitions import clerk, definition
 from tests.llm.conftest import endpoint
-from tests.llm.endpoint import calls, says
+from tests.llm.endpoint import calls, hangs, says
 from tests.working import begin, carry_out, let_the_lease_run_out, state_of, types_of
 
 __all__ = ["endpoint"]
 pytestmark = pytest.mark.django_db(transaction=True)
+SOON = 10
 
 
 async def told(ada, agent, message):
@@ -100,6 +103,16 @@ async def test_its_limit_of_steps_ends_a_turn_with_a_sentence(ada, said, endpoin
     task = await told(ada, await bridge.run(clerk, tools=["current_time"], max_steps=2), said())
     assert (task.state, len(endpoint.requests)) == ("failed", 2)
     assert "within its limit of 2 steps" in words(task)
+
+
+async def test_a_stop_ends_the_request_to_the_model_too(ada, said, endpoint, worker):
+    agent = await bridge.run(clerk)
+    endpoint.replies = [hangs("Once upon")]
+    sent = await sending.send(ada.principal, agent, said("Tell me a long story."))
+    assert await asyncio.to_thread(endpoint.hanging.wait, SOON)
+    await bridge.run(intake.cancel, ada.principal, agent, str(sent.task))
+    assert await asyncio.to_thread(endpoint.hung_up.wait, SOON)
+    assert await bridge.run(state_of, sent.task) == "canceled"
 
 
 async def test_without_any_model_it_says_so_in_a_sentence(ada, said, settings):

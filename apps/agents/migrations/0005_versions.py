@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='agent',
             name='kind',
-            field=models.CharField(choices=[('hosted', 'Hosted'), ('remote', 'Remote'), ('model', 'without code')], default='hosted', max_length=10),
+            field=models.CharField(choices=[('hosted', 'Hosted'), ('remote', 'Remote'), ('model', 'Without code')], default='hosted', max_length=10),
         ),
         migrations.CreateModel(
             name='AgentVersion',
