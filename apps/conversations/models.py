@@ -45,6 +45,7 @@ class Context(models.Model):
     forked_at = models.PositiveBigIntegerField(null=True, blank=True, help_text="Index of the last event taken over.")
     fork_reason = models.CharField(max_length=40, blank=True)
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
+    memory = models.JSONField(default=dict, blank=True, help_text="Kept by its agents. No part of replay.")
     is_watched = models.BooleanField("watched", default=False, help_text="Are listeners called? No part of replay.")
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

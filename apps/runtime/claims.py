@@ -46,6 +46,7 @@ class Assignment:
     resumed: bool
     memory: JSON
     input_hash: str
+    usage: JSON = field(default_factory=dict)  # by earlier attempts
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
@@ -97,7 +98,8 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         if following := _give_up(run, worker):
             publish(following)
         return None
-    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None):
+    skill = run.task.metadata.get("skill")
+    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None, skill=skill):
         return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(run), _references(run.task)
     context, is_newest = run.task.context, False
@@ -120,6 +122,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         resumed=run.resumed,
         memory=run.memory,
         input_hash=run.input_hash,
+        usage=run.usage,
         quiet_until=context.last_event if is_newest else None,
         history=[said(message, run.task) for message in history],
         references=references,
@@ -224,4 +227,8 @@ def _snapshot(run: Run, history: list[Message]) -> JSON:
     }
     if version := run.task.agent.current_version:
         given["agent"] = {"version": str(version.pk), "number": version.number, "sha256": version.sha256}
+    if session := run.task.context.memory:
+        given["session"] = digest_of(session)
+    if skill := run.task.metadata.get("skill"):
+        given["skill"] = skill
     return given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import traceback
 import uuid
@@ -15,17 +16,18 @@ from django.db import InterfaceError, OperationalError
 from django.utils.module_loading import import_string
 
 import bridge
-from agentkit import Failed, HandlerError, Outcome, TaskContext
+from agentkit import Failed, HandlerError, Outcome, Session, TaskContext
 from apps.agents.models import Agent
-from apps.conversations import notes
+from apps.conversations import notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import outcomes
+from apps.runtime import outcomes, remembering
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
+from apps.runtime.remembering import TooMuchToRemember
 
 log = logging.getLogger("parley.runtime")
 
@@ -55,6 +57,7 @@ async def execute(assignment: Assignment, interrupted: Callable[[], bool]) -> No
         await _note_late(assignment)
     except asyncio.CancelledError:
         recorder.abandon()
+        await _note_usage(assignment, recorder)
         raise
 
 
@@ -79,9 +82,12 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
         message=assignment.said,
         history=assignment.history,
         references=assignment.references,
+        skill=assignment.task.metadata.get("skill"),
         slot=assignment.slot["name"] if assignment.slot else None,
+        asked=assignment.slot or {},
         resumed=assignment.resumed,
         memory=dict(assignment.memory),
+        session=Session(copy.deepcopy(assignment.task.context.memory)),
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
@@ -116,11 +122,12 @@ async def _end(
     try:
         ending = Ending(
             assignment.hold,
-            clean_outcome(outcome, assignment.given) if outcome else None,
+            recorder.spent.labelled(clean_outcome(outcome, assignment.given)) if outcome else None,
             turn=assignment.turn,
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
             memory=clean(task.memory),
+            session=remembering.changes(assignment.task.context.memory, task.session.memory),
             tokens=await recorder.close(),
             streamed=recorder.streamed,
             error=error,
@@ -130,6 +137,10 @@ async def _end(
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
+    except TooMuchToRemember as much:
+        too_large = Failed(str(much), "memory_too_large")
+        ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
+        await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
         ending = Ending(
@@ -147,6 +158,12 @@ def _finish(assignment: Assignment, ending: Ending) -> None:
     following = outcomes.finish(assignment.task, assignment.message, ending)
     if following is not None:
         publish(following)
+
+
+async def _note_usage(assignment: Assignment, recorder: Recorder) -> None:
+    """What language models took for a turn that was stopped; a turn that ends writes it with its end."""
+    if recorder.spent.models:
+        await bridge.run(usage.note, assignment.hold, recorder.spent)
 
 
 async def _note_late(assignment: Assignment) -> None:

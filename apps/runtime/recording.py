@@ -11,7 +11,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 import bridge
-from agentkit import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult, Usage
+from agentkit import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
 from apps.conversations import blobs, ledger
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold
@@ -49,7 +49,7 @@ class Recorder:
 
     def __init__(self, assignment: Assignment) -> None:
         self.streamed = False  # has anything that becomes an artifact been said?
-        self.spent = Spent()
+        self.spent = Spent.of([assignment.usage])
         self._assignment = assignment
         self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
         self._writer: asyncio.Task[None] | None = None
@@ -211,6 +211,8 @@ def line_of(emission: Emission) -> Line:
         case ToolResult():
             result = {"callId": emission.call_id, "name": emission.name, "result": emission.result}
             return Line(EventType.AGENT_TOOL_RESULT, result | {"isError": emission.is_error})
+        case SkillChosen():
+            return Line(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "skill": emission.skill})
         case Token() | Usage():
             raise AssertionError("tokens are coalesced before, and usage is added up")
 

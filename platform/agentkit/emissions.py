@@ -73,6 +73,13 @@ class ToolResult:
 
 
 @dataclass(frozen=True)
+class SkillChosen:
+    """Said by `drive` where the turn itself found out which skill takes the task; later turns are given it."""
+
+    skill: str
+
+
+@dataclass(frozen=True)
 class Usage:
     """What the work of a language model took; the host adds up what it is told. Tokens are the model's own count."""
 
@@ -82,4 +89,4 @@ class Usage:
     output_tokens: int
 
 
-Emission = Progress | Token | Chunk | Thought | ToolCall | ToolResult | Usage
+Emission = Progress | Token | Chunk | Thought | ToolCall | ToolResult | SkillChosen | Usage

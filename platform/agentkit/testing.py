@@ -14,11 +14,13 @@ from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, TaskContext
 from agentkit.delegation import Call, ChildResult, Suspended
 from agentkit.driving import drive
-from agentkit.emissions import Chunk, Emission, Progress, Token
-from agentkit.handlers import as_handler
+from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
+from agentkit.loading import as_handler
 from agentkit.messages import Message
 from agentkit.outcomes import AgentFailure, AuthRequired, Completed, InputRequired, Outcome
 from agentkit.parts import Part, guessed_media_type, raw_part, text_part
+from agentkit.sessions import Session
+from agentkit.slots import Slot, stored
 from agentkit.turns import ReferencedTask
 
 DEPTH = 8
@@ -79,6 +81,12 @@ class Run:
         return "\n".join(part["text"] for part in self.outcome.parts if "text" in part)
 
     @property
+    def skill(self) -> str | None:
+        """The skill that took the turn."""
+        chosen = [emission.skill for emission in self.emissions if isinstance(emission, SkillChosen)]
+        return chosen[-1] if chosen else self.task.skill
+
+    @property
     def memory(self) -> dict[str, Any]:
         return self.task.memory
 
@@ -121,22 +129,28 @@ async def run(
     message: str | dict[str, Any] | Message,
     *,
     files: Files | None = None,
-    slot: str | None = None,
+    slot: Slot | None = None,
+    skill: str | None = None,
     resumed: bool = False,
     memory: dict[str, Any] | None = None,
+    session: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
     agents: Agents | None = None,
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
-    For the turn after a question, give `slot` and the earlier run's `memory` and messages again; with `resumed` it is
-    one that goes on without a new message. `agents` are those that it can call; they run here, too. Where one of them
-    asks, its question is the outcome.
+    For the turn after a question, give `slot` (as `InputRequired` was given it) and the earlier run's `memory`, `skill`
+    and messages again; with `resumed` it is one that goes on without a new message. `session` is the memory of the
+    conversation, to be given to all its runs. `agents` are those that it can call; they run here, too. Where one of
+    them asks, its question is the outcome.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
-    known: dict[str, Any] = {"slot": slot, "resumed": resumed, "history": history, "references": references}
+    asked = stored(slot) if slot is not None else {}
+    known: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
+    known |= {"history": history, "references": references}
     known["memory"] = memory if memory is not None else {}
+    known["session"] = Session(session if session is not None else {})
     return await _turn(handler, said, agents or {}, **known)
 
 

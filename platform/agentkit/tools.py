@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agentkit.handlers import HandlerError
+from agentkit.errors import HandlerError
 
 type ToolFunction = Callable[..., Any]
 

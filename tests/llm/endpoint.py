@@ -75,7 +75,8 @@ def says(*pieces: str, thinking: str = "") -> Reply:
 
     async def reply(asking: Asking) -> None:
         if not asking.body.get("stream"):
-            return await asking.whole({"content": "".join(pieces)}, "stop")
+            await asking.whole({"content": "".join(pieces)}, "stop")
+            return
         asking.begin_stream()
         await asking.delta(role="assistant", content="")
         if thinking:
@@ -100,7 +101,8 @@ def calls(*wanted: tuple[str, Any], text: str = "") -> Reply:
                 {"id": f"call-{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
                 for index, name, arguments in numbered
             ]
-            return await asking.whole({"tool_calls": made}, "tool_calls")
+            await asking.whole({"tool_calls": made}, "tool_calls")
+            return
         asking.begin_stream()
         if text:
             await asking.delta(content=text)

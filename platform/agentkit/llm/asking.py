@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.emissions import Emission, Usage
-from agentkit.handlers import HandlerError
+from agentkit.errors import HandlerError
 from agentkit.llm.models import AnyModel, lent
 from agentkit.messages import Message
 

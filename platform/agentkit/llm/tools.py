@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentkit.handlers import HandlerError
+from agentkit.errors import HandlerError
 from agentkit.tools import ToolFunction
 
 

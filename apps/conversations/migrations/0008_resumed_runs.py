@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('conversations', '0006_cleared_contexts'),
+        ('conversations', '0007_session_memory'),
     ]
 
     operations = [

@@ -1,0 +1,224 @@
+"""Directives: a dict, or JSON in text, by which a plain handler moves its task, as language models are told to write.
+
+    {"state": "auth-required", "prompt": "I need your calendar's key.", "auth_type": "api_key", "service": "calendar"}
+
+**What is a directive.** An object with `state`, in A2A's words in any case and with `-` or `_`:
+
+- `input-required` and `auth-required`, with anything else in it. Used are `prompt` (or `message`, or `question`: what
+  the person is told), `auth_type`, `service`, `slot` and `schema`; `prompt`, `auth_type` and `service` are also kept in
+  the status message's metadata.
+- `completed`, `failed` and `rejected`, only with words (`prompt` or `message`) and nothing else but `code` and
+  `metadata`, so that a report about some task stays the data that it is; and only where it is all that was returned.
+
+An object that has one member, or has a member called `response`, `result`, `output` or `answer`, stands for that member
+if there are words in it, and a string that is JSON stands for what it says, up to eight deep.
+
+**Where it is found in text.** Text that is JSON as a whole is read as such. Otherwise it is read as CommonMark, and
+there is a directive where exactly one is found
+
+- in a paragraph, alone or amid its words (quotations, lists, headings and inline code do not count), or
+- as all that a fenced block holds, whose language is `json` or not named, which ends the text and is its only code,
+  with one paragraph before it at most.
+
+A paragraph that says it is an example (with one of `EXAMPLES`) shows JSON and does not mean it, nor does the block
+after it. Indented code is never read. Words around a directive that has no prompt are its prompt. Text of more than
+64 Ki characters is read only where it is JSON as a whole.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
+
+type State = Literal["input-required", "auth-required", "completed", "failed", "rejected"]
+
+ASKING = ("input-required", "auth-required")
+ENDING = ("completed", "failed", "rejected")
+WORDS = ("prompt", "message", "question")
+KEPT = ("prompt", "auth_type", "service")
+ENVELOPES = ("response", "result", "output", "answer")
+EXAMPLES = frozenset({"example", "examples", "e.g", "snippet", "syntax"})
+UNSAID = {"input-required": "Please say more.", "auth-required": "A credential is needed to go on."}
+DEPTH = 8
+LONGEST = 65_536
+TRIES = 200  # braces of a text that are tried: each may cost a look through all that follows
+
+
+@dataclass(frozen=True)
+class Directive:
+    """A state to move to, with its words and what else was said."""
+
+    state: State
+    message: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    slot: str = ""
+    schema: dict[str, Any] | None = None
+    code: str = ""
+
+
+def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
+    """The directive that a dict or a text holds, by the rules above; never raises."""
+    if not isinstance(value, str):
+        return _read(value, whole=True)
+    text = value.strip()
+    if "state" not in text or not text:
+        return None
+    is_json, whole = _json(text)
+    if is_json:
+        return _read(whole, whole=True)
+    return _in_prose(text) if len(text) <= LONGEST else None
+
+
+def _read(value: Any, *, whole: bool, around: str = "", depth: int = 0) -> Directive | None:
+    """The directive that a JSON value is, or stands for."""
+    if isinstance(value, str):
+        is_json, value = _json(value)
+        if not is_json:
+            return None
+    if not isinstance(value, Mapping) or depth > DEPTH:
+        return None
+    if found := _directive(value, around, whole=whole, needs_words=depth > 0):
+        return found
+    for inner in _inside(value):
+        if found := _read(inner, whole=whole, around=around, depth=depth + 1):
+            return found
+    return None
+
+
+def _inside(value: Mapping[str, Any]) -> list[Any]:
+    return list(value.values()) if len(value) == 1 else [value[name] for name in ENVELOPES if name in value]
+
+
+def _directive(value: Mapping[str, Any], around: str, *, whole: bool, needs_words: bool) -> Directive | None:
+    named = value.get("state")
+    if not isinstance(named, str):
+        return None
+    state = named.strip().lower().replace("_", "-").removeprefix("task-state-")
+    said = next((text for name in WORDS if isinstance(text := value.get(name), str) and text.strip()), "")
+    if needs_words and not said:
+        return None
+    if state in ASKING:
+        metadata = {name: value[name] for name in KEPT if isinstance(value.get(name), str) and value[name]}
+        return Directive(
+            cast(State, state),
+            said or around or UNSAID[state],
+            metadata,
+            _typed(value, "slot", str) or "",
+            _typed(value, "schema", dict),
+        )
+    ends = whole and state in ENDING and said and value.keys() <= {"state", "prompt", "message", "code", "metadata"}
+    if not ends:
+        return None
+    return Directive(
+        cast(State, state), said, _typed(value, "metadata", dict) or {}, code=_typed(value, "code", str) or ""
+    )
+
+
+def _typed[T](value: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+    found = value.get(name)
+    return found if isinstance(found, kind) else None
+
+
+def _json(text: str) -> tuple[bool, Any]:
+    """Is the text JSON, and what does it say?"""
+    try:
+        return True, json.loads(text)
+    except (ValueError, RecursionError):
+        return False, None
+
+
+@dataclass(frozen=True)
+class _Paragraph:
+    text: str
+    code: list[tuple[int, int]]  # where its inline code is
+
+    @property
+    def is_example(self) -> bool:
+        return not EXAMPLES.isdisjoint(re.findall(r"[a-z]+(?:\.[a-z])?", self.text.lower()))
+
+
+def _in_prose(text: str) -> Directive | None:
+    blocks = _blocks(text)
+    found: list[Directive] = []
+    for at, block in enumerate(blocks):
+        if isinstance(block, _Paragraph):
+            found += [] if block.is_example else _amid_words(block)
+        elif block is not None and at == len(blocks) - 1 and _stands_alone(blocks[:at]):
+            lead = blocks[0].text if isinstance(blocks[0], _Paragraph) else ""
+            is_json, value = _json(block)
+            if is_json and (directive := _read(value, whole=at == 0, around=lead)):
+                found.append(directive)
+    return found[0] if len(found) == 1 else None
+
+
+def _stands_alone(before: list["_Paragraph | str | None"]) -> bool:
+    """May a fenced block be meant, by what stands before it?"""
+    return not before or (len(before) == 1 and isinstance(before[0], _Paragraph) and not before[0].is_example)
+
+
+def _blocks(text: str) -> list["_Paragraph | str | None"]:
+    """The top-level blocks: paragraphs, the content of fenced JSON, and None for anything else."""
+    blocks: list[_Paragraph | str | None] = []
+    env: dict[str, Any] = {"code": {}}
+    tokens = _commonmark().parse(text, env)
+    for at, token in enumerate(tokens):
+        if token.level or token.nesting < 0:
+            continue
+        if token.type == "paragraph_open":
+            inline = tokens[at + 1]
+            blocks.append(_Paragraph(inline.content, env["code"].get(inline.content, [])))
+        elif token.type == "fence" and token.info.strip().lower() in ("", "json"):
+            blocks.append(token.content)
+        else:
+            blocks.append(None)
+    return blocks
+
+
+def _amid_words(paragraph: _Paragraph) -> list[Directive]:
+    found = []
+    for start, end, value in _objects(paragraph):
+        around = " ".join((paragraph.text[:start] + paragraph.text[end:]).split())
+        if directive := _read(value, whole=False, around=around):
+            found.append(directive)
+    return found
+
+
+def _objects(paragraph: _Paragraph) -> Iterator[tuple[int, int, Any]]:
+    """The JSON objects amid the words, each with where it begins and ends."""
+    decoder, at, tries = json.JSONDecoder(), 0, 0
+    while tries < TRIES and (at := paragraph.text.find("{", at)) >= 0:
+        tries += 1
+        if inside := next((end for start, end in paragraph.code if start <= at < end), 0):
+            at = inside
+            continue
+        try:
+            value, end = decoder.raw_decode(paragraph.text, at)
+        except (ValueError, RecursionError):
+            at += 1
+        else:
+            yield at, end, value
+            at = end
+
+
+@cache
+def _commonmark() -> "MarkdownIt":
+    """A CommonMark parser that notes in `env["code"]` where in each paragraph inline code is."""
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import backtick
+
+    def located(state: "StateInline", silent: bool) -> bool:
+        start, known = state.pos, len(state.tokens)
+        matched = backtick(state, silent)
+        if matched and not silent and any(token.type == "code_inline" for token in state.tokens[known:]):
+            state.env["code"].setdefault(state.src, []).append((start, state.pos))
+        return matched
+
+    parser = MarkdownIt("commonmark")
+    parser.inline.ruler.at("backticks", located)
+    return parser
