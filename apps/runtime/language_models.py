@@ -30,7 +30,7 @@ def use() -> None:
     use_surroundings(
         Surroundings(
             http_client=tool_server_client,
-            may_start=settings.MCP_STDIO_ALLOW.__contains__,
+            may_start=lambda command: command in settings.MCP_STDIO_ALLOW,
             threads=ConnectionlessThreads(settings.HANDLER_THREADS, thread_name_prefix="tool"),
         )
     )
