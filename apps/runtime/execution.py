@@ -8,22 +8,26 @@ import logging
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
+from django.db.models import Q
 from django.utils.module_loading import import_string
 
 import bridge
-from agentkit import Failed, HandlerError, Outcome, Session, TaskContext
+from agentkit import Failed, Outcome, Session, Suspended, TaskContext
 from apps.agents.models import Agent
-from apps.conversations import notes, usage
+from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import outcomes, remembering
+from apps.runtime import outcomes, remembering, suspending
+from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
+from apps.runtime.delegating import Aside, Delegation
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
@@ -35,24 +39,25 @@ Executor = Callable[[Agent, TaskContext], Awaitable[Outcome]]
 """What `EXECUTORS` names for each kind of agent."""
 
 
-async def execute(assignment: Assignment, interrupted: Callable[[], bool]) -> None:
+async def execute(assignment: Assignment, interrupted: Callable[[], bool], aside: Aside = nullcontext) -> None:
     """Take the turn of a run that this process holds, to its recorded end.
 
     Cancel it to stop the handler: `interrupted` tells whether the task then goes on with a newer message; otherwise
-    nothing more is recorded, for whoever stopped it has recorded that.
+    nothing more is recorded, for whoever stopped it has recorded that. `aside` is entered while it waits for children.
     """
     recorder = Recorder(assignment)
-    task = context_of(assignment, recorder)
+    calls = Delegation(assignment, recorder, aside)
+    task = context_of(assignment, recorder, calls)
     outcome: Outcome | None
     error: JSON | None = None
     try:
         try:
-            outcome, error = await _turn(assignment.agent, task)
+            outcome, error = await _turn(assignment.agent, task, calls)
         except asyncio.CancelledError:
             if not interrupted():
                 raise
             outcome = None
-        await _through(_end(assignment, recorder, outcome, task, error), interrupted)
+        await _through(_end(assignment, recorder, outcome, task, error, calls), interrupted)
     except LeaseLost:
         await _note_late(assignment)
     except asyncio.CancelledError:
@@ -73,7 +78,7 @@ async def _through(ending: Coroutine[Any, Any, None], interrupted: Callable[[], 
                 raise
 
 
-def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
+def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) -> TaskContext:
     """What the handler is given."""
     owner = assignment.task.owner
     return TaskContext(
@@ -91,34 +96,51 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
+        delegate=calls,
     )
 
 
-async def _turn(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | None]:
+async def _turn(agent: Agent, task: TaskContext, calls: Delegation) -> tuple[Outcome, JSON | None]:
+    """How the turn ended: once a child has asked, with its question, whatever the handler then makes of that."""
+    outcome: Outcome
+    try:
+        await calls.pass_down()
+        outcome, error = await _handled(agent, task)
+    except Suspended as suspended:
+        return suspended.question, None
+    return (calls.suspended.question, None) if calls.suspended else (outcome, error)
+
+
+async def _handled(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | None]:
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
     try:
         async with asyncio.timeout(agent.time_limit) as limit:
             return await _executor(agent.kind)(agent, task), None
     except (LeaseLost, RecordLost):
         raise
-    except HandlerError as error:
-        return _broken(agent, error, "agent_unavailable")
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             seconds = f"{agent.time_limit:g}"
             return Failed(f"The agent took longer than its limit of {seconds} seconds.", "time_limit"), None
-        return _broken(agent, error, "agent_error")
+        return _broken(agent, error)
 
 
-def _broken(agent: Agent, error: Exception, code: str) -> tuple[Outcome, JSON]:
+def _broken(agent: Agent, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
     log.error("agent %s failed", agent.slug, exc_info=error)
+    code = code or code_of(error)
     told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
-    return Failed("The agent stopped because of an error of its own. Its operators can see the details.", code), told
+    return Failed(BROKEN, code), told
 
 
 async def _end(
-    assignment: Assignment, recorder: Recorder, outcome: Outcome | None, task: TaskContext, error: JSON | None
+    assignment: Assignment,
+    recorder: Recorder,
+    outcome: Outcome | None,
+    task: TaskContext,
+    error: JSON | None,
+    calls: Delegation,
 ) -> None:
+    child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
     try:
         ending = Ending(
             assignment.hold,
@@ -126,11 +148,12 @@ async def _end(
             turn=assignment.turn,
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
-            memory=clean(task.memory),
-            session=remembering.changes(assignment.task.context.memory, task.session.memory),
+            memory=assignment.memory if child else clean(task.memory),
+            session=None if child else remembering.changes(assignment.task.context.memory, task.session.memory),
             tokens=await recorder.close(),
             streamed=recorder.streamed,
             error=error,
+            child=child,
             input_hash=assignment.input_hash,
             usage=recorder.spent.as_json,
         )
@@ -142,7 +165,7 @@ async def _end(
         ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
         await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
-        failed, told = _broken(assignment.agent, unsaid, "agent_error")
+        failed, told = _broken(assignment.agent, unsaid, INVALID)
         ending = Ending(
             assignment.hold,
             failed,
@@ -152,9 +175,13 @@ async def _end(
             usage=recorder.spent.as_json,
         )
         await bridge.persist(_finish, assignment, ending)
+    if calls.is_used:
+        await bridge.run(_leave_children, assignment.task.pk, ending)
 
 
 def _finish(assignment: Assignment, ending: Ending) -> None:
+    if ending.child is not None:
+        suspending.watch(ending.child)
     following = outcomes.finish(assignment.task, assignment.message, ending)
     if following is not None:
         publish(following)
@@ -164,6 +191,14 @@ async def _note_usage(assignment: Assignment, recorder: Recorder) -> None:
     """What language models took for a turn that was stopped; a turn that ends writes it with its end."""
     if recorder.spent.models:
         await bridge.run(usage.note, assignment.hold, recorder.spent)
+
+
+def _leave_children(task: uuid.UUID, ending: Ending) -> None:
+    """Children end with the turn that called for them, unless it is to be taken again."""
+    if ending.child is None:
+        intake.cancel_children(task)
+    else:
+        suspending.take_along(Q(task=task))  # the child may have gone on before it was watched
 
 
 async def _note_late(assignment: Assignment) -> None:

@@ -24,6 +24,7 @@ from apps.runtime.claims import Assignment, claim
 from apps.runtime.execution import execute
 from apps.runtime.outcomes import cut_off
 from apps.runtime.publishing import publish
+from apps.runtime.slots import Slots
 from bridge import statements
 
 log = logging.getLogger("parley.runtime")
@@ -46,7 +47,7 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
-        self._free = threading.BoundedSemaphore(settings.RUNS_PER_PROCESS)
+        self._slots = Slots(settings.RUNS_PER_PROCESS)
         self._carried: dict[str, Carried] = {}
         self._stops: dict[str, None] = {}  # runs that were told to stop while they were not carried, the oldest first
         self._closing = False
@@ -61,14 +62,14 @@ class WorkerProcess:
 
         Called from a job's thread.
         """
-        if self._closing or not self._free.acquire(timeout=FULL_WAIT_SECONDS):
+        if self._closing or not self._slots.take(FULL_WAIT_SECONDS):
             return False
         taken = False
         try:
             taken = bridge.call(self._take, run_id, f"{self.name}:{uuid.uuid4().hex[:6]}")
         finally:
             if not taken:
-                self._free.release()
+                self._slots.give()
         return True
 
     def _take(self, run_id: uuid.UUID, name: str) -> bool:
@@ -101,7 +102,7 @@ class WorkerProcess:
         bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
         carried = self._carried[key]
         try:
-            await execute(assignment, lambda: carried.interrupted)
+            await execute(assignment, lambda: carried.interrupted, self._slots.lent_out)
         except asyncio.CancelledError:
             pass  # stopped: whoever stopped it has recorded why
         except Exception:
@@ -109,7 +110,7 @@ class WorkerProcess:
         finally:
             if self._carried.get(key) is carried:
                 del self._carried[key]
-            self._free.release()
+            self._slots.give()
 
     def _told_to_stop(self, run_id: str) -> None:
         """Called from any thread."""

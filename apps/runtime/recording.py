@@ -50,6 +50,7 @@ class Recorder:
     def __init__(self, assignment: Assignment) -> None:
         self.streamed = False  # has anything that becomes an artifact been said?
         self.spent = Spent.of([assignment.usage])
+        self._has_progress = False  # has the handler told any itself?
         self._assignment = assignment
         self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
         self._writer: asyncio.Task[None] | None = None
@@ -65,6 +66,15 @@ class Recorder:
             return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
             return
+        self._has_progress |= isinstance(emission, Progress)
+        await self._record_soon(emission)
+
+    async def relay(self, progress: Progress) -> None:
+        """Record the progress of a child, unless the handler tells progress itself."""
+        if not self._has_progress:
+            await self._record_soon(progress)
+
+    async def _record_soon(self, emission: Emission) -> None:
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
         await self._put(self._writer, clean_emission(emission, self._assignment.given))

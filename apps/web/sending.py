@@ -26,7 +26,7 @@ from apps.conversations.errors import (
 )
 from apps.conversations.intake import cancel_found
 from apps.conversations.models import Context, Message, Task
-from apps.runtime.answering import NoAnswer, UnfitAnswer
+from apps.runtime.answering import NoAnswer
 from apps.runtime.sending import Sent, send
 from apps.web.composing import TooLarge, message_from, message_id, refuse_too_large
 
@@ -38,7 +38,6 @@ STATUS: dict[type[Refusal], HTTPStatus] = {
     TaskNotCancelable: HTTPStatus.CONFLICT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NoAnswer: HTTPStatus.BAD_GATEWAY,
-    UnfitAnswer: HTTPStatus.BAD_GATEWAY,
 }
 """How a refusal is answered; every other one is 422."""
 

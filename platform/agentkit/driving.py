@@ -5,9 +5,10 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing, closing
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit.artifacts import Artifact
@@ -56,8 +57,20 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
     return _outcome(work, lane.task)
 
 
-async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> list[Part]:
-    """The parts of the message that answers `message`, for `ResponseType.MESSAGE`; never none.
+@dataclass(frozen=True)
+class Answer:
+    """A message that answers at once. `metadata.error.code` tells programs that it is an error."""
+
+    parts: Sequence[Part]
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def error(cls, said: str, code: str) -> "Answer":
+        return cls([text_part(said)], {"error": {"code": code}})
+
+
+async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> Answer:
+    """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
 
     What the handler says on the way goes unheard, and an answer without words is made of its artifacts.
     """
@@ -66,7 +79,11 @@ async def answer(handler: SkillHandler, message: Message, *, executor: Executor 
     task = TaskContext(task_id="", context_id=context_id, message=message, emit=_unheard, delegate=_undelegated)
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
-    return outcome.parts or [part for artifact in delivered for part in artifact.parts] or [text_part("Done.")]
+    parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]
+    failed = isinstance(outcome, Failed | Rejected)
+    code = outcome.code if isinstance(outcome, Failed) else "rejected"
+    metadata = outcome.metadata | ({"error": {"code": code}} if failed else {})
+    return Answer(parts or [text_part("It could not be done." if failed else "Done.")], metadata)
 
 
 def needs_thread(handler: SkillHandler, *, answers_slot: bool = False, skill: str | None = None) -> bool:
@@ -223,8 +240,7 @@ def _emission(item: object, tokens: list[str]) -> Emission:
 
 async def _undelegated(call: Call) -> ChildResult:
     raise HandlerError(
-        f"The agent {call.agent!r} can only be called from a task: "
-        "let select_response_type choose a task for this message."
+        f"The agent {call.agent!r} can only be called from a task: let select_response_type choose a task for this one."
     )
 
 

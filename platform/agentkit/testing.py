@@ -130,8 +130,8 @@ async def run(
     *,
     files: Files | None = None,
     slot: Slot | None = None,
-    skill: str | None = None,
     resumed: bool = False,
+    skill: str | None = None,
     memory: dict[str, Any] | None = None,
     session: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
@@ -147,11 +147,19 @@ async def run(
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored(slot) if slot is not None else {}
-    known: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
-    known |= {"history": history, "references": references}
-    known["memory"] = memory if memory is not None else {}
-    known["session"] = Session(session if session is not None else {})
-    return await _turn(handler, said, agents or {}, **known)
+    return await _turn(
+        handler,
+        said,
+        agents or {},
+        slot=asked.get("name"),
+        asked=asked,
+        resumed=resumed,
+        skill=skill,
+        memory=memory if memory is not None else {},
+        session=Session(session if session is not None else {}),
+        history=history,
+        references=references,
+    )
 
 
 async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, **known: Any) -> Run:

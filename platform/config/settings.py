@@ -86,7 +86,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
 CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
 # Called with each transaction's new events, inside that transaction.
-LEDGER_LISTENERS = ["apps.a2a.webhooks.outbox.queue_deliveries"]
+LEDGER_LISTENERS = ["apps.a2a.webhooks.outbox.queue_deliveries", "apps.runtime.suspending.tell_parents"]
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
 STORAGES = {
@@ -112,7 +112,10 @@ MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines that 
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
 RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
 ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
+SELECT_SECONDS = 5.0  # how long an agent may take to choose between a message and a task
 HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
+DELEGATION_DEPTH = 8  # how many levels deep agents may call each other
+CHILDREN_PER_TASK = 1_000  # how many calls one task may make
 AGENT_TOOLS = ["apps.runtime.tools", *env.list("AGENT_TOOLS", default=[])]  # modules of tools for agents without code
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
