@@ -294,4 +294,4 @@ async def test_a_message_is_answered_with_parts():
     assert await answer(as_handler(lambda text: InputRequired("Who?")), message) == Answer([{"text": "Who?"}])
     artifact = Artifact.json("n", [1])
     assert await answer(as_handler(lambda text: artifact), message) == Answer([{"data": [1]}])
-    assert await answer(as_handler(lambda text: None), message) == [{"text": "Done."}]
+    assert await answer(as_handler(lambda text: None), message) == Answer([{"text": "Done."}])
