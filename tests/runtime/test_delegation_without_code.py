@@ -1,4 +1,4 @@
-"""A language model asks other agents: each is a child task, a question of theirs is the model's, and no version changes."""
+"""A model asks other agents: each is a child task, a question of theirs is its own, and no version changes meanwhile."""
 
 import pytest
 
