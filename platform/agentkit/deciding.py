@@ -72,7 +72,7 @@ async def begin(
         case Reject(reason):
             return Rejected(reason)
         case Start(skill):
-            return dataclasses.replace(task, skill=skill, slot=None if task.slot == SKILL_SLOT else task.slot)
+            return dataclasses.replace(task, skill=skill, slot=None, asked={})
 
 
 def method_for(handler: SkillHandler, skill: str | None, *, answers_slot: bool) -> Callable[..., Any]:
@@ -92,16 +92,24 @@ def slot_for(handler: SkillHandler, task: TaskContext) -> tuple[Any, ...]:
         HandlerError: the task asked for something else.
         slots.NotAnswered: the answer does not fit.
     """
-    method = handler.on_input_received
-    try:
-        inspect.signature(method).bind(task, "slot")
-    except TypeError:
+    if not takes_slot(handler):
         return ()
-    wanted = slots.wanted_by(method)
+    wanted = slots.wanted_by(handler.on_input_received)
     try:
         return (task.slot_as(wanted),)
     except LookupError as error:
         raise HandlerError(f"{type(handler).__name__}.on_input_received: {error}") from None
+
+
+def takes_slot(handler: SkillHandler) -> bool:
+    """Does its own `on_input_received` take the slot besides the task?"""
+    if type(handler).on_input_received is SkillHandler.on_input_received:
+        return False
+    try:
+        inspect.signature(handler.on_input_received).bind("task", "slot")
+    except TypeError:
+        return False
+    return True
 
 
 def _named(message: Message) -> str:
@@ -114,9 +122,10 @@ def _before_the_question(task: TaskContext) -> TaskContext:
     """The turn as it was when the skill was not known: an answer that only names it is no request of its own."""
     earlier = [at for at, one in enumerate(task.history) if one.role == "user"]
     if not earlier:
-        return dataclasses.replace(task, slot=None)
+        return dataclasses.replace(task, slot=None, asked={})
+    unclear = earlier[-1]
     return dataclasses.replace(
-        task, slot=None, message=task.history[earlier[-1]], history=tuple(task.history[: earlier[-1]])
+        task, slot=None, asked={}, message=task.history[unclear], history=tuple(task.history[:unclear])
     )
 
 

@@ -20,21 +20,16 @@ there is a directive where exactly one is found
 - as all that a fenced block holds, whose language is `json` or not named, which ends the text and is its only code,
   with one paragraph before it at most.
 
-A paragraph that says it is an example (with one of `EXAMPLES`) shows JSON and does not mean it, nor does the block
+A paragraph that says it is an example (by one of `prose.EXAMPLES`) shows JSON and does not mean it, nor does the block
 after it. Indented code is never read. Words around a directive that has no prompt are its prompt. Text of more than
 64 Ki characters is read only where it is JSON as a whole.
 """
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_inline import StateInline
+from agentkit.prose import read_json, said_in
 
 type State = Literal["input-required", "auth-required", "completed", "failed", "rejected"]
 
@@ -43,11 +38,9 @@ ENDING = ("completed", "failed", "rejected")
 WORDS = ("prompt", "message", "question")
 KEPT = ("prompt", "auth_type", "service")
 ENVELOPES = ("response", "result", "output", "answer")
-EXAMPLES = frozenset({"example", "examples", "e.g", "snippet", "syntax"})
 UNSAID = {"input-required": "Please say more.", "auth-required": "A credential is needed to go on."}
 DEPTH = 8
 LONGEST = 65_536
-TRIES = 200  # braces of a text that are tried: each may cost a look through all that follows
 
 
 @dataclass(frozen=True)
@@ -69,16 +62,20 @@ def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
     text = value.strip()
     if "state" not in text or not text:
         return None
-    is_json, whole = _json(text)
+    is_json, whole = read_json(text)
     if is_json:
         return _read(whole, whole=True)
-    return _in_prose(text) if len(text) <= LONGEST else None
+    if len(text) > LONGEST:
+        return None
+    said = [_read(one.value, whole=one.is_all, around=one.around) for one in said_in(text)]
+    found = [directive for directive in said if directive is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def _read(value: Any, *, whole: bool, around: str = "", depth: int = 0) -> Directive | None:
     """The directive that a JSON value is, or stands for."""
-    if isinstance(value, str):
-        is_json, value = _json(value)
+    while isinstance(value, str):  # each time it is shorter
+        is_json, value = read_json(value)
         if not is_json:
             return None
     if not isinstance(value, Mapping) or depth > DEPTH:
@@ -123,102 +120,3 @@ def _directive(value: Mapping[str, Any], around: str, *, whole: bool, needs_word
 def _typed[T](value: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
     found = value.get(name)
     return found if isinstance(found, kind) else None
-
-
-def _json(text: str) -> tuple[bool, Any]:
-    """Is the text JSON, and what does it say?"""
-    try:
-        return True, json.loads(text)
-    except (ValueError, RecursionError):
-        return False, None
-
-
-@dataclass(frozen=True)
-class _Paragraph:
-    text: str
-    code: list[tuple[int, int]]  # where its inline code is
-
-    @property
-    def is_example(self) -> bool:
-        return not EXAMPLES.isdisjoint(re.findall(r"[a-z]+(?:\.[a-z])?", self.text.lower()))
-
-
-def _in_prose(text: str) -> Directive | None:
-    blocks = _blocks(text)
-    found: list[Directive] = []
-    for at, block in enumerate(blocks):
-        if isinstance(block, _Paragraph):
-            found += [] if block.is_example else _amid_words(block)
-        elif block is not None and at == len(blocks) - 1 and _stands_alone(blocks[:at]):
-            lead = blocks[0].text if isinstance(blocks[0], _Paragraph) else ""
-            is_json, value = _json(block)
-            if is_json and (directive := _read(value, whole=at == 0, around=lead)):
-                found.append(directive)
-    return found[0] if len(found) == 1 else None
-
-
-def _stands_alone(before: list["_Paragraph | str | None"]) -> bool:
-    """May a fenced block be meant, by what stands before it?"""
-    return not before or (len(before) == 1 and isinstance(before[0], _Paragraph) and not before[0].is_example)
-
-
-def _blocks(text: str) -> list["_Paragraph | str | None"]:
-    """The top-level blocks: paragraphs, the content of fenced JSON, and None for anything else."""
-    blocks: list[_Paragraph | str | None] = []
-    env: dict[str, Any] = {"code": {}}
-    tokens = _commonmark().parse(text, env)
-    for at, token in enumerate(tokens):
-        if token.level or token.nesting < 0:
-            continue
-        if token.type == "paragraph_open":
-            inline = tokens[at + 1]
-            blocks.append(_Paragraph(inline.content, env["code"].get(inline.content, [])))
-        elif token.type == "fence" and token.info.strip().lower() in ("", "json"):
-            blocks.append(token.content)
-        else:
-            blocks.append(None)
-    return blocks
-
-
-def _amid_words(paragraph: _Paragraph) -> list[Directive]:
-    found = []
-    for start, end, value in _objects(paragraph):
-        around = " ".join((paragraph.text[:start] + paragraph.text[end:]).split())
-        if directive := _read(value, whole=False, around=around):
-            found.append(directive)
-    return found
-
-
-def _objects(paragraph: _Paragraph) -> Iterator[tuple[int, int, Any]]:
-    """The JSON objects amid the words, each with where it begins and ends."""
-    decoder, at, tries = json.JSONDecoder(), 0, 0
-    while tries < TRIES and (at := paragraph.text.find("{", at)) >= 0:
-        tries += 1
-        if inside := next((end for start, end in paragraph.code if start <= at < end), 0):
-            at = inside
-            continue
-        try:
-            value, end = decoder.raw_decode(paragraph.text, at)
-        except (ValueError, RecursionError):
-            at += 1
-        else:
-            yield at, end, value
-            at = end
-
-
-@cache
-def _commonmark() -> "MarkdownIt":
-    """A CommonMark parser that notes in `env["code"]` where in each paragraph inline code is."""
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_inline import backtick
-
-    def located(state: "StateInline", silent: bool) -> bool:
-        start, known = state.pos, len(state.tokens)
-        matched = backtick(state, silent)
-        if matched and not silent and any(token.type == "code_inline" for token in state.tokens[known:]):
-            state.env["code"].setdefault(state.src, []).append((start, state.pos))
-        return matched
-
-    parser = MarkdownIt("commonmark")
-    parser.inline.ruler.at("backticks", located)
-    return parser

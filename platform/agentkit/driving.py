@@ -15,6 +15,7 @@ from agentkit.artifacts import Artifact
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.deciding import begin, decides_in_thread, method_for, slot_for
 from agentkit.delegation import Call, ChildResult
+from agentkit.directives import directive_in
 from agentkit.emissions import Chunk, Emission, SkillChosen, Token
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.handlers import SkillHandler
@@ -141,8 +142,8 @@ class _Lane:
         tokens: list[str] = []
         async with aclosing(stream):
             async for item in stream:
-                if isinstance(item, Outcome):
-                    return item
+                if (ended := _end(item)) is not None:
+                    return ended
                 await self.task.say(_emission(item, tokens))
         return "".join(tokens) if tokens else None
 
@@ -219,22 +220,31 @@ def _followed(value: Any, task: SyncTaskContext) -> Any:
                 item = next(value)
             except StopIteration as end:
                 return end.value if end.value is not None or not tokens else "".join(tokens)
-            if isinstance(item, Outcome):
-                return item
+            if (ended := _end(item)) is not None:
+                return ended
             task.say(_emission(item, tokens))
+
+
+def _end(item: object) -> Outcome | None:
+    """The outcome that a generator yielded, as one or as a dict with a state."""
+    if isinstance(item, Outcome):
+        return item
+    return as_outcome(item) if isinstance(item, dict) and directive_in(item) else None
 
 
 def _emission(item: object, tokens: list[str]) -> Emission:
     """What a generator yielded, as an emission; the text of tokens is noted in `tokens`."""
     if isinstance(item, str):
         item = Token(item)
+    if isinstance(item, dict):
+        item = Artifact.json("answer", item)
     if isinstance(item, Artifact):
         return Chunk.whole(item)
     if isinstance(item, Token):
         tokens.append(item.text)
     if isinstance(item, Emission):
         return item
-    wanted = "text, an Artifact, a Progress or another emission, or an outcome"
+    wanted = "text, a dict, an Artifact, a Progress or another emission, or an outcome"
     raise InvalidAnswer(f"A generator may yield {wanted}; this one yielded {type(item).__name__}.")
 
 

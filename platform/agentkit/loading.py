@@ -5,10 +5,13 @@ import inspect
 from types import ModuleType
 from typing import Any
 
+from agentkit.deciding import takes_slot
 from agentkit.errors import HandlerError
 from agentkit.functions import function_handler
 from agentkit.handlers import SkillHandler
+from agentkit.negotiation import by_words
 from agentkit.skills import first_paragraph, unique
+from agentkit.slots import wanted_by
 
 
 def as_handler(obj: object) -> SkillHandler:
@@ -76,11 +79,17 @@ def _check(handler: SkillHandler) -> None:
     kind = type(handler)
     if kind.on_request is SkillHandler.on_request and not kind.skill_methods:
         raise HandlerError(f"{kind.__name__} does nothing yet: define on_request(self, task) in it.")
-    unique(handler.skills, kind.__name__)
+    known = {one.id for one in unique(handler.skills, kind.__name__)}
+    if isinstance(handler.choose_skill, by_words) and (unknown := {*(handler.choose_skill.words or ())} - known):
+        raise HandlerError(f"{kind.__name__} has no skill {sorted(unknown)[0]!r}, which its by_words names.")
     for name in ("on_request", "on_cancel", *kind.skill_methods.values()):
         _check_call(handler, name, ["task"])
     _check_call(handler, "on_input_received", ["task"], ["task", "slot"])
     _check_call(handler, "negotiate", ["message"])
+    if handler.choose_skill is not None:
+        _check_call(handler, "choose_skill", ["message", "skills"])
+    if takes_slot(handler):
+        wanted_by(handler.on_input_received)
 
 
 def _check_call(handler: SkillHandler, name: str, *ways: list[str]) -> None:

@@ -73,10 +73,10 @@ class by_words:  # noqa: N801 reads as a function: choose_skill = by_words({…}
         return self.otherwise or which_of(skills)
 
 
-def which_of(skills: Sequence[Skill], unknown: str = "") -> Clarify:
+def which_of(skills: Sequence[Skill], unknown: str | None = None) -> Clarify:
     """Asks which of the skills is wanted; `unknown` is a skill that was named and is none of them."""
     named = "; ".join(f"{one.id} ({one.name})" for one in skills)
-    begin = f"This agent has no skill {unknown[:80]!r}." if unknown else "Which skill do you want?"
+    begin = f"This agent has no skill {unknown[:80]!r}." if unknown is not None else "Which skill do you want?"
     return Clarify(f"{begin} It has: {named}. Say what you need, or name one as {SKILL_ID} in the message's metadata.")
 
 

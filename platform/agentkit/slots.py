@@ -6,12 +6,15 @@
 - a Pydantic model instance: data of the agent's own, which comes back with the answer.
 """
 
+import inspect
 import json
 import types
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
+
+from agentkit.errors import HandlerError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -61,15 +64,16 @@ def stored(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str, Any
 
 def read_as(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:
     """The slot as `kind`, which may be a union; see `Turn.slot_as`. Raises NotAnswered, LookupError."""
-    for one in _members(kind):
-        if one is str:
-            return slot["name"]
+    members = _members(kind)
+    for one in members:
         if isinstance(one, type) and issubclass(one, Enum):
             for member in one:
                 if name_of(member) == slot["name"]:
                     return member
         elif is_model(one) and name_of(one) == slot["name"]:
             return one.model_validate(slot["value"]) if "value" in slot else answer_in(message, one)
+    if str in members or Any in members:
+        return slot["name"]
     raise LookupError(f"The slot {slot['name']!r} is none of {kind}.")
 
 
@@ -102,12 +106,17 @@ def is_instance(value: object) -> bool:
 
 
 def wanted_by(method: Callable[..., Any]) -> Any:
-    """The annotation of an `on_input_received(self, task, slot)`; str where it has none."""
-    import inspect
+    """The annotation of the slot of an `on_input_received(self, task, slot)`; str where it has none.
 
-    parameters = list(inspect.signature(method).parameters.values())
-    hints = typing.get_type_hints(getattr(method, "__func__", method))
-    return hints.get(parameters[1].name, str)
+    Raises:
+        HandlerError: it cannot be resolved.
+    """
+    slot = list(inspect.signature(method).parameters.values())[1]
+    try:
+        return typing.get_type_hints(getattr(method, "__func__", method)).get(slot.name, str)
+    except NameError as error:
+        name = getattr(method, "__qualname__", "on_input_received")
+        raise HandlerError(f"The annotations of {name} cannot be read: {error}. Define it in the module.") from error
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
