@@ -33,6 +33,15 @@ class Spent:
         sums = {name: sum(counts[name] for counts in self.models.values()) for name in COUNTS}
         return {**sums, "models": self.models}
 
+    @property
+    def lines(self) -> list[str]:
+        """For people, a line for each model: `gpt-5-mini: 3 requests, 1,200 tokens in, 340 out`."""
+        return [
+            f"{model}: {one['requests']:,} request{'s' * (one['requests'] != 1)}, "
+            f"{one['inputTokens']:,} tokens in, {one['outputTokens']:,} out"
+            for model, one in self.models.items()
+        ]
+
     def labelled[O: Outcome](self, outcome: O) -> O:
         """The outcome, whose metadata names the models that were asked: who reads it sees which were scripted."""
         if not self.models:

@@ -50,9 +50,9 @@ class Assignment:
     resumed: bool
     memory: JSON
     input_hash: str
-    usage: JSON = field(default_factory=dict)  # by earlier attempts
     original: Run | None = None
     asked_by: uuid.UUID | None = None
+    usage: JSON = field(default_factory=dict)  # of earlier attempts
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)

@@ -24,16 +24,23 @@ from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.runtime import outcomes, remembering, suspending
+from apps.runtime.bounds import TooLarge
 from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.delegating import Aside, Delegation
+from apps.runtime.guarding import Blocked
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
 from apps.runtime.remembering import TooMuchToRemember
 
 log = logging.getLogger("parley.runtime")
+
+BLOCKED = (
+    "The agent computed for long without letting others go on, and was stopped. Its author can write it as `def`, "
+    "which runs in a thread."
+)
 
 Executor = Callable[[Agent, TaskContext], Awaitable[Outcome]]
 """What `EXECUTORS` names for each kind of agent."""
@@ -123,6 +130,8 @@ async def _handled(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | Non
             seconds = f"{agent.time_limit:g}"
             return Failed(f"The agent took longer than its limit of {seconds} seconds.", "time_limit"), None
         return _broken(agent, error)
+    except Blocked:
+        return Failed(BLOCKED, "blocked"), None
 
 
 def _broken(agent: Agent, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
@@ -142,6 +151,8 @@ async def _end(
 ) -> None:
     child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
     try:
+        if outcome is not None and child is None:
+            recorder.bounds.check(outcome, task.memory)
         ending = Ending(
             assignment.hold,
             recorder.spent.labelled(clean_outcome(outcome, assignment.given)) if outcome else None,
@@ -160,8 +171,8 @@ async def _end(
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
-    except TooMuchToRemember as much:
-        too_large = Failed(str(much), "memory_too_large")
+    except (TooMuchToRemember, TooLarge) as much:
+        too_large = Failed(str(much), much.code)
         ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
         await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is

@@ -16,9 +16,10 @@ from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.deciding import begin, decides_in_thread, method_for, slot_for
 from agentkit.delegation import Call, ChildResult
 from agentkit.directives import directive_in
-from agentkit.emissions import Chunk, Emission, SkillChosen, Token
+from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.handlers import SkillHandler
+from agentkit.interrupting import Interruptible
 from agentkit.messages import Message
 from agentkit.outcomes import AgentFailure, Completed, Failed, InputRequired, Outcome, Rejected, as_outcome
 from agentkit.parts import Part, text_part
@@ -73,17 +74,21 @@ class Answer:
 async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
 
-    What the handler says on the way goes unheard, and an answer without words is made of its artifacts.
+    What the handler says on the way goes unheard, and an answer without words is made of its artifacts. Its metadata
+    name the language models that were asked.
     """
     wire = message.wire
     context_id = str(wire.get("contextId", ""))
-    task = TaskContext(task_id="", context_id=context_id, message=message, emit=_unheard, delegate=_undelegated)
+    asked = Asked()
+    task = TaskContext(task_id="", context_id=context_id, message=message, emit=asked.hear, delegate=_undelegated)
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
     parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]
     failed = isinstance(outcome, Failed | Rejected)
     code = outcome.code if isinstance(outcome, Failed) else "rejected"
-    metadata = outcome.metadata | ({"error": {"code": code}} if failed else {})
+    if isinstance(outcome, Failed) and outcome.detail:
+        logger.warning("%s could not answer: %s", type(handler).__name__, outcome.detail)
+    metadata = asked.metadata | outcome.metadata | ({"error": {"code": code}} if failed else {})
     return Answer(parts or [text_part("It could not be done." if failed else "Done.")], metadata)
 
 
@@ -150,12 +155,13 @@ class _Lane:
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
         abandoned = threading.Event()
+        running = Interruptible()
 
         def begin() -> Any:
             # A busy executor may come to it only after the stop.
             if abandoned.is_set():
                 raise Stopped
-            return context.run(call)
+            return running.run(lambda: context.run(call))
 
         work = self.loop.run_in_executor(self.executor, begin)
         try:
@@ -164,7 +170,9 @@ class _Lane:
         except asyncio.CancelledError:
             abandoned.set()
             self.sync_task.release()
-            if not (await asyncio.wait({work}, timeout=STOP_SECONDS))[0]:
+            if not (await asyncio.wait({work}, timeout=STOP_SECONDS / 2))[0]:
+                running.interrupt(Stopped)  # it may be computing, and say nothing for long
+            if not (await asyncio.wait({work}, timeout=STOP_SECONDS / 2))[0]:
                 work.cancel()
             elif not work.cancelled():
                 work.exception()  # retrieved, so that asyncio does not report it as overlooked
@@ -254,5 +262,16 @@ async def _undelegated(call: Call) -> ChildResult:
     )
 
 
-async def _unheard(emission: Emission) -> None:
-    """There is nobody to hear what is said on the way to a message."""
+@dataclass
+class Asked:
+    """There is nobody to hear what is said on the way to a message, save which models were asked."""
+
+    models: list[str] = field(default_factory=list)
+
+    async def hear(self, emission: Emission) -> None:
+        if isinstance(emission, Usage) and emission.model not in self.models:
+            self.models.append(emission.model)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"models": self.models} if self.models else {}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from agentkit.messages import Message
 
@@ -30,6 +30,8 @@ class ExistingTask:
     task_id: str
     state: str
 
+
+ENDED = ("completed", "failed", "canceled", "rejected")
 
 type Choice = ResponseType | Literal["task", "message"]
 
@@ -65,6 +67,30 @@ class by_rules:  # noqa: N801 reads as a function: response_type = by_rules(…)
 
     def __call__(self, message: Message, task: ExistingTask | None = None, /) -> ResponseType:
         return next((choice for condition, choice in self.rules if condition(message)), self.otherwise)
+
+
+@dataclass(frozen=True)
+class by_model:  # noqa: N801 reads as a function: response_type = by_model()
+    """A language model judges: a message for what is certainly simple, quick and needs no tracking, else a task.
+
+    It is a task, too, while another is unfinished, and where the model cannot be asked or takes longer than `seconds`.
+
+    Args:
+        about: what the model should know of the agent, such as what takes it long.
+        model: its name, by default the platform's (see `agentkit.llm`).
+    """
+
+    about: str = ""
+    model: Any = None
+    seconds: float = 5.0
+
+    async def __call__(self, message: Message, task: ExistingTask | None = None, /) -> ResponseType:
+        from agentkit.llm.deciding import is_small
+
+        if task is not None and task.state not in ENDED:
+            return ResponseType.TASK
+        small = await is_small(message, self.about, self.model, self.seconds)
+        return ResponseType.MESSAGE if small else ResponseType.TASK
 
 
 def has_files(message: Message) -> bool:

@@ -116,6 +116,10 @@ SELECT_SECONDS = 5.0  # how long an agent may take to choose between a message a
 HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
 DELEGATION_DEPTH = 8  # how many levels deep agents may call each other
 CHILDREN_PER_TASK = 1_000  # how many calls one task may make
+BLOCKED_SECONDS = 5.0  # how long an async handler may compute without awaiting anything, which keeps all others waiting
+MAX_ARTIFACT_BYTES = 50 * 1024**2  # of one artifact of an agent
+MAX_TURN_BYTES = 200 * 1024**2  # of all artifacts of one turn
+MAX_SAYING_BYTES = 1024**2  # of anything else: a line of progress, a tool's result, a question, a task's memory
 AGENT_TOOLS = ["apps.runtime.tools", *env.list("AGENT_TOOLS", default=[])]  # modules of tools for agents without code
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for

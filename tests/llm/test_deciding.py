@@ -4,6 +4,7 @@ import pytest
 
 from agentkit import Clarify, Message, Reject, ResponseType, Skill, SkillHandler, Start, decide, testing
 from agentkit.llm import by_model, scripted, skill_by_model
+from agentkit.selecting import ExistingTask
 from tests.llm.endpoint import Endpoint, calls, hangs, refuses, says
 
 SMALL = {"complexity": "simple", "duration": "seconds", "needs_tracking": False, "is_certain": True}
@@ -44,9 +45,14 @@ async def test_without_a_model_it_is_a_task():
     assert await by_model()(message("Hi"), None) is ResponseType.TASK
 
 
-async def test_a_continued_task_stays_one_and_nobody_is_asked(endpoint: Endpoint):
-    assert await by_model()(message("Hi"), object()) is ResponseType.TASK
+async def test_while_a_task_is_unfinished_it_is_one_and_nobody_is_asked(endpoint: Endpoint):
+    assert await by_model()(message("Hi"), ExistingTask("t", "input-required")) is ResponseType.TASK
     assert endpoint.requests == []
+
+
+async def test_a_finished_task_does_not_matter(endpoint: Endpoint):
+    endpoint.replies = [calls(("final_result", SMALL))]
+    assert await by_model()(message("Thanks!"), ExistingTask("t", "completed")) is ResponseType.MESSAGE
 
 
 @pytest.mark.parametrize(

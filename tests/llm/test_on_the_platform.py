@@ -80,6 +80,14 @@ async def test_without_a_model_a_message_says_what_to_set(ada, said):
     answered = await send(ada.principal, agent, said())
     assert answered.task is None
     assert "Set LLM_MODEL" in answered.answer["parts"][0]["text"]
+    assert answered.answer["metadata"] == {"error": {"code": "no_model"}}
+
+
+async def test_a_message_names_the_model_that_made_it(endpoint: Endpoint, ada, said):
+    endpoint.replies = [says("Good day.")]
+    agent = await bridge.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
+    answered = (await send(ada.principal, agent, said())).answer
+    assert (answered["parts"], answered["metadata"]) == ([{"text": "Good day."}], {"models": ["test-model"]})
 
 
 async def test_what_went_wrong_is_for_operators_and_the_key_for_nobody(endpoint: Endpoint, ask):

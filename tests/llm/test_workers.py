@@ -10,6 +10,7 @@ from agentkit import (
     Completed,
     Failed,
     HandlerError,
+    InputRequired,
     Message,
     Progress,
     Stopped,
@@ -24,7 +25,7 @@ from agentkit import (
     testing,
     tool,
 )
-from agentkit.llm import LlmWorker
+from agentkit.llm import AgentTool, LlmWorker
 from tests.llm.endpoint import Endpoint, calls, hangs, says
 
 
@@ -273,8 +274,6 @@ async def test_what_it_used_is_told_when_it_fails_in_the_end(endpoint: Endpoint)
 
 
 async def test_an_agent_is_a_tool(endpoint: Endpoint):
-    from agentkit.llm import AgentTool
-
     def writer(text: str) -> str:
         if text == "fail":
             raise AgentFailure("No ink.")
@@ -291,3 +290,22 @@ async def test_an_agent_is_a_tool(endpoint: Endpoint):
     assert "No ink." in results[True]
     (described,) = endpoint.requests[0]["tools"]
     assert described["function"]["description"] == "Writes poems."
+
+
+async def test_after_an_agents_question_the_same_call_goes_on_and_the_model_is_not_asked_again(endpoint: Endpoint):
+    heard = []
+
+    async def painter(task: TaskContext) -> str | InputRequired:
+        heard.append(task.message.text)
+        return "It is blue." if len(heard) > 1 else InputRequired("Which colour?", slot="colour")
+
+    worker = LlmWorker("Help.", [AgentTool("painter", "Paints.")])
+    endpoint.replies = [calls(("ask_painter", {"message": "Paint the wall"})), says("Done: blue.")]
+    asked = await testing.run(handler_of(worker), "Paint!", agents={"painter": painter})
+    assert asked.outcome == InputRequired("Which colour?", slot="colour")
+    assert len(endpoint.requests) == 1
+    run = await testing.run(handler_of(worker), asked.task.message, memory=asked.memory, agents={"painter": painter})
+    assert run.outcome.message == "Done: blue."
+    assert heard == ["Paint the wall"] * 2
+    assert endpoint.said(1)[1:] == [("user", "Paint!"), ("assistant", None), ("tool", "It is blue.")]
+    assert run.memory == {}

@@ -10,6 +10,7 @@ from apps.agents.models import AgentVersion
 from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Message, Run, Task
+from apps.conversations.usage import Spent
 from console import cells
 from console.records import structured, timed
 
@@ -45,7 +46,8 @@ class RunAdmin(LiveAdmin):
         "answers",
         "version",
         "input_hash_",
-        *map(structured, ("error", "notes", "usage", "input", "memory", "slot", "remote")),
+        "language_models",
+        *map(structured, ("error", "notes", "input", "memory", "slot", "remote")),
     )
 
     @display(description="id")
@@ -60,6 +62,10 @@ class RunAdmin(LiveAdmin):
     def version(self, run: Run) -> SafeString:
         used = run.input.get("agent")
         return cells.link(used["number"], cells.page_url(AgentVersion, used["version"])) if used else cells.NOTHING
+
+    @display(description="language models")
+    def language_models(self, run: Run) -> SafeString:
+        return cells.lines(Spent.of([run.usage]).lines)
 
     @display(description="input hash")
     def input_hash_(self, run: Run) -> SafeString:

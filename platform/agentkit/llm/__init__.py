@@ -6,7 +6,7 @@ Importing it is quick: the model library is imported when a model is first asked
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from agentkit.llm.deciding import by_model, skill_by_model
+from agentkit.llm.deciding import skill_by_model
 from agentkit.llm.functions import LlmFunction
 from agentkit.llm.models import NoModel, use_models
 from agentkit.llm.scripting import Asked, Call, Returned, Scripted, scripted
@@ -14,6 +14,7 @@ from agentkit.llm.surroundings import Surroundings, use_surroundings
 from agentkit.llm.tools import AgentTool, McpServer
 from agentkit.llm.workers import LlmWorker
 from agentkit.messages import Message
+from agentkit.selecting import by_model
 from agentkit.threads import Thread
 
 if TYPE_CHECKING:

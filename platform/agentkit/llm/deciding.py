@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentkit.handlers import ResponseType
 from agentkit.llm.functions import LlmFunction
 from agentkit.llm.models import AnyModel
 from agentkit.messages import Message
@@ -28,27 +27,12 @@ CHOICE = (
 )
 
 
-@dataclass(frozen=True)
-class by_model:  # noqa: N801 reads as a function: response_type = by_model()
-    """Chooses the response type: a message for what is simple, quick and needs no tracking; a task for all else.
+async def is_small(message: Message, about: str, model: AnyModel, seconds: float) -> bool:
+    """Is it certain that the message can be answered at once? See `selecting.by_model`."""
+    from agentkit.llm.judgements import Effort
 
-    It is a task, too, where the model is not certain, cannot be asked, or takes longer than `seconds`.
-
-    Args:
-        about: what the model should know of the agent, such as what takes it long.
-    """
-
-    about: str = ""
-    model: AnyModel = None
-    seconds: float = 5.0
-
-    async def __call__(self, message: Message, task: object = None, /) -> ResponseType:
-        if task is not None:
-            return ResponseType.TASK
-        from agentkit.llm.judgements import Effort
-
-        effort = await _asked(LlmFunction(f"{EFFORT}\n{self.about}", Effort, model=self.model), message, self.seconds)
-        return ResponseType.MESSAGE if effort is not None and effort.is_small else ResponseType.TASK
+    effort = await _asked(LlmFunction(f"{EFFORT}\n{about}", Effort, model=model), message, seconds)
+    return effort is not None and bool(effort.is_small)
 
 
 @dataclass(frozen=True)
