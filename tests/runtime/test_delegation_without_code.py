@@ -1,4 +1,4 @@
-"""A model asks other agents: each is a child task, a question of theirs is its own, and no version changes meanwhile."""
+"""A model asks other agents: each is a child task, a question of theirs is its own, no version changes meanwhile."""
 
 import pytest
 
