@@ -140,7 +140,11 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
     def _refuse_what_is_stale(self, cleaned: JSON) -> None:
-        current = self.instance.current_version
+        """From here to the end of the request's transaction nobody else changes the agent."""
+        if self.instance.pk is None:
+            return
+        locked = Agent.objects.select_for_update().get(pk=self.instance.pk)
+        current = locked.current_version
         if current and cleaned.get("opened") != current.number:
             who = f" by {current.author}" if current.author else ""
             raise ValidationError(

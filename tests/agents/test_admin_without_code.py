@@ -287,6 +287,22 @@ def test_who_may_not_look_sees_no_version(client, django_user_model):
     assert client.get(action_of(version, "download")).status_code == 403
 
 
+def test_an_agent_that_nobody_used_is_deleted_with_its_versions_and_secrets(admin_client):
+    agent = saved(add(admin_client, servers=[server(secret="opensesame")]))
+    delete = reverse("admin:agents_agent_delete", args=[agent.pk])
+    assert admin_client.post(delete, {"post": "yes"}).status_code == 302
+    assert [kind.objects.count() for kind in (Agent, AgentVersion, ToolSecret)] == [0, 0, 0]
+
+
+def test_who_may_not_delete_agents_deletes_no_versions_either(client, django_user_model):
+    agent = clerk()
+    client.force_login(operator(django_user_model, "view_agent", "change_agent", "view_agentversion"))
+    assert client.post(reverse("admin:agents_agent_delete", args=[agent.pk]), {"post": "yes"}).status_code == 403
+    version = reverse("admin:agents_agentversion_delete", args=[agent.current_version_id])
+    assert client.post(version, {"post": "yes"}).status_code == 403
+    assert AgentVersion.objects.exists()
+
+
 def test_versions_are_not_changed_in_their_pages(admin_client):
     page = reverse("admin:agents_agentversion_change", args=[clerk().current_version_id])
     assert admin_client.post(page, {"note": "x"}).status_code == 403

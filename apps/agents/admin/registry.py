@@ -95,6 +95,11 @@ class AgentAdmin(ModelAdmin):
     def has_register_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_agent")
 
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Versions go with their agent, though nobody deletes one by itself."""
+        shown, counts, forbidden, protected = super().get_deleted_objects(objs, request)
+        return shown, counts, forbidden - {AgentVersion._meta.verbose_name}, protected
+
     @action(description="Add an agent without code", permissions=["add"], icon="edit_note", url_path="without-code")
     def add_without_code(self, request: HttpRequest) -> HttpResponse:
         return redirect(f"{reverse('admin:agents_agent_add')}?kind={Agent.Kind.MODEL}")
