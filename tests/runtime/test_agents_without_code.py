@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import bridge
+import outbound
 from apps.agents import tool_secrets
 from apps.agents.models import Agent, ToolSecret
 from apps.conversations import intake
@@ -12,6 +13,7 @@ from apps.conversations.digests import digest_of
 from apps.conversations.models import Event, Run, Task
 from apps.runtime import sending
 from tests.agents.definitions import clerk, definition
+from tests.llm import tool_servers
 from tests.llm.conftest import endpoint
 from tests.llm.endpoint import calls, hangs, says
 from tests.working import begin, carry_out, let_the_lease_run_out, state_of, types_of
@@ -190,3 +192,21 @@ def test_what_lets_an_agent_in_is_sent_to_its_own_server_alone(db):
     ToolSecret.objects.create(agent=agent, url=urls[0], secret="sesame")
     ToolSecret.objects.create(agent=clerk("other"), url=urls[1], secret="not ours")
     assert tool_secrets.headers_of(agent, made) == {urls[0]: {"X-Key": "sesame"}, urls[1]: {}}
+
+
+async def test_the_tools_of_a_server_are_used_with_what_lets_the_agent_in(ada, said, endpoint, settings):
+    outbound.configure(["127.0.0.1"])
+    try:
+        with tool_servers.running("sesame") as server:
+            agent = await bridge.run(clerk, mcp_servers=[{"url": server.url}])
+            closed = await told(ada, agent, said("2 and 3?"))
+            await bridge.run(ToolSecret.objects.create, agent=agent, url=server.url, secret="Bearer sesame")
+            endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
+            task = await told(ada, agent, said("2 and 3?"))
+    finally:
+        outbound.configure(settings.OUTBOUND_ALLOW)
+    assert (closed.state, "cannot be used" in words(closed)) == ("failed", True)
+    assert words(task) == "5"
+    assert [content for role, content in endpoint.said() if role == "tool"] == ["5"]
+    run = await bridge.run(Run.objects.get, task=task.pk)
+    assert "sesame" not in str([run.input, run.error, run.usage])
