@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 
 import bridge
 from agentkit import Failed, Outcome, Session, Suspended, TaskContext
+from agentkit.delegation import bookmarks
 from apps.agents.models import Agent
 from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
@@ -151,6 +152,7 @@ async def _end(
 ) -> None:
     child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
     try:
+        tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
         if outcome is not None and child is None:
             recorder.bounds.check(outcome, task.memory)
         ending = Ending(
@@ -159,9 +161,9 @@ async def _end(
             turn=assignment.turn,
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
-            memory=assignment.memory if child else clean(task.memory),
+            memory=assignment.memory | clean(bookmarks(task.memory)) if child else clean(task.memory),
             session=None if child else remembering.changes(assignment.task.context.memory, task.session.memory),
-            tokens=await recorder.close(),
+            tokens=tokens,
             streamed=recorder.streamed,
             error=error,
             child=child,

@@ -152,8 +152,8 @@ class Recorder:
 
     def abandon(self) -> None:
         """Record no more."""
-        if self._writer is not None:
-            self._writer.cancel()
+        if self._writer is not None and not self._writer.cancel() and not self._writer.cancelled():
+            self._writer.exception()  # retrieved, so that asyncio does not report it as overlooked
 
     async def _write(self) -> None:
         while True:

@@ -50,7 +50,7 @@ class SkillHandler:
             cls.skills = skills.declared_by(cls, cls.skills)
 
     # Subclasses choose between two signatures: by these, a type checker lets them.
-    def select_response_type(self, *args: Any, **kwargs: Any) -> Choice | Awaitable[Choice]:
+    def select_response_type(self, *args: Any, **kwargs: Any) -> Any:
         """Chooses for each message; `def`, which runs in a thread, or `async def`.
 
         Define it as `(self, message)` or `(self, message, task)`: `task` is the newest of the conversation, an

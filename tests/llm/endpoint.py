@@ -88,7 +88,7 @@ def says(*pieces: str, thinking: str = "") -> Reply:
     return reply
 
 
-def calls(*wanted: tuple[str, Any], text: str = "") -> Reply:
+def calls(*wanted: tuple[str, Any], text: str = "", prefix: str = "") -> Reply:
     """Calls of tools by name with arguments (a dict, or the JSON as it is), after some text."""
 
     async def reply(asking: Asking) -> None:
@@ -107,7 +107,7 @@ def calls(*wanted: tuple[str, Any], text: str = "") -> Reply:
         if text:
             await asking.delta(content=text)
         for index, name, arguments in numbered:
-            call_id = f"call-{len(asking.endpoint.requests)}-{index}"
+            call_id = f"{prefix or f'call-{len(asking.endpoint.requests)}'}-{index}"
             begun = {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
             await asking.delta(tool_calls=[begun])
             half = len(arguments) // 2

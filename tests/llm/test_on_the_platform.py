@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 import bridge
 import outbound
@@ -10,7 +11,9 @@ from agentkit.llm import LlmFunction
 from apps.agents.registration import register_hosted
 from apps.conversations import intake, replay, wire
 from apps.conversations.models import Event, Run, Task
+from apps.runtime import language_models
 from apps.runtime.sending import send, settled
+from tests.llm import agents
 from tests.llm.conftest import KEY
 from tests.llm.endpoint import Endpoint, calls, hangs, refuses, says
 from tests.working import carry_out
@@ -22,12 +25,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def ask(ada, said, worker):
     """Sends a message to an agent of this folder and gives the task, as far as it then is."""
 
-    async def sent(name: str, text: str = "hello"):
+    async def sent(name: str, text: str = "hello", **fields):
         agent = await bridge.run(register_hosted, name.lower(), f"tests.llm.agents:{name}")
-        return await send(ada.principal, agent, said(text))
+        return await send(ada.principal, agent, said(text, **fields))
 
-    async def until_settled(name: str, text: str = "hello") -> Task:
-        receipt = await sent(name, text)
+    async def until_settled(name: str, text: str = "hello", **fields) -> Task:
+        receipt = await sent(name, text, **fields)
         async with asyncio.timeout(30):
             await settled(receipt.context, receipt.task, receipt.index, wire.load_task)
         return await bridge.run(Task.objects.select_related("context").get, pk=receipt.task)
@@ -126,8 +129,34 @@ async def test_what_a_stopped_turn_used_is_kept(endpoint: Endpoint, ada, said):
     assert run.usage["models"]["test-model"]["inputTokens"] == 20
 
 
+async def test_an_agents_question_reaches_the_person_and_the_answer_the_same_agent(ask, ada, said):
+    agents.Director.asked = 0
+    await bridge.run(register_hosted, "painter", "tests.llm.agents:Painter")
+    task = await ask("Director", "Paint!")
+    assert task.state == "input-required"
+    assert task.status_message["parts"][0]["text"] == "Which colour, for: take 1?"
+    task = await ask("Director", "blue", taskId=str(task.pk))
+    assert (task.state, task.status_message["parts"][0]["text"]) == ("completed", "It is blue.")
+    assert agents.Director.asked == 2  # once for the call, once for what came of it
+    assert await bridge.run(task.children.count) == 1
+
+
 async def test_a_model_on_a_private_address_opens_nothing_else(endpoint: Endpoint):
     endpoint.replies = [says("Here.")]
     assert await LlmFunction("Help.")(None, "x") == "Here."
     with pytest.raises(outbound.Forbidden):
         outbound.guard().check(endpoint.url)
+
+
+async def test_the_endpoint_may_be_named_by_the_machines_own_name(endpoint: Endpoint, settings):
+    settings.LLM_BASE_URL = endpoint.url.replace("127.0.0.1", "localhost")
+    endpoint.replies = [says("Here.")]
+    assert await LlmFunction("Help.")(None, "x") == "Here."
+
+
+@pytest.mark.parametrize("url", ["models.internal", "ftp://models.internal", "http://user:secret@models.internal/v1"])
+def test_a_base_url_that_is_none_is_said_at_the_start(settings, url):
+    settings.LLM_BASE_URL = url
+    with pytest.raises(ImproperlyConfigured, match="LLM_BASE_URL: Must") as refused:
+        language_models.use()
+    assert "secret" not in str(refused.value)

@@ -1,8 +1,10 @@
 """The tools of MCP servers: over HTTP by the one way out, and as programs where an operator allows them."""
 
+import asyncio
 import logging
 import shlex
 import sys
+from contextlib import ExitStack
 
 import pytest
 
@@ -88,6 +90,25 @@ async def test_one_that_is_not_there_fails_in_a_sentence(endpoint: Endpoint):
     assert endpoint.requests == []
 
 
+@pytest.mark.usefixtures("opened")
+async def test_one_that_goes_away_in_the_middle_is_an_error_for_the_model(endpoint: Endpoint):
+    with ExitStack() as stack:
+        server = stack.enter_context(tool_servers.running())
+
+        async def close() -> str:
+            """Closes the server."""
+            await asyncio.to_thread(stack.close)
+            return "closed"
+
+        async def handler(task: TaskContext) -> str:
+            return await LlmWorker("Help.", [close, McpServer(server.url)]).run(task)
+
+        endpoint.replies = [calls(("close", {})), calls(("add", {"a": 2, "b": 3})), says("It is gone.")]
+        run = await testing.run(handler, "x")
+    assert run.outcome == Completed("It is gone.", run.artifacts)
+    assert [is_error for _, is_error in results(run)] == [False, True]
+
+
 async def test_a_private_address_is_refused_unless_an_operator_opened_it(endpoint: Endpoint):
     with tool_servers.running() as server:
         run = await worked(McpServer(server.url))
@@ -110,6 +131,12 @@ async def test_no_other_program_is_started(endpoint: Endpoint, settings):
     assert "MCP_STDIO_ALLOW" in run.outcome.message
     with pytest.raises(AgentFailure, match="MCP_STDIO_ALLOW"):
         await LlmWorker("Help.", [McpServer(command=["true"])]).run(message="x")
+
+
+def test_its_name_shows_no_query_and_its_keys_are_known():
+    server = McpServer("https://a.example/mcp?key=secret", {"Authorization": "Bearer abc"})
+    assert server.label == "https://a.example/mcp"
+    assert set(server.secrets) == {"Bearer abc", "abc", "key=secret"}
 
 
 @pytest.mark.parametrize("given", [{}, {"url": "http://a.example", "command": ["a"]}])

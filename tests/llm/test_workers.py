@@ -309,3 +309,12 @@ async def test_after_an_agents_question_the_same_call_goes_on_and_the_model_is_n
     assert heard == ["Paint the wall"] * 2
     assert endpoint.said(1)[1:] == [("user", "Paint!"), ("assistant", None), ("tool", "It is blue.")]
     assert run.memory == {}
+
+
+async def test_calls_that_an_endpoint_names_alike_are_told_apart(endpoint: Endpoint):
+    again = calls(("weather", {"city": "Rome"}), prefix="call")
+    endpoint.replies = [again, again, says("ok")]
+    run = await testing.run(handler_of(LlmWorker("Help.", [weather])), "x")
+    called = [one.call_id for one in run.emissions if isinstance(one, ToolCall)]
+    assert called == [one.call_id for one in run.emissions if isinstance(one, ToolResult)]
+    assert len(set(called)) == 2

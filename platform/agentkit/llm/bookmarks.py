@@ -16,10 +16,8 @@ from pydantic_ai import capture_run_messages
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 
 from agentkit.context import TaskContext
-from agentkit.delegation import Suspended
+from agentkit.delegation import BOOKMARK, Suspended
 from agentkit.messages import Message
-
-PREFIX = "llm:"
 
 
 @contextmanager
@@ -40,4 +38,4 @@ def bookmarked(task: TaskContext, instructions: str, messages: Sequence[Message]
 
 def _page(instructions: str, messages: Sequence[Message]) -> str:
     told: list[Any] = [instructions, *(message.parts for message in messages)]
-    return PREFIX + hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    return BOOKMARK + hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
