@@ -25,12 +25,11 @@ async def test_asking_another_agent_is_a_task_of_its_own(ada, cast, said, endpoi
 
 async def test_a_turn_that_waits_for_another_agent_stays_with_its_version(ada, cast, said, endpoint):
     agent = await bridge.run(clerk, agents=["asking"])
-    ask = calls(("ask_asking", {"message": "the wall"}))
-    endpoint.replies = [ask]
+    endpoint.replies = [calls(("ask_asking", {"message": "the wall"}))]
     parent = await done(ada.principal, agent, said("Have it painted."))
     assert (parent.state, words(parent)) == ("input-required", "Which colour for the wall?")
     await bridge.run(clerk, agents=["asking"], instructions="Answer in two sentences.")
-    endpoint.replies = [ask, says("Green it is.")]
+    endpoint.replies = [says("Green it is.")]
     receipt = await sent(ada.principal, agent, said("green", taskId=str(parent.pk)))
     parent = await ended(receipt)
     assert (parent.state, words(parent)) == ("completed", "Green it is.")
