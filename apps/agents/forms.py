@@ -32,6 +32,8 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if kind := self.fields.get("kind"):  # an agent without code has a form of its own
+            kind.choices = [choice for choice in Agent.Kind.choices if choice[0] != Agent.Kind.MODEL]  # type: ignore[attr-defined]
         is_new = self.instance.pk is None
         for name in STATED:
             if field := self.fields.get(name):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
+from typing import Any
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
@@ -12,7 +14,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from apps.accounts.encrypted import EncryptedTextField
-from apps.accounts.models import Workspace
+from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
 from apps.agents.card_content import check_capabilities, check_extended_card, check_words
 from apps.agents.stats import AgentStats
@@ -55,6 +57,7 @@ class Agent(models.Model):
     class Kind(models.TextChoices):
         HOSTED = "hosted"
         REMOTE = "remote"
+        MODEL = "model", "Without code"
 
     class Access(models.TextChoices):
         PUBLIC = "public", "everybody, without signing in"
@@ -119,6 +122,9 @@ class Agent(models.Model):
     health = models.CharField(max_length=12, choices=Health, default=Health.OK, editable=False)
     ailment = models.TextField(blank=True, editable=False, help_text="Why it is not well, for operators.")
     is_enabled = models.BooleanField("enabled", default=True)
+    current_version = models.ForeignKey(
+        "AgentVersion", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
+    )
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
@@ -148,7 +154,7 @@ class Agent(models.Model):
 
     @property
     def calls_webhooks(self) -> bool:
-        return bool(self.capabilities.get("pushNotifications", self.kind == Agent.Kind.HOSTED))
+        return bool(self.capabilities.get("pushNotifications", self.kind != Agent.Kind.REMOTE))
 
     @property
     def has_extended_card(self) -> bool:
@@ -185,6 +191,46 @@ def _overlap(one: str, other: str) -> bool:
     """Is there a media type that both ranges cover?"""
     pairs = zip(one.split("/"), other.split("/"), strict=False)
     return all(a == b or "*" in (a, b) for a, b in pairs)
+
+
+class AgentVersion(models.Model):
+    """What an agent was from some moment on: what its card said and how it worked. It is written once."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField(help_text="Counts from 1, for each agent.")
+    content = models.JSONField(help_text="See `apps.agents.versions`.")
+    sha256 = models.CharField("SHA-256", max_length=64, help_text="Of the content's canonical form (RFC 8785).")
+    author = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    note = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["agent", "-number"]
+        verbose_name = "version"
+        constraints = [models.UniqueConstraint(fields=["agent", "number"], name="one_version_of_each_number")]
+
+    def __str__(self) -> str:
+        return f"{self.agent}, version {self.number}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self._state.adding:
+            raise TypeError("A version is never changed: make a new one.")
+        super().save(*args, **kwargs)
+
+
+class ToolSecret(models.Model):
+    """What lets an agent in at a tool server (MCP); it is sent to no other URL than the one it was given for."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="tool_secrets")
+    url = models.CharField(max_length=2000)
+    secret = EncryptedTextField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["agent", "url"], name="one_secret_of_an_agent_per_url")]
+
+    def __str__(self) -> str:
+        return self.url
 
 
 class SigningKeyQuerySet(models.QuerySet["SigningKey"]):

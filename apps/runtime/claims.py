@@ -11,7 +11,8 @@ from typing import Any
 
 from agentkit import Message as Said
 from agentkit import ReferencedTask
-from apps.agents.models import Agent
+from apps.agents import versions
+from apps.agents.models import Agent, AgentVersion
 from apps.conversations import blobs, leases, ledger, notes, wire
 from apps.conversations.digests import digest_of
 from apps.conversations.events import JSON, EventType
@@ -33,7 +34,7 @@ RUN = Selection(
 
 @dataclass(frozen=True)
 class Assignment:
-    """A run that this process holds, with everything its turn is given.
+    """A run that this process holds, with everything its turn is given; its agent has the version that it goes by.
 
     Attributes:
         original: the run whose turn is taken again, now that a child of it goes on; the handler is given what that was.
@@ -118,6 +119,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(given.message), _references(run.task)
     context, is_newest = run.task.context, False
+    run.task.agent.current_version = _version(given)
     if not is_taken:
         snapshot = _snapshot(run, history)
         with ledger.writing(context) if locked else ledger.proposing(context, now) as log:
@@ -225,6 +227,13 @@ def _references(task: Task) -> list[ReferencedTask]:
     return [ReferencedTask.from_wire(wire.stored_task(one), load=blobs.content_of) for one in ordered]
 
 
+def _version(run: Run) -> AgentVersion | None:
+    """The version of the agent that all attempts of the turn go by: the first one's. Mostly without a query."""
+    begun = run.input.get("agent")
+    key = uuid.UUID(begun["version"]) if begun else run.task.agent.current_version_id
+    return versions.version_at(key) if key else None
+
+
 def _snapshot(run: Run, history: list[Message]) -> JSON:
     """What the turn is given, in a form that can be compared later. Of memory, which is erased, only the digest."""
     given: dict[str, Any] = {
@@ -234,6 +243,8 @@ def _snapshot(run: Run, history: list[Message]) -> JSON:
         "slot": run.slot,
         "memory": digest_of(run.memory),
     }
+    if version := run.task.agent.current_version:
+        given["agent"] = {"version": str(version.pk), "number": version.number, "sha256": version.sha256}
     if session := run.task.context.memory:
         given["session"] = digest_of(session)
     if skill := run.task.metadata.get("skill"):

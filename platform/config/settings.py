@@ -122,6 +122,7 @@ BLOCKED_SECONDS = 5.0  # how long an async handler may compute without awaiting 
 MAX_ARTIFACT_BYTES = 50 * 1024**2  # of one artifact of an agent
 MAX_TURN_BYTES = 200 * 1024**2  # of all artifacts of one turn
 MAX_SAYING_BYTES = 1024**2  # of anything else: a line of progress, a tool's result, a question, a task's memory
+AGENT_TOOLS = ["apps.runtime.tools", *env.list("AGENT_TOOLS", default=[])]  # modules of tools for agents without code
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
 CREDENTIAL_REQUEST_SECONDS = 3600.0  # how long a link is good by which a task asks for a credential
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
@@ -144,9 +145,14 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 4
 CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
-EXECUTORS = {"hosted": "apps.runtime.hosting.execute"}  # who takes the turns of each kind of agent
-# Who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can.
-EXAMINERS = {"hosted": "apps.runtime.hosting.ailment_of"}
+EXECUTORS = {  # who takes the turns of each kind of agent
+    "hosted": "apps.runtime.hosting.execute",
+    "model": "apps.runtime.without_code.execute",
+}
+EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
+    "hosted": "apps.runtime.hosting.ailment_of",
+    "model": "apps.runtime.without_code.ailment_of",
+}
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {

@@ -39,6 +39,7 @@ SIDEBAR = {
     ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
+        ("agents", "agentversion", "Versions", "history"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),
     ],
     "People and access": [
