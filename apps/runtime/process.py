@@ -9,6 +9,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -47,6 +48,8 @@ class WorkerProcess:
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._free = threading.BoundedSemaphore(settings.RUNS_PER_PROCESS)
+        self._freed = asyncio.Event()
+        self._claiming: set[Future[bool]] = set()
         self._carried: dict[str, Carried] = {}
         self._stops: dict[str, None] = {}  # runs that were told to stop while they were not carried, the oldest first
         self._closing = False
@@ -57,31 +60,54 @@ class WorkerProcess:
         self._stop_listening = wakeups.on_stop(self._told_to_stop)
 
     def offer(self, run_id: uuid.UUID) -> bool:
-        """Claim a run and begin it; False where this process is full, so that another should be asked.
+        """Claim a run and begin it; False where this process is full or ends, so that another should be asked."""
+        return self.offering(run_id).result()
 
-        Called from a job's thread.
-        """
-        if self._closing or not self._free.acquire(timeout=FULL_WAIT_SECONDS):
-            return False
-        taken = False
+    def offering(self, run_id: uuid.UUID) -> Future[bool]:
+        """The same for a thread that is not to be held up."""
+        if self._free.acquire(blocking=False):
+            return self._take_up(run_id)
+        return asyncio.run_coroutine_threadsafe(self._take_up_when_free(run_id), self._loop)
+
+    async def _take_up_when_free(self, run_id: uuid.UUID) -> bool:
         try:
-            taken = bridge.call(self._take, run_id, f"{self.name}:{uuid.uuid4().hex[:6]}")
-        finally:
-            if not taken:
-                self._free.release()
-        return True
+            async with asyncio.timeout(FULL_WAIT_SECONDS):
+                while not self._free.acquire(blocking=False):
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            return False
+        return await asyncio.wrap_future(self._take_up(run_id))
+
+    def _take_up(self, run_id: uuid.UUID) -> Future[bool]:
+        """Claim the run, for which there is room, under a name for this claim alone, and begin it if it may be had."""
+        claiming = bridge.submit(self._take, run_id, f"{self.name}:{uuid.uuid4().hex[:6]}")
+        self._claiming.add(claiming)
+        claiming.add_done_callback(self._claiming.discard)
+        return claiming
 
     def _take(self, run_id: uuid.UUID, name: str) -> bool:
-        """Claim a run, under a name for this claim alone, and begin it, if it is to be had."""
-        assignment = claim(run_id, name)
-        if assignment is not None:
-            self._loop.call_soon_threadsafe(self._begin, assignment)
-        return assignment is not None
+        assignment = None
+        try:
+            if not self._closing:
+                assignment = claim(run_id, name)
+        finally:
+            with suppress(RuntimeError):  # the loop has ended
+                if assignment is not None:
+                    self._loop.call_soon_threadsafe(self._begin, assignment)
+                else:
+                    self._loop.call_soon_threadsafe(self._make_room)
+        return not self._closing
+
+    def _make_room(self) -> None:
+        self._free.release()
+        self._freed.set()
 
     def close(self, grace: float) -> None:
         """Take no more runs, let those that are carried end within `grace` seconds, and give back the others."""
         self._closing = True
         self._stop_listening()
+        wait(self._claiming, grace)
         asyncio.run_coroutine_threadsafe(self._drain(grace), self._loop).result(grace + 30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -109,7 +135,7 @@ class WorkerProcess:
         finally:
             if self._carried.get(key) is carried:
                 del self._carried[key]
-            self._free.release()
+            self._make_room()
 
     def _told_to_stop(self, run_id: str) -> None:
         """Called from any thread."""
