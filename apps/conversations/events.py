@@ -49,7 +49,7 @@ class Opening(TypedDict):
 
 
 class NewTask(TypedDict):
-    """The task that a user's message opened."""
+    """The task that a user's message opened; `metadata.skill` is the agent's skill that was chosen for it."""
 
     agent: int
     references: list[str]
@@ -73,20 +73,30 @@ class AgentStart(TypedDict):
 
 
 class Slot(TypedDict):
-    """What a task asks for; `order` names the properties of an object schema as its author ordered them."""
+    """What a task asks for; `order` names the properties of an object schema as its author ordered them.
+
+    `value` is data of the agent's own, for the turn that takes the answer.
+    """
 
     name: str
     schema: NotRequired[JSON]
     order: NotRequired[list[str]]
+    value: NotRequired[Any]
 
 
 class AgentStatus(TypedDict):
-    """A change of state, or progress while working (`progress`: the message is no turn of talk)."""
+    """A change of state, or progress while working (`progress`: the message is no turn of talk).
+
+    `skill` is the one that takes the task, where a turn found that out.
+    `because`: why a task that waited goes on without a message.
+    """
 
     state: str
+    skill: NotRequired[str]
     message: NotRequired[JSON]
     slot: NotRequired[Slot]
     progress: NotRequired[JSON]
+    because: NotRequired[str]
 
 
 class AgentMessage(TypedDict):

@@ -66,8 +66,11 @@ def accept(
     alongside: Alongside | None = None,
     *,
     sender: str = "",
+    skill: str | None = None,
 ) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
+
+    `skill` is the agent's skill that takes a new task, if one was chosen.
 
     `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
     (`sender_of_one_call`), so that a call that is tried again after a commit nobody heard of records it once.
@@ -79,8 +82,8 @@ def accept(
     for _ in range(3):
         try:
             with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside)
-            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside)
+                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside, skill)
+            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside, skill)
         except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
             # The message came before, or its context was opened, or cleared, at this very moment.
             if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
@@ -137,6 +140,7 @@ def _record(
     sender: str,
     body_hash: str,
     alongside: Alongside | None,
+    skill: str | None,
 ) -> Receipt:
     target = find_target(principal, agent, message)
     if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
@@ -155,7 +159,7 @@ def _record(
                 )
             )
         if target.task is None:
-            run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None)
+            run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None, skill=skill)
         else:
             run = _continue_task(log, agent, message, task_id)
         if run is not None:
@@ -229,11 +233,20 @@ def opening(principal: Principal, agent: Agent, message: JSON) -> Opening:
 
 
 def _open_task(
-    log: Ledger, principal: Principal, agent: Agent, message: JSON, task_id: uuid.UUID, *, is_new: bool
+    log: Ledger,
+    principal: Principal,
+    agent: Agent,
+    message: JSON,
+    task_id: uuid.UUID,
+    *,
+    is_new: bool,
+    skill: str | None,
 ) -> Run:
     payload: dict[str, Any] = {
         "task": {"agent": agent.pk, "references": _references(log, principal, agent, message, is_new=is_new)},
     }
+    if skill is not None:
+        payload["task"]["metadata"] = {"skill": skill}
     if is_new:
         payload["opens"] = log.opening(opening(principal, agent, message))
     payload["message"] = addressed(message, log.context, task_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -151,6 +151,7 @@ class Ledger:
         self._new_artifacts: list[Artifact] = []
         self._is_cleared = False
         self._wait = wakeups.LATER
+        self._remembered: dict[str, Any] | None = None
 
     def hold(self, hold: Hold) -> None:
         """Write on behalf of a run, whose lease is extended. Raises LeaseLost."""
@@ -211,6 +212,11 @@ class Ledger:
     def also_insert(self, row: models.Model) -> None:
         """A row of execution state that goes in together with the events."""
         self._also.append(row)
+
+    def remember(self, changed: dict[str, Any], forgotten: Collection[str]) -> None:
+        """Change some keys of the context's memory, and leave the others as they are by now. For `writing` alone."""
+        kept = Context.objects.values_list("memory", flat=True).get(pk=self.context.pk)
+        self._remembered = {key: value for key, value in kept.items() if key not in forgotten} | changed
 
     def write(self) -> None:
         """Write what was added. `writing` calls it last."""
@@ -301,8 +307,10 @@ class Ledger:
         else:
             if _description(self.context) != self._described:
                 values |= {"title": self.context.title, "agent": self.context.agent_id}
+            if self._remembered is not None:
+                values["memory"] = self._remembered
             if self.context.deleted_at is not None:
-                values["deleted_at"] = self.context.deleted_at
+                values |= {"deleted_at": self.context.deleted_at, "memory": {}}
             where = {"id": self.context.pk, "last_event": self._began_at, "is_watched": self.context.is_watched}
             batch.update(Context, where, values, missing=NotAtOnce(f"context {self.context.pk} has grown"))
 
@@ -318,6 +326,8 @@ class Ledger:
                 "slot": task.slot,
                 "status_at": task.status_at,
             }
+            if task.metadata:
+                values["metadata"] = task.metadata
             batch.update(
                 Task, {"id": task.pk, "state": state}, values, missing=StaleTransition(f"task {task.pk} was {state}")
             )

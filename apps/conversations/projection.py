@@ -115,6 +115,8 @@ def _agent_status(event: Event, rows: Rows) -> None:
     task.state = TaskState(payload["state"])
     task.status_message = payload.get("message")
     task.slot = payload.get("slot")
+    if "skill" in payload:
+        task.metadata = {**task.metadata, "skill": payload["skill"]}
     task.status_at = event.at
     if "message" in payload and "progress" not in payload:
         _message(event, rows, Message.Role.AGENT)

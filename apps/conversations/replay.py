@@ -112,7 +112,7 @@ def _identity(row: models.Model) -> tuple[str, str, str]:
 
 def values_of(row: models.Model) -> dict[str, Any]:
     """A row's fields but for the key that the database made, and for what is no part of the log."""
-    skipped = {"id"} if isinstance(row, Message | Artifact) else {"is_watched"}
+    skipped = {"id"} if isinstance(row, Message | Artifact) else {"is_watched", "memory"}
     return {f.attname: getattr(row, f.attname) for f in row._meta.concrete_fields if f.attname not in skipped}
 
 

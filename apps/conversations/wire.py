@@ -173,7 +173,10 @@ def stream_response(event: Event, context: Context) -> JSON | None:
 
 def _hints(payload: JSON) -> JSON:
     """What a status says beyond A2A: how far the work is, and the form of the answer that is asked for."""
-    return {name: payload[name] for name in ("progress", "slot") if payload.get(name)}
+    hints = {name: payload[name] for name in ("progress", "slot") if payload.get(name)}
+    if "value" in hints.get("slot", {}):  # the agent's own
+        hints["slot"] = {name: value for name, value in hints["slot"].items() if name != "value"}
+    return hints
 
 
 def _token_update(event: Event) -> JSON:

@@ -47,15 +47,18 @@ class AnsweredMeanwhile(Exception):
     """The answer is in the record already: of an earlier try, or of somebody who took the message over."""
 
 
-async def answer(principal: Principal, agent: Agent, message: JSON) -> Answered:
-    """The agent's answer, recorded together with the message. Raises errors.Refusal; then nothing was stored."""
+async def answer(principal: Principal, agent: Agent, message: JSON, parts: list[Part] | None = None) -> Answered:
+    """The agent's answer, recorded together with the message. Raises errors.Refusal; then nothing was stored.
+
+    Where `parts` are given, the agent has answered already.
+    """
     body_hash = intake.hash_of(message)
     while (earlier := await bridge.run(_claim, principal, agent, message, body_hash)) is not None:
         if earlier.message:
             return earlier
         await asyncio.sleep(0.1)  # the same message is being answered for another request of this sender
     try:
-        parts = await _parts(agent, message)
+        parts = clean_parts(parts) if parts is not None else await _parts(agent, message)
     except BaseException:
         await bridge.run(_release, principal, agent, message)
         raise

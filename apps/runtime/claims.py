@@ -42,6 +42,7 @@ class Assignment:
     turn: int
     attempt: int
     slot: JSON | None
+    resumed: bool
     memory: JSON
     input_hash: str
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
@@ -95,7 +96,8 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         if following := _give_up(run, worker):
             publish(following)
         return None
-    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None):
+    skill = run.task.metadata.get("skill")
+    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None, skill=skill):
         return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(run), _references(run.task)
     context, is_newest = run.task.context, False
@@ -114,6 +116,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         turn=run.turn,
         attempt=run.attempt,
         slot=run.slot,
+        resumed=run.resumed,
         memory=run.memory,
         input_hash=run.input_hash,
         quiet_until=context.last_event if is_newest else None,
@@ -211,4 +214,8 @@ def _snapshot(run: Run, history: list[Message]) -> JSON:
         "slot": run.slot,
         "memory": digest_of(run.memory),
     }
+    if session := run.task.context.memory:
+        given["session"] = digest_of(session)
+    if skill := run.task.metadata.get("skill"):
+        given["skill"] = skill
     return given

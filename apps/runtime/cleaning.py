@@ -97,8 +97,10 @@ def clean_emission[E: Emission](emission: E, given: Given = NOTHING) -> E:
 def clean_outcome(outcome: Outcome, given: Given = NOTHING) -> Outcome:
     """The outcome with its words and artifacts fit for the record. Raises ValueError."""
     words = clean_parts(outcome.parts, given) or None
+    if not isinstance(outcome.metadata, dict):
+        raise ValueError(f"The metadata of an outcome must be a dict, not a {type(outcome.metadata).__name__}.")
     if isinstance(outcome, Completed):
-        return Completed(words, [_artifact(one, given) for one in outcome.artifacts])
+        return Completed(words, [_artifact(one, given) for one in outcome.artifacts], clean(outcome.metadata))
     values: dict[str, Any] = {name: clean(value) for name, value in vars(outcome).items() if name != "message"}
     return type(outcome)(words, **values)
 

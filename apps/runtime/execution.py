@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import traceback
 import uuid
@@ -15,17 +16,18 @@ from django.db import InterfaceError, OperationalError
 from django.utils.module_loading import import_string
 
 import bridge
-from agentkit import Failed, HandlerError, Outcome, TaskContext
+from agentkit import Failed, HandlerError, Outcome, Session, TaskContext
 from apps.agents.models import Agent
 from apps.conversations import notes
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import outcomes
+from apps.runtime import outcomes, remembering
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
+from apps.runtime.remembering import TooMuchToRemember
 
 log = logging.getLogger("parley.runtime")
 
@@ -79,8 +81,12 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
         message=assignment.said,
         history=assignment.history,
         references=assignment.references,
+        skill=assignment.task.metadata.get("skill"),
         slot=assignment.slot["name"] if assignment.slot else None,
+        asked=assignment.slot or {},
+        resumed=assignment.resumed,
         memory=dict(assignment.memory),
+        session=Session(copy.deepcopy(assignment.task.context.memory)),
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
@@ -120,17 +126,30 @@ async def _end(
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
             memory=clean(task.memory),
+            session=remembering.changes(assignment.task.context.memory, task.session.memory),
             tokens=await recorder.close(),
             streamed=recorder.streamed,
             error=error,
             input_hash=assignment.input_hash,
+            usage=recorder.spent.as_json,
         )
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
+    except TooMuchToRemember as much:
+        too_large = Failed(str(much), "memory_too_large")
+        ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
+        await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment.agent, unsaid, "agent_error")
-        ending = Ending(assignment.hold, failed, turn=assignment.turn, memory=assignment.memory, error=told)
+        ending = Ending(
+            assignment.hold,
+            failed,
+            turn=assignment.turn,
+            memory=assignment.memory,
+            error=told,
+            usage=recorder.spent.as_json,
+        )
         await bridge.persist(_finish, assignment, ending)
 
 

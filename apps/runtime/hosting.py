@@ -13,7 +13,18 @@ from django.conf import settings
 from django.db import connections
 
 import agentkit
-from agentkit import HandlerError, Message, Outcome, Part, SkillHandler, TaskContext, drive, load_handler, needs_thread
+from agentkit import (
+    Decision,
+    HandlerError,
+    Message,
+    Outcome,
+    Part,
+    SkillHandler,
+    TaskContext,
+    drive,
+    load_handler,
+    needs_thread,
+)
 from apps.agents.models import Agent
 
 log = logging.getLogger("parley.runtime")
@@ -96,12 +107,12 @@ class ConnectionlessThreads(ThreadPoolExecutor):
         return super().submit(call)
 
 
-def can_take(agent: Agent, *, answers_slot: bool = False) -> bool:
+def can_take(agent: Agent, *, answers_slot: bool = False, skill: str | None = None) -> bool:
     """Has this process what a turn of the agent needs? Where it has not, another may."""
     if agent.kind != Agent.Kind.HOSTED or not handler_threads().are_lost:
         return True
     try:
-        return not needs_thread(handler_at(agent.handler), answers_slot=answers_slot)
+        return not needs_thread(handler_at(agent.handler), answers_slot=answers_slot, skill=skill)
     except HandlerError:
         return True  # to be told in the turn
 
@@ -110,6 +121,12 @@ async def execute(agent: Agent, task: TaskContext) -> Outcome:
     """Let the agent's handler take one turn. What the handler raises passes through."""
     with handler_threads().lent_to(agent) as threads:
         return await drive(handler_at(agent.handler), task, executor=threads)
+
+
+async def decide(agent: Agent, message: Message) -> Decision:
+    """Let the agent's handler choose a skill for a message. What the handler raises passes through."""
+    with handler_threads().lent_to(agent) as threads:
+        return await agentkit.decide(handler_at(agent.handler), message, executor=threads)
 
 
 async def answer(agent: Agent, message: Message) -> list[Part]:

@@ -18,6 +18,7 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact as Delivered
 from apps.conversations.models import Message, Run, Task
 from apps.conversations.projection import assemble
+from apps.runtime.remembering import Changes
 from bridge.statements import Selection
 
 STATES: dict[type[Outcome], TaskState] = {
@@ -55,6 +56,7 @@ class Ending:
     outcome: Outcome | None
     turn: int = 1
     memory: JSON = field(default_factory=dict)
+    session: Changes | None = None  # in the conversation's memory
     tokens: Tokens | None = None
     streamed: bool = False  # were artifacts streamed, or tokens?
     quiet_until: int | None = (
@@ -63,6 +65,7 @@ class Ending:
     nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
     error: JSON | None = None
     input_hash: str = ""  # of what the turn was given, if that is at hand
+    usage: JSON = field(default_factory=dict)  # what language models took (see `conversations.usage`)
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -71,7 +74,7 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     It may be called again when it could not be recorded. Raises ledger.LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
-    if ending.turn == 1:  # a later one erases what earlier turns kept in memory
+    if ending.turn == 1 and ending.session is None:  # a later one erases what earlier turns kept in memory
         with suppress(ledger.NotAtOnce):
             return _finish(ledger.proposing, task, message, ending, artifacts)
     return _finish(ledger.writing, task, message, ending, artifacts)
@@ -103,10 +106,12 @@ def _end_turn(
     waiting = None if is_quiet else _next_message(task, message)
     state = _state_after(ending.outcome, waiting)
     _close_run(log, ending, keep_memory=not state.is_terminal)
+    if ending.session is not None:
+        ending.session.write(log)
     _deliver(log, task, ending.tokens, artifacts)
     if ending.outcome is not None and waiting is None:
         inputs = {ending.hold.run_id: ending.input_hash} if ending.input_hash else {}
-        _conclude(log, task, ending.outcome, inputs, erase=ending.turn > 1)
+        _conclude(log, task, ending.outcome, inputs, ending.usage, erase=ending.turn > 1)
         return None
     return _go_on(log, task, ending, waiting)
 
@@ -127,7 +132,7 @@ def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
         "finished_at": log.now,
         "lease_until": None,
     }
-    log.end_hold(ending.hold, values)
+    log.end_hold(ending.hold, values | ({"usage": ending.usage} if ending.usage else {}))
 
 
 def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
@@ -140,7 +145,8 @@ def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence
 
 
 def _failure(outcome: Failed) -> JSON:
-    return {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
+    told = {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
+    return told | ({"detail": outcome.detail} if outcome.detail else {})
 
 
 def _next_message(task: Task, message: Message) -> Message | None:
@@ -157,7 +163,7 @@ def _go_on(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> 
     if outcome is None or isinstance(outcome, Failed | Rejected):
         _discard_begun(log, task, ending)
     if outcome is not None and outcome.parts:
-        log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts)}, task=task.pk)
+        log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts, outcome.metadata)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
     run = Run(task=task, message=waiting, turn=ending.turn + 1, slot=_slot(outcome), memory=ending.memory)
@@ -179,15 +185,18 @@ def _code_of(outcome: Outcome) -> str:
 def _slot(outcome: Outcome | None) -> JSON | None:
     if not isinstance(outcome, InputRequired | AuthRequired):
         return None
+    slot: JSON = {"name": outcome.slot} | ({} if outcome.value is None else {"value": outcome.value})
     if not outcome.schema:
-        return {"name": outcome.slot}
-    slot: JSON = {"name": outcome.slot, "schema": outcome.schema}
+        return slot
+    slot["schema"] = outcome.schema
     properties = outcome.schema.get("properties")
     # A database may keep the names of a JSON object in an order of its own; a form has the author's.
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
-def _conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], *, erase: bool) -> None:
+def _conclude(
+    log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], usage: JSON, *, erase: bool
+) -> None:
     """The end of the task, or its question. With `erase`, earlier turns may have left memory behind.
 
     `inputs` are hashes of what runs were given, as far as they are at hand.
@@ -196,12 +205,16 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID,
     begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
-        log.add(EventType.AGENT_COMPLETE, {"artifacts": ids, **_signed(log, task, begun, inputs)}, task=task.pk)
+        made: JSON = {"artifacts": ids, **_signed(log, task, begun, inputs)}
+        log.add(EventType.AGENT_COMPLETE, made | ({"usage": usage} if usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
     unsaid = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
-    payload: dict[str, Any] = {"state": state, "message": _said(log, task, parts or [{"text": unsaid}])}
+    payload: dict[str, Any] = {
+        "state": state,
+        "message": _said(log, task, parts or [{"text": unsaid}], outcome.metadata),
+    }
     if slot := _slot(outcome):
         payload["slot"] = slot
     log.add(EventType.AGENT_STATUS, payload, task=task.pk)
@@ -216,13 +229,15 @@ def _signed(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uui
     return {"signatures": signatures.sign(task, [(one, assemble(log.chunks(one))) for one in made], inputs)}
 
 
-def _said(log: Ledger, task: Task, parts: Sequence[Part]) -> JSON:
+def _said(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:
+    about = {"metadata": metadata} if metadata else {}
     return {
         "messageId": str(uuid.uuid4()),
         "contextId": log.context.context_id,
         "taskId": str(task.pk),
         "role": "ROLE_AGENT",
         "parts": _storable(parts),
+        **about,
     }
 
 

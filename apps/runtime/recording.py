@@ -11,12 +11,13 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 import bridge
-from agentkit import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
+from agentkit import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
 from apps.conversations import blobs, ledger
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
+from apps.conversations.usage import Spent
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean_emission
 from apps.runtime.outcomes import ANSWER, Tokens
@@ -48,6 +49,7 @@ class Recorder:
 
     def __init__(self, assignment: Assignment) -> None:
         self.streamed = False  # has anything that becomes an artifact been said?
+        self.spent = Spent()
         self._assignment = assignment
         self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
         self._writer: asyncio.Task[None] | None = None
@@ -58,6 +60,9 @@ class Recorder:
 
     async def emit(self, emission: Emission) -> None:
         """Record an emission soon; waits while too many are waiting. Raises ValueError for what JSON cannot say."""
+        if isinstance(emission, Usage):
+            self.spent.add(clean_emission(emission))
+            return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
             return
         if self._writer is None:
@@ -206,8 +211,10 @@ def line_of(emission: Emission) -> Line:
         case ToolResult():
             result = {"callId": emission.call_id, "name": emission.name, "result": emission.result}
             return Line(EventType.AGENT_TOOL_RESULT, result | {"isError": emission.is_error})
-        case Token():
-            raise AssertionError("tokens are coalesced before")
+        case SkillChosen():
+            return Line(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "skill": emission.skill})
+        case Token() | Usage():
+            raise AssertionError("tokens are coalesced before, and usage is added up")
 
 
 def _progress(emission: Progress) -> JSON:

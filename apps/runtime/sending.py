@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 import bridge
-from agentkit import HandlerError, ResponseType
+from agentkit import HandlerError, ResponseType, text_part
 from agentkit import Message as Said
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -19,6 +19,7 @@ from apps.conversations.intake import Receipt
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Task
 from apps.runtime.answering import answer
+from apps.runtime.choosing import choose
 from apps.runtime.hosting import handler_at
 from apps.runtime.publishing import publish
 
@@ -45,16 +46,26 @@ async def send(
 ) -> Sent:
     """Send a user's message (A2A shape, checked by the edge) to an agent that `principal` may use.
 
-    A message that continues a task, or for which `require_task` is set, leads to a task; otherwise the agent chooses.
+    A message that continues a task, or for which `require_task` is set, leads to a task; otherwise the agent chooses,
+    as it does which of its skills takes a new task.
     What is to be written `alongside` a task is written once, and not where the agent answers with a message.
     Returns as soon as the message is recorded (or answered). Raises errors.Refusal; then nothing was stored.
     """
-    if not require_task and not message.get("taskId") and response_type(agent, message) is ResponseType.MESSAGE:
-        answered = await answer(principal, agent, message)
-        return Sent(answered.context, answered.index, answer=answered.message)
+    skill = None
+    if not require_task and not message.get("taskId"):
+        answered = None
+        if response_type(agent, message) is ResponseType.MESSAGE:
+            answered = await answer(principal, agent, message)
+        else:
+            choice = await choose(principal, agent, message)
+            skill = choice.skill
+            if choice.answer is not None:
+                answered = await answer(principal, agent, message, [text_part(choice.answer)])
+        if answered is not None:
+            return Sent(answered.context, answered.index, answer=answered.message)
     since = feed.listening()
     once = intake.sender_of_one_call(principal)  # chosen before the first try: the bridge may try again
-    receipt = await bridge.run(accept_and_publish, principal, agent, message, alongside, sender=once)
+    receipt = await bridge.run(accept_and_publish, principal, agent, message, alongside, sender=once, skill=skill)
     return Sent(
         receipt.context,
         receipt.index,
@@ -75,10 +86,16 @@ def response_type(agent: Agent, message: JSON) -> ResponseType:
 
 
 def accept_and_publish(
-    principal: Principal, agent: Agent, message: JSON, alongside: intake.Alongside | None = None, *, sender: str = ""
+    principal: Principal,
+    agent: Agent,
+    message: JSON,
+    alongside: intake.Alongside | None = None,
+    *,
+    sender: str = "",
+    skill: str | None = None,
 ) -> Receipt:
     """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
-    receipt = intake.accept(principal, agent, message, alongside, sender=sender)
+    receipt = intake.accept(principal, agent, message, alongside, sender=sender, skill=skill)
     if receipt.run is not None:
         publish(receipt.run)
     return receipt

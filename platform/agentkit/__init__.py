@@ -5,18 +5,16 @@ Nothing here knows a database or a framework: `driving.drive` runs an agent anyw
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, SyncTaskContext, TaskContext
+from agentkit.deciding import chooses, decide
+from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import answer, drive, needs_thread
-from agentkit.emissions import Chunk, Emission, Progress, Thought, Token, ToolCall, ToolResult
-from agentkit.handlers import (
-    HandlerError,
-    ResponseType,
-    Skill,
-    SkillHandler,
-    agent,
-    as_handler,
-    load_handler,
-)
+from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
+from agentkit.errors import HandlerError, InvalidAnswer
+from agentkit.functions import agent
+from agentkit.handlers import ResponseType, SkillHandler
+from agentkit.loading import as_handler, load_handler
 from agentkit.messages import File, Message
+from agentkit.negotiation import Chooser, Clarify, Decision, Reject, Start, by_words
 from agentkit.outcomes import (
     AgentFailure,
     AuthRequired,
@@ -28,7 +26,12 @@ from agentkit.outcomes import (
     as_outcome,
 )
 from agentkit.parts import Part, UnreadableContent, data_part, raw_part, text_part, url_part
+from agentkit.sessions import Session
+from agentkit.skill_files import load_skills
+from agentkit.skills import Skill, skill
+from agentkit.slots import NotAnswered, Slot
 from agentkit.streams import ArtifactStream, SyncArtifactStream
+from agentkit.threads import Thread
 from agentkit.turns import ReferencedTask, Stopped
 
 __all__ = [
@@ -36,42 +39,63 @@ __all__ = [
     "Artifact",
     "ArtifactStream",
     "AuthRequired",
+    "Call",
+    "ChildFailed",
+    "ChildResult",
+    "Chooser",
     "Chunk",
+    "Clarify",
     "Completed",
+    "Decision",
     "Emission",
     "Emit",
     "Failed",
     "File",
     "HandlerError",
     "InputRequired",
+    "InvalidAnswer",
     "Message",
+    "NotAnswered",
     "Outcome",
     "Part",
     "Progress",
     "ReceivedArtifact",
     "ReferencedTask",
+    "Reject",
     "Rejected",
     "ResponseType",
+    "Session",
     "Skill",
+    "SkillChosen",
     "SkillHandler",
+    "Slot",
+    "Start",
     "Stopped",
+    "Suspended",
     "SyncArtifactStream",
     "SyncTaskContext",
     "TaskContext",
     "Thought",
+    "Thread",
     "Token",
     "ToolCall",
     "ToolResult",
     "UnreadableContent",
+    "Usage",
     "agent",
     "answer",
     "as_handler",
     "as_outcome",
+    "by_words",
+    "chooses",
     "data_part",
+    "decide",
     "drive",
     "load_handler",
+    "load_skills",
     "needs_thread",
     "raw_part",
+    "skill",
     "text_part",
     "url_part",
 ]

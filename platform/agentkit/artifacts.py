@@ -9,7 +9,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from agentkit.messages import File
-from agentkit.parts import Loader, Part, data_part, guessed_media_type, is_file, raw_part, text_part
+from agentkit.parts import Loader, Part, data_part, guessed_media_type, is_file, part_of, raw_part, text_part
 
 
 def new_artifact_id() -> str:
@@ -94,3 +94,18 @@ class ReceivedArtifact:
         parts: list[Part] = wire.get("parts", [])
         files = [File(part, load) for part in parts if is_file(part)]
         return cls(wire["artifactId"], wire.get("name", ""), wire.get("description", ""), parts, files)
+
+    def refined(
+        self, new: str | bytes | dict[str, Any] | Sequence[Part], *, metadata: dict[str, Any] | None = None
+    ) -> Artifact:
+        """What this artifact becomes in a task that refines it: the same name and description, and an id of its own.
+
+        Args:
+            new: text, bytes, a dict (as data) or parts; text and bytes keep the media type that the old content had.
+        """
+        if not isinstance(new, str | bytes | dict):
+            return Artifact(list(new), self.name, self.description, metadata=metadata or {})
+        old: Part = self.parts[0] if self.parts else {}
+        media_type = None if isinstance(new, dict) else old.get("mediaType")
+        part = part_of(new, media_type, old.get("filename") or self.name)
+        return Artifact([part], self.name, self.description, metadata=metadata or {})

@@ -2,12 +2,15 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 from uuid import uuid4
 
-from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult
+from agentkit import delegation
+from agentkit.delegation import Call, ChildResult, Delegate, Reference, Said
+from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.streams import ArtifactStream, SyncArtifactStream
 from agentkit.turns import Stopped, Turn
 
@@ -20,6 +23,40 @@ class TaskContext(Turn):
     """What an async handler is given. Once the task is stopped, whatever it says raises `Stopped`."""
 
     emit: Emit = field(repr=False, compare=False)
+    delegate: Delegate | None = field(default=None, repr=False, compare=False)
+
+    async def call(
+        self,
+        agent: str,
+        message: Said,
+        *,
+        key: str | None = None,
+        references: Sequence[Reference] = (),
+        check: bool = True,
+    ) -> ChildResult:
+        """Has another agent do something, as a task of its own, and waits for its end (see `delegation.Call`).
+
+        A turn that is executed again, after a crash or a question, finds what it had called for.
+
+        Raises:
+            ChildFailed: the child did not complete; not with `check=False`.
+            AgentFailure: there is no such agent for the task's owner, or too many calls were made.
+        """
+        return (await self.gather(Call(agent, message, key, references), check=check))[0]
+
+    async def gather(self, *calls: Call, check: bool = True) -> list[ChildResult]:
+        """Makes calls side by side and gives their results, in the order of the calls. Raises what `call` does."""
+        if self.cancelled:
+            raise Stopped
+        return await delegation.gather(self.delegate, calls, check)
+
+    async def as_completed(self, *calls: Call, check: bool = True) -> AsyncIterator[ChildResult]:
+        """Makes calls side by side and gives each result when it is there. Raises what `call` does."""
+        if self.cancelled:
+            raise Stopped
+        async with aclosing(delegation.as_completed(self.delegate, calls, check)) as results:
+            async for result in results:
+                yield result
 
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tells people what is going on; `done` of `total` shows as a bar."""
@@ -40,6 +77,10 @@ class TaskContext(Turn):
 
     async def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
         await self.say(ToolResult(call_id, name, result, is_error))
+
+    async def usage(self, model: str, requests: int, input_tokens: int, output_tokens: int) -> None:
+        """Tells what the work of a language model took; what is told in a turn is added up."""
+        await self.say(Usage(model, requests, input_tokens, output_tokens))
 
     def artifact(
         self,
@@ -75,14 +116,40 @@ class SyncTaskContext(Turn):
     """
 
     emit: Emit = field(repr=False, compare=False)
+    delegate: Delegate | None = field(default=None, repr=False, compare=False)
     loop: asyncio.AbstractEventLoop = field(repr=False, compare=False)
-    _unheard: set[concurrent.futures.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
+    _awaited: set[concurrent.futures.Future[Any]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @classmethod
     def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
         """The same task for a thread: memory and stop signal are shared, not copied."""
         shared = {known.name: getattr(task, known.name) for known in fields(Turn)}
-        return cls(**shared, emit=task.emit, loop=loop)
+        return cls(**shared, emit=task.emit, delegate=task.delegate, loop=loop)
+
+    def call(
+        self,
+        agent: str,
+        message: Said,
+        *,
+        key: str | None = None,
+        references: Sequence[Reference] = (),
+        check: bool = True,
+    ) -> ChildResult:
+        """Has another agent do something and waits, in this thread, for its end (see `TaskContext.call`)."""
+        return self.gather(Call(agent, message, key, references), check=check)[0]
+
+    def gather(self, *calls: Call, check: bool = True) -> list[ChildResult]:
+        """Makes calls side by side and gives their results, in the order of the calls."""
+        return self._result(delegation.gather(self.delegate, calls, check))
+
+    def as_completed(self, *calls: Call, check: bool = True) -> Iterator[ChildResult]:
+        """Makes calls side by side and gives each result when it is there."""
+        results = delegation.as_completed(self.delegate, calls, check)
+        try:
+            for _ in calls:
+                yield self._result(anext(results))
+        finally:
+            asyncio.run_coroutine_threadsafe(results.aclose(), self.loop)
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tells people what is going on; `done` of `total` shows as a bar."""
@@ -103,6 +170,10 @@ class SyncTaskContext(Turn):
 
     def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
         self.say(ToolResult(call_id, name, result, is_error))
+
+    def usage(self, model: str, requests: int, input_tokens: int, output_tokens: int) -> None:
+        """Tells what the work of a language model took; what is told in a turn is added up."""
+        self.say(Usage(model, requests, input_tokens, output_tokens))
 
     def artifact(
         self,
@@ -125,25 +196,39 @@ class SyncTaskContext(Turn):
 
     def say(self, emission: Emission) -> None:
         """Hands an emission to the host and waits until it is taken."""
+        self._result(self._deliver(emission))
+
+    def wait_for[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Has the host's event loop do async work and gives what comes of it; a stop ends both work and waiting."""
+        return self._result(work)
+
+    @property
+    def on_loop(self) -> TaskContext:
+        """The same task for code on the host's event loop: memory and stop signal are shared, not copied."""
+        return TaskContext(**{known.name: getattr(self, known.name) for known in fields(TaskContext)})
+
+    def release(self) -> None:
+        """Ends, with `Stopped`, the waiting of the threads that wait for the host. Called by the host after a stop."""
+        for awaited in list(self._awaited):
+            awaited.cancel()
+
+    def _result[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine gives that the host's event loop carries out while this thread waits."""
         if self.cancelled:
+            work.close()
             raise Stopped
-        heard = asyncio.run_coroutine_threadsafe(self._deliver(emission), self.loop)
-        self._unheard.add(heard)
+        awaited = asyncio.run_coroutine_threadsafe(work, self.loop)
+        self._awaited.add(awaited)
         try:
             # The stop may have come between the first look and now, too early for `release` to see this one.
             if self.cancelled:
                 raise Stopped
-            heard.result()
+            return awaited.result()
         except concurrent.futures.CancelledError:
             raise Stopped from None
         finally:
-            heard.cancel()
-            self._unheard.discard(heard)
-
-    def release(self) -> None:
-        """Ends, with `Stopped`, the waiting of the threads that are speaking. Called by the host after a stop."""
-        for heard in list(self._unheard):
-            heard.cancel()
+            awaited.cancel()
+            self._awaited.discard(awaited)
 
     async def _deliver(self, emission: Emission) -> None:
         if self.cancelled:

@@ -12,11 +12,16 @@ from typing import Any
 
 from agentkit.artifacts import Artifact
 from agentkit.context import SyncTaskContext, TaskContext
-from agentkit.emissions import Chunk, Emission, Token
-from agentkit.handlers import HandlerError, SkillHandler
+from agentkit.deciding import begin, decides_in_thread, method_for, slot_for
+from agentkit.delegation import Call, ChildResult
+from agentkit.directives import directive_in
+from agentkit.emissions import Chunk, Emission, SkillChosen, Token
+from agentkit.errors import HandlerError, InvalidAnswer
+from agentkit.handlers import SkillHandler
 from agentkit.messages import Message
-from agentkit.outcomes import AgentFailure, Completed, Failed, Outcome, as_outcome
+from agentkit.outcomes import AgentFailure, Completed, Failed, InputRequired, Outcome, Rejected, as_outcome
 from agentkit.parts import Part, text_part
+from agentkit.slots import NotAnswered, schema_of
 from agentkit.turns import Stopped
 
 STOP_SECONDS = 1.0
@@ -29,7 +34,9 @@ logger = logging.getLogger(__name__)
 
 
 async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor | None = None) -> Outcome:
-    """Takes one turn and gives its outcome. A handler's exceptions pass through, save `AgentFailure`.
+    """Takes one turn and gives its outcome. A handler's exceptions pass through, save `AgentFailure` and `NotAnswered`.
+
+    Where the task has no skill yet, the handler is asked for one (`SkillHandler.negotiate`).
 
     Cancelling this coroutine stops the handler: one that awaits gets `CancelledError`, one in a thread gets `Stopped`
     from the next thing it says. Then `on_cancel` runs to its end, which a second cancellation does not cut short.
@@ -38,16 +45,16 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
         executor: runs what is not async; a thread of the event loop's own pool by default.
 
     Raises:
-        HandlerError, TypeError: the handler's code is wrong; the text says how.
+        HandlerError, InvalidAnswer: the handler's code is wrong; the text says how.
     """
     lane = _Lane(task, executor)
-    work = asyncio.ensure_future(lane.run(_method(handler, answers_slot=task.slot is not None)))
+    work = asyncio.ensure_future(_take(handler, lane))
     try:
         await asyncio.wait({work})
     except asyncio.CancelledError:
         await _stop(work, lane, handler)
         raise
-    return _outcome(work)
+    return _outcome(work, lane.task)
 
 
 async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> list[Part]:
@@ -56,34 +63,58 @@ async def answer(handler: SkillHandler, message: Message, *, executor: Executor 
     What the handler says on the way goes unheard, and an answer without words is made of its artifacts.
     """
     wire = message.wire
-    task = TaskContext(task_id="", context_id=str(wire.get("contextId", "")), message=message, emit=_unheard)
+    context_id = str(wire.get("contextId", ""))
+    task = TaskContext(task_id="", context_id=context_id, message=message, emit=_unheard, delegate=_undelegated)
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
     return outcome.parts or [part for artifact in delivered for part in artifact.parts] or [text_part("Done.")]
 
 
-def needs_thread(handler: SkillHandler, *, answers_slot: bool = False) -> bool:
-    """Does a turn of this handler, or one that answers what it asked for, run in a thread?"""
-    method = _method(handler, answers_slot=answers_slot)
-    return not (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method))
+def needs_thread(handler: SkillHandler, *, answers_slot: bool = False, skill: str | None = None) -> bool:
+    """May a turn of this handler, or one that answers what it asked for, run in a thread?"""
+    known = [None, *handler.skill_methods] if skill is None else [skill]
+    methods = [method_for(handler, one, answers_slot=answers_slot) for one in known]
+    own = [one for one in methods if getattr(one, "__func__", one) is not SkillHandler.on_request]
+    return (skill is None and decides_in_thread(handler)) or any(not _is_async(one) for one in own)
+
+
+def _is_async(method: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+
+
+async def _take(handler: SkillHandler, lane: "_Lane") -> Any:
+    """The turn, from the choice of a skill to what the method returns."""
+    begun = await begin(handler, lane.task, lane.executor)
+    if isinstance(begun, InputRequired | Rejected):
+        return begun
+    if begun is not lane.task:
+        lane.turn_to(begun)
+        if begun.skill is not None and len(handler.skills) > 1:
+            await begun.say(SkillChosen(begun.skill))
+    method = method_for(handler, begun.skill, answers_slot=begun.slot is not None)
+    slot = slot_for(handler, begun) if method == handler.on_input_received else ()
+    return await lane.run(method, *slot)
 
 
 class _Lane:
     """Where code of a handler runs, and with which face of the task: a coroutine here, anything else in a thread."""
 
     def __init__(self, task: TaskContext, executor: Executor | None) -> None:
-        self.task = task
         self.executor = executor
         self.loop = asyncio.get_running_loop()
+        self.turn_to(task)
+
+    def turn_to(self, task: TaskContext) -> None:
+        self.task = task
         self.sync_task = SyncTaskContext.over(task, self.loop)
 
-    async def run(self, method: Callable[[Any], Any]) -> Any:
+    async def run(self, method: Callable[..., Any], *slot: Any) -> Any:
         """Calls a method with the task and gives what it returns; what it yields is said, or is the outcome."""
         if inspect.isasyncgenfunction(method):
-            return await self._follow(method(self.task))
+            return await self._follow(method(self.task, *slot))
         if not inspect.iscoroutinefunction(method):
-            return await self._in_thread(lambda: _followed(method(self.sync_task), self.sync_task))
-        value = await method(self.task)
+            return await self._in_thread(lambda: _followed(method(self.sync_task, *slot), self.sync_task))
+        value = await method(self.task, *slot)
         if isinstance(value, AsyncGenerator):
             return await self._follow(value)
         if isinstance(value, Generator):
@@ -94,8 +125,8 @@ class _Lane:
         tokens: list[str] = []
         async with aclosing(stream):
             async for item in stream:
-                if isinstance(item, Outcome):
-                    return item
+                if (ended := _end(item)) is not None:
+                    return ended
                 await self.task.say(_emission(item, tokens))
         return "".join(tokens) if tokens else None
 
@@ -124,17 +155,14 @@ class _Lane:
         return work.result()
 
 
-def _method(handler: SkillHandler, *, answers_slot: bool) -> Callable[[Any], Any]:
-    # The inherited on_input_received calls on_request, but is no coroutine function where on_request is one.
-    answers = answers_slot and type(handler).on_input_received is not SkillHandler.on_input_received
-    return handler.on_input_received if answers else handler.on_request
-
-
-def _outcome(work: asyncio.Future[Any]) -> Outcome:
+def _outcome(work: asyncio.Future[Any], task: TaskContext) -> Outcome:
     try:
         return as_outcome(work.result())
     except AgentFailure as failure:
-        return Failed(str(failure), failure.code)
+        return Failed(str(failure), failure.code, detail=failure.detail)
+    except NotAnswered as missing:
+        schema = task.asked.get("schema") or schema_of(missing.model)
+        return InputRequired(str(missing), task.slot or missing.model, schema, value=task.asked.get("value"))
     except (asyncio.CancelledError, Stopped):
         raise HandlerError("The handler ended as if stopped, although nobody stopped its task.") from None
 
@@ -175,23 +203,39 @@ def _followed(value: Any, task: SyncTaskContext) -> Any:
                 item = next(value)
             except StopIteration as end:
                 return end.value if end.value is not None or not tokens else "".join(tokens)
-            if isinstance(item, Outcome):
-                return item
+            if (ended := _end(item)) is not None:
+                return ended
             task.say(_emission(item, tokens))
+
+
+def _end(item: object) -> Outcome | None:
+    """The outcome that a generator yielded, as one or as a dict with a state."""
+    if isinstance(item, Outcome):
+        return item
+    return as_outcome(item) if isinstance(item, dict) and directive_in(item) else None
 
 
 def _emission(item: object, tokens: list[str]) -> Emission:
     """What a generator yielded, as an emission; the text of tokens is noted in `tokens`."""
     if isinstance(item, str):
         item = Token(item)
+    if isinstance(item, dict):
+        item = Artifact.json("answer", item)
     if isinstance(item, Artifact):
         return Chunk.whole(item)
     if isinstance(item, Token):
         tokens.append(item.text)
     if isinstance(item, Emission):
         return item
-    wanted = "text, an Artifact, a Progress or another emission, or an outcome"
-    raise TypeError(f"A generator may yield {wanted}; this one yielded {type(item).__name__}.")
+    wanted = "text, a dict, an Artifact, a Progress or another emission, or an outcome"
+    raise InvalidAnswer(f"A generator may yield {wanted}; this one yielded {type(item).__name__}.")
+
+
+async def _undelegated(call: Call) -> ChildResult:
+    raise HandlerError(
+        f"The agent {call.agent!r} can only be called from a task: "
+        "let select_response_type choose a task for this message."
+    )
 
 
 async def _unheard(emission: Emission) -> None:

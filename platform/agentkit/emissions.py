@@ -72,4 +72,21 @@ class ToolResult:
     is_error: bool = False
 
 
-Emission = Progress | Token | Chunk | Thought | ToolCall | ToolResult
+@dataclass(frozen=True)
+class SkillChosen:
+    """Said by `drive` where the turn itself found out which skill takes the task; later turns are given it."""
+
+    skill: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the work of a language model took; the host adds up what it is told. Tokens are the model's own count."""
+
+    model: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+
+Emission = Progress | Token | Chunk | Thought | ToolCall | ToolResult | SkillChosen | Usage

@@ -11,14 +11,23 @@ from typing import Any
 from uuid import uuid4
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
-from agentkit.context import TaskContext
+from agentkit.context import Emit, TaskContext
+from agentkit.delegation import Call, ChildResult, Suspended
 from agentkit.driving import drive
-from agentkit.emissions import Chunk, Emission, Progress, Token
-from agentkit.handlers import as_handler
+from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
+from agentkit.loading import as_handler
 from agentkit.messages import Message
-from agentkit.outcomes import Completed, Outcome
+from agentkit.outcomes import AgentFailure, AuthRequired, Completed, InputRequired, Outcome
 from agentkit.parts import Part, guessed_media_type, raw_part, text_part
+from agentkit.sessions import Session
+from agentkit.slots import Slot, stored
 from agentkit.turns import ReferencedTask
+
+DEPTH = 8
+"""How deep agents may call each other."""
+
+Agents = Mapping[str, object]
+"""Other agents by their slugs: anything that `as_handler` takes."""
 
 Files = Mapping[str, bytes]
 """File names and what the files hold; media types are guessed."""
@@ -72,6 +81,12 @@ class Run:
         return "\n".join(part["text"] for part in self.outcome.parts if "text" in part)
 
     @property
+    def skill(self) -> str | None:
+        """The skill that took the turn."""
+        chosen = [emission.skill for emission in self.emissions if isinstance(emission, SkillChosen)]
+        return chosen[-1] if chosen else self.task.skill
+
+    @property
     def memory(self) -> dict[str, Any]:
         return self.task.memory
 
@@ -114,17 +129,60 @@ async def run(
     message: str | dict[str, Any] | Message,
     *,
     files: Files | None = None,
-    slot: str | None = None,
+    slot: Slot | None = None,
+    skill: str | None = None,
+    resumed: bool = False,
     memory: dict[str, Any] | None = None,
+    session: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
+    agents: Agents | None = None,
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
-    For the turn after a question, give `slot` and the earlier run's `memory` and messages again.
+    For the turn after a question, give `slot` (as `InputRequired` was given it) and the earlier run's `memory`, `skill`
+    and messages again; with `resumed` it is one that goes on without a new message. `session` is the memory of the
+    conversation, to be given to all its runs. `agents` are those that it can call; they run here, too. Where one of
+    them asks, its question is the outcome.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
+    asked = stored(slot) if slot is not None else {}
+    known: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
+    known |= {"history": history, "references": references}
+    known["memory"] = memory if memory is not None else {}
+    known["session"] = Session(session if session is not None else {})
+    return await _turn(handler, said, agents or {}, **known)
+
+
+async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, **known: Any) -> Run:
     recorder = Recorder()
-    known = {"slot": slot, "memory": memory if memory is not None else {}, "history": history, "references": references}
-    task = task_for(said, recorder, **known)
-    return Run(task, await drive(as_handler(handler), task), recorder)
+    delegate = InProcess(agents, recorder.emit, depth) if agents else None
+    task = task_for(said, recorder, delegate=delegate, **known)
+    try:
+        return Run(task, await drive(as_handler(handler), task), recorder)
+    except Suspended as suspended:
+        return Run(task, suspended.question, recorder)
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Calls agents of this process: a host's `delegate` without a platform."""
+
+    agents: Agents
+    tell: Emit
+    depth: int = 0
+
+    async def __call__(self, call: Call) -> ChildResult:
+        if call.agent not in self.agents:
+            raise AgentFailure(f"There is no agent {call.agent!r} to be called.", "unknown_agent")
+        if self.depth >= DEPTH:
+            raise AgentFailure(f"Agents call each other {DEPTH} levels deep: do they call in a circle?", "too_deep")
+        sent = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": call.parts, "metadata": call.metadata}
+        child = await _turn(self.agents[call.agent], Message.from_wire(sent), self.agents, self.depth + 1)
+        for line in child.recorder.progress:
+            await self.tell(Progress(f"{call.agent}: {line}"))
+        if isinstance(child.outcome, InputRequired | AuthRequired):
+            raise Suspended(child.outcome, child.task.task_id)
+        state = type(child.outcome).__name__.lower()
+        delivered = child.as_reference().artifacts if state == "completed" else []
+        return ChildResult(child.task.task_id, call.agent, state, child.said, delivered)

@@ -1,13 +1,18 @@
 """What a handler is told about the turn that it is asked to take."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from agentkit import slots
 from agentkit.artifacts import ReceivedArtifact
 from agentkit.messages import File, Message
 from agentkit.parts import Loader
+from agentkit.sessions import Session
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 class Stopped(BaseException):
@@ -45,8 +50,13 @@ class Turn:
         message: the message of this turn.
         history: the earlier messages of the conversation, oldest first.
         references: the finished tasks that this one refines.
+        skill: the id of the skill that was chosen for this task, if its agent has skills.
+        slot: the name of the question that this turn answers, if it answers one; `slot_as` gives it as it was asked.
+        asked: that question as the host keeps it: `{"name", "schema"?, "value"?}`.
         slot: the question that this turn answers, if it answers one.
+        resumed: True where what was asked for came without a message: `message` is that of the turn before.
         memory: JSON values that survive from turn to turn of this task; erased when the task ends.
+        session: the conversation; `session.memory` survives from task to task.
         attempt: 1 for the first try of this turn, more after a crash.
         caller: a name of who is asking, to show; nothing to decide by.
     """
@@ -56,8 +66,12 @@ class Turn:
     message: Message
     history: Sequence[Message] = ()
     references: Sequence[ReferencedTask] = ()
+    skill: str | None = None
     slot: str | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    resumed: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
+    session: Session = field(default_factory=Session)
     attempt: int = 1
     caller: str | None = None
     stop_signal: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
@@ -66,6 +80,28 @@ class Turn:
     def cancelled(self) -> bool:
         """True once somebody stopped the task."""
         return self.stop_signal.is_set()
+
+    def slot_as[K](self, kind: type[K]) -> K:
+        """The question that this turn answers, as it was asked: a member of the Enum, or an instance of the model.
+
+        Of a question that named a model's class, it is the answer (see `answer_as`). A union is no type to a type
+        checker: there, let the second parameter of `on_input_received` say it.
+
+        Raises:
+            LookupError: it answers none, or none of this kind.
+            NotAnswered: the answer does not fit the model.
+        """
+        if self.slot is None:
+            raise LookupError("This turn answers no question.")
+        return cast(K, slots.read_as(kind, {"name": self.slot, **self.asked}, self.message))
+
+    def answer_as[M: "BaseModel"](self, model: type[M]) -> M:
+        """This turn's message as a Pydantic model: from its data or JSON, or for a model of one field from its text.
+
+        Raises:
+            NotAnswered: it does not fit. Where a handler lets it pass, the turn ends by asking again.
+        """
+        return slots.answer_in(self.message, model)
 
     @property
     def metadata(self) -> dict[str, Any]:

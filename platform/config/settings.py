@@ -101,6 +101,13 @@ WEBHOOK_SECONDS = 10.0  # that one call of a webhook may take
 WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between the calls that fail: the first wait, which doubles, and the longest
 WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # how long a delivery is tried
 
+# Language models: any endpoint that speaks OpenAI's chat completions API
+LLM_MODEL = env.str("LLM_MODEL", default="")  # the model of agents that name none
+LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # OpenAI's own where it is unset
+LLM_API_KEY = env.str("LLM_API_KEY", default="")
+LLM_SECONDS = 120.0  # how long nothing may come from it
+MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines that may be started as tool servers
+
 # Running agents
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
 RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop

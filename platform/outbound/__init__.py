@@ -51,6 +51,9 @@ def guard() -> Guard:
     return _guard
 
 
-def exchange(limits: Limits | None = None) -> Exchange:
-    """A way out with the guard of this process, for one event loop; close it at the end."""
-    return Exchange(_guard, limits or Limits())
+def exchange(limits: Limits | None = None, *, also: Iterable[str] = ()) -> Exchange:
+    """A way out with the guard of this process, for one event loop; close it at the end.
+
+    `also` opens more for this way alone (see `Allowed.read`).
+    """
+    return Exchange(_guard.opening(also), limits or Limits())

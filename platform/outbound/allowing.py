@@ -46,6 +46,9 @@ class Allowed:
             return any(network.num_addresses == 1 and address in network for network in self.networks)
         return self.names(host, port) or any(address in network for network in self.networks)
 
+    def __or__(self, other: Allowed) -> Allowed:
+        return Allowed(self.networks + other.networks, self.hosts | other.hosts)
+
     @property
     def is_empty(self) -> bool:
         return not self.networks and not self.hosts

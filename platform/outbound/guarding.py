@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 
@@ -39,6 +39,11 @@ class Guard:
     def __init__(self, allow: Allowed | None = None, resolve: Resolve = look_up) -> None:
         self._allow = allow or Allowed()
         self._resolve = resolve
+
+    def opening(self, entries: Iterable[str]) -> Guard:
+        """A guard that lets these pass too (see `Allowed.read`)."""
+        more = Allowed.read(entries)
+        return self if more.is_empty else Guard(self._allow | more, self._resolve)
 
     def check(self, url: str) -> Target:
         """Where the URL leads, judged without looking up its name. Raises Forbidden."""

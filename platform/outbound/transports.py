@@ -51,6 +51,11 @@ class Transport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
         await self._exchange.aclose()
 
 
+def client(exchange: Exchange, **options: Any) -> httpx2.AsyncClient:
+    """An httpx2 client that goes this way; it closes the exchange. `options` are those of the client."""
+    return httpx2.AsyncClient(transport=Transport(exchange), **options)
+
+
 class Body(httpx.AsyncByteStream, httpx2.AsyncByteStream):
     """An answer's body, unpacked."""
 

@@ -33,4 +33,4 @@ def test_it_builds_as_a_wheel_of_its_own(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {name for name in names if not name.startswith("parley_agentkit-")}
-    assert ours == {f"agentkit/{path.name}" for path in FOLDER.glob("*.py")} | {"agentkit/py.typed"}
+    assert ours == {f"agentkit/{path.relative_to(FOLDER)}" for path in FOLDER.rglob("*.py")} | {"agentkit/py.typed"}

@@ -3,7 +3,16 @@
 import asyncio
 import threading
 
-from agentkit import Artifact, Completed, InputRequired, Outcome, ResponseType, SkillHandler, TaskContext
+from agentkit import (
+    Artifact,
+    AuthRequired,
+    Completed,
+    InputRequired,
+    Outcome,
+    ResponseType,
+    SkillHandler,
+    TaskContext,
+)
 
 
 class Raising(SkillHandler):
@@ -210,3 +219,16 @@ class StuckAnswering(Stuck):
     """The same, for those who want a message."""
 
     response_type = ResponseType.MESSAGE
+
+
+class Asking(SkillHandler):
+    """Asks for what the message names; then says what its next turn was given."""
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        task.memory["asked"] = task.message.text
+        ask = AuthRequired if task.message.text == "credential" else InputRequired
+        return ask("May I?", slot="leave", schema={"type": "string"})
+
+    async def on_input_received(self, task: TaskContext) -> str:
+        how = "resumed" if task.resumed else "answered"
+        return f"{how} {task.slot} with {task.message.text}, having asked for {task.memory['asked']}"

@@ -11,6 +11,17 @@ from apps.agents.registration import register_hosted
 
 
 @pytest.fixture
+def agent_at(db: None) -> Callable[..., Awaitable[Agent]]:
+    """Registers the agent of a dotted path."""
+
+    async def register(path: str, **policies: Any) -> Agent:
+        slug = path.rpartition(":")[2].lower().replace("_", "-")
+        return await bridge.run(register_hosted, slug, path, **policies)
+
+    return register
+
+
+@pytest.fixture
 def agent(db: None) -> Callable[..., Awaitable[Agent]]:
     async def register(name: str, **policies: Any) -> Agent:
         return await bridge.run(register_hosted, name.lower(), f"tests.runtime.agents:{name}", **policies)

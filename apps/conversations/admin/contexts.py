@@ -17,6 +17,7 @@ from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Context, Message, Task
 from console import cells
+from console.records import structured
 
 
 @admin.register(Context)
@@ -48,6 +49,7 @@ class ContextAdmin(LiveAdmin):
         "fork_reason",
         "workspace",
         "forks",
+        structured("memory"),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:

@@ -31,7 +31,7 @@ def _message(payload: JSON) -> str:
 
 
 def _status(payload: JSON) -> str:
-    said = _message(payload) if payload.get("message") else ""
+    said = _message(payload) if payload.get("message") else payload.get("because")
     return f"{payload['state']}: {said}" if said else str(payload["state"])
 
 

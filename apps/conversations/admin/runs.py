@@ -39,6 +39,7 @@ class RunAdmin(LiveAdmin):
         "key",
         "fence",
         "interrupted",
+        "resumed",
         *map(timed, ("queued_at", "published_at", "started_at", "finished_at")),
         "answers",
         "input_hash_",

@@ -1,0 +1,45 @@
+"""What the work of language models took, added up: of a turn as it goes, of a task over its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentkit import Usage
+from apps.conversations.events import JSON
+
+COUNTS = ("requests", "inputTokens", "outputTokens")
+
+
+@dataclass(slots=True)
+class Spent:
+    """Counts by model. As JSON: the sums, and under `models` the same for each model by its name."""
+
+    models: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, usage: Usage) -> None:
+        counted = (usage.requests, usage.input_tokens, usage.output_tokens)
+        self._count(usage.model, dict(zip(COUNTS, counted, strict=True)))
+
+    @property
+    def as_json(self) -> JSON:
+        """Nothing where no model was asked."""
+        if not self.models:
+            return {}
+        sums = {name: sum(counts[name] for counts in self.models.values()) for name in COUNTS}
+        return {**sums, "models": self.models}
+
+    @classmethod
+    def of(cls, recorded: Iterable[Mapping[str, Any]]) -> Spent:
+        """Of several turns, from what `as_json` gave for each."""
+        spent = cls()
+        for usage in recorded:
+            for model, counts in usage.get("models", {}).items():
+                spent._count(model, counts)
+        return spent
+
+    def _count(self, model: str, counts: Mapping[str, int]) -> None:
+        so_far = self.models.setdefault(model, dict.fromkeys(COUNTS, 0))
+        for name in COUNTS:
+            so_far[name] += counts[name]

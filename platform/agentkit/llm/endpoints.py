@@ -1,0 +1,53 @@
+"""Endpoints that speak OpenAI's chat completions API. This module imports the model library: import it late."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from openai import AsyncOpenAI, Timeout
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+OPENAI = "https://api.openai.com/v1"
+RETRIES = 2  # of a request that is refused for now (408, 409, 429, 5xx) or breaks off before it is answered
+CONNECT_SECONDS = 5.0
+
+
+class EndpointModel(OpenAIChatModel):
+    """A model with an HTTP client of its own, which ends with the `async with` block of the model."""
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        await self.client.close()
+        return None
+
+
+def openai_model(
+    name: str, base_url: str = "", api_key: str = "", *, seconds: float = 120.0, http_client: Any = None
+) -> EndpointModel:
+    """The model `name` of the endpoint at `base_url`, by default OpenAI's own.
+
+    A request that is refused for now is sent again, after the time that `Retry-After` names up to two minutes.
+
+    Args:
+        seconds: how long nothing may come from the endpoint.
+        http_client: an `httpx2.AsyncClient` for all requests; one of the library's own by default.
+    """
+    client = AsyncOpenAI(
+        base_url=base_url or OPENAI,
+        api_key=api_key or "none",  # the library insists on one
+        timeout=Timeout(seconds, connect=CONNECT_SECONDS),
+        max_retries=RETRIES,
+        http_client=http_client,
+    )
+    is_openai = not base_url or base_url.rstrip("/") == OPENAI
+    provider = (
+        OpenAIProvider(openai_client=client) if is_openai else OpenAICompatibleProvider("llm", openai_client=client)
+    )
+    return EndpointModel(name, provider=provider)

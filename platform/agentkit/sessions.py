@@ -1,0 +1,18 @@
+"""What an agent keeps for a whole conversation, beyond the task at hand."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Session:
+    """The conversation that a task belongs to.
+
+    Attributes:
+        memory: JSON values that survive from task to task of this conversation, to be changed in place. The host keeps
+            them when the turn ends, key by key: of two tasks side by side that set the same key, the later one wins.
+            Erased when the conversation is cleared. The platform takes up to 64 KiB. An answer at once, by a message,
+            is given none and keeps none.
+    """
+
+    memory: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,168 @@
+"""Slots: the bookmark of what a task awaits, and reading the answer to it.
+
+`InputRequired("Where to?", slot=X)` takes as X
+- a str or an Enum member: a name to recognise the question by;
+- a Pydantic model class: its fields are what is awaited, and give the question its form (JSON Schema);
+- a Pydantic model instance: data of the agent's own, which comes back with the answer.
+"""
+
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, cast
+
+from agentkit.errors import HandlerError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from agentkit.messages import Message
+
+type Slot = str | Enum | type[BaseModel] | BaseModel
+
+
+class NotAnswered(ValueError):
+    """The answer is not what was asked for; the text says, for the person, what is wrong.
+
+    A handler that lets it pass asks again: the turn ends as `InputRequired` with this text and the same question.
+    """
+
+    def __init__(self, message: str, model: type["BaseModel"]) -> None:
+        super().__init__(message)
+        self.model = model
+
+
+def name_of(slot: Slot) -> str:
+    """What a slot is called in the record and on the wire.
+
+    Raises:
+        TypeError: it is nothing that can be a slot.
+    """
+    if isinstance(slot, Enum):
+        return slot.value if isinstance(slot.value, str) else slot.name
+    if isinstance(slot, str):
+        return slot
+    if is_model(slot) or is_instance(slot):
+        return (slot if isinstance(slot, type) else type(slot)).__name__
+    raise TypeError(f"A slot is a str, an Enum member or a Pydantic model, not {slot!r}.")
+
+
+def stored(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The slot as a host keeps it: `{"name", "schema"?, "value"?}`."""
+    kept: dict[str, Any] = {"name": name_of(slot)}
+    if schema is None and is_model(slot):
+        schema = schema_of(cast("type[BaseModel]", slot))
+    if schema:
+        kept["schema"] = dict(schema)
+    if is_instance(slot):
+        kept["value"] = cast("BaseModel", slot).model_dump(mode="json")
+    return kept
+
+
+def read_as(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:
+    """The slot as `kind`, which may be a union; see `Turn.slot_as`. Raises NotAnswered, LookupError."""
+    members = _members(kind)
+    for one in members:
+        if isinstance(one, type) and issubclass(one, Enum):
+            for member in one:
+                if name_of(member) == slot["name"]:
+                    return member
+        elif is_model(one) and name_of(one) == slot["name"]:
+            return one.model_validate(slot["value"]) if "value" in slot else answer_in(message, one)
+    if str in members or Any in members:
+        return slot["name"]
+    raise LookupError(f"The slot {slot['name']!r} is none of {kind}.")
+
+
+def answer_in[M: "BaseModel"](message: "Message", model: type[M]) -> M:
+    """What a message answers, as a model: from its data, from JSON in its text, or for a model of one field the text.
+
+    Raises:
+        NotAnswered: it does not fit.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(_given(message, model))
+    except ValidationError as error:
+        raise NotAnswered(_problems(error, model), model) from None
+
+
+def schema_of(model: type["BaseModel"]) -> dict[str, Any]:
+    """The model's JSON Schema in one piece, as forms are made from it: without references and alternatives to null."""
+    schema = model.model_json_schema()
+    return cast(dict[str, Any], _inlined(schema, schema.pop("$defs", {}), ()))
+
+
+def is_model(value: object) -> bool:
+    return isinstance(value, type) and hasattr(value, "model_json_schema")
+
+
+def is_instance(value: object) -> bool:
+    return not isinstance(value, type) and hasattr(value, "model_dump")
+
+
+def wanted_by(method: Callable[..., Any]) -> Any:
+    """The annotation of the slot of an `on_input_received(self, task, slot)`; str where it has none.
+
+    Raises:
+        HandlerError: it cannot be resolved.
+    """
+    slot = list(inspect.signature(method).parameters.values())[1]
+    try:
+        return typing.get_type_hints(getattr(method, "__func__", method)).get(slot.name, str)
+    except NameError as error:
+        name = getattr(method, "__qualname__", "on_input_received")
+        raise HandlerError(f"The annotations of {name} cannot be read: {error}. Define it in the module.") from error
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    if isinstance(kind, typing.TypeAliasType):
+        kind = kind.__value__
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return tuple(member for one in typing.get_args(kind) for member in _members(one))
+    return (kind,)
+
+
+def _given(message: "Message", model: type["BaseModel"]) -> Any:
+    for value in message.data:
+        if isinstance(value, dict):
+            return value
+    try:
+        if isinstance(value := json.loads(message.text), dict):
+            return value
+    except (ValueError, RecursionError):
+        pass
+    fields = list(model.model_fields)
+    return {fields[0]: message.text.strip()} if len(fields) == 1 and message.text.strip() else {}
+
+
+def _problems(error: Any, model: type["BaseModel"]) -> str:
+    """One sentence for each field that is missing or wrong."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False)[:10]:
+        field = str(problem["loc"][0]) if problem["loc"] else ""
+        known = model.model_fields.get(field)
+        label = (known.title if known and known.title else field.replace("_", " ")).strip()
+        said = "an answer is needed" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{label[:1].upper()}{label[1:]}: {said}." if label else f"{said}.")
+    return " ".join(lines)
+
+
+def _inlined(schema: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(one, definitions, within) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    if name in definitions and name not in within:
+        named = _inlined(definitions[name], definitions, (*within, name))
+        return {**named, **{key: value for key, value in schema.items() if key != "$ref"}}
+    schema = {key: _inlined(value, definitions, within) for key, value in schema.items()}
+    others = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if len(others) == 1:  # optional
+        return {**{key: value for key, value in schema.items() if key != "anyOf"}, **others[0]}
+    return schema

@@ -1,0 +1,200 @@
+"""JSON with a state moves the task where it is meant, and is text where it is only shown."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit import AuthRequired, Completed, Failed, InputRequired, Rejected, as_outcome, testing
+from agentkit.directives import LONGEST, directive_in
+
+ASK = '{"state": "input-required", "prompt": "Which day?"}'
+AUTH = '{"state": "auth-required", "prompt": "Your key?", "auth_type": "api_key", "service": "calendar"}'
+PRETTY = '{\n  "state": "input-required",\n  "prompt": "Which day?"\n}'
+FENCED = f"```json\n{PRETTY}\n```"
+
+MEANT = {
+    "json alone": ASK,
+    "json with space around it": f"\n  {ASK}\n\n",
+    "json over lines": PRETTY,
+    "upper case": ASK.replace("input-required", "INPUT-REQUIRED"),
+    "underscores": ASK.replace("input-required", "input_required"),
+    "the name that A2A has on the wire": ASK.replace("input-required", "TASK_STATE_INPUT_REQUIRED"),
+    "a string that is json": json.dumps(ASK),
+    "a string in a string": json.dumps(json.dumps(ASK)),
+    "an object in an object": f'{{"response": {ASK}}}',
+    "an object in an object of any name": f'{{"final": {ASK}}}',
+    "an object among others": f'{{"response": {ASK}, "confidence": 0.9}}',
+    "a string in an object": json.dumps({"output": ASK}),
+    "three deep": json.dumps({"result": {"answer": {"response": json.loads(ASK)}}}),
+    "more members": ASK[:-1] + ', "reason": "no day given", "n": 3}',
+    "message for prompt": ASK.replace("prompt", "message"),
+    "question for prompt": ASK.replace("prompt", "question"),
+    "fenced": FENCED,
+    "fenced without a language": f"```\n{ASK}\n```",
+    "fenced by tildes": f"~~~json\n{ASK}\n~~~",
+    "fenced, in capitals": f"```JSON\n{ASK}\n```",
+    "fenced, never closed": f"```json\n{ASK}",
+    "fenced, holding another object": f'```json\n{{"response": {ASK}}}\n```',
+    "words, then fenced": f"I need one more thing.\n\n{FENCED}",
+    "words right before the fence": f"Sure:\n{FENCED}",
+    "words before": f"I need more. {ASK}",
+    "words after": f"{ASK} Thank you!",
+    "words around": f"I need more. {ASK} Thank you!",
+    "a paragraph of its own": f"I need more.\n\n{ASK}\n\nThank you!",
+    "over lines amid words": f"I need more:\n{PRETTY}\nThank you!",
+    "over lines after a blank one": f"I need more:\n\n{PRETTY}",
+    "braces before": f"The set {{a, b}} is odd. {ASK}",
+    "other json before": f'I found {{"days": 3}} so far. {ASK}',
+    "inline code elsewhere": f"The field `day` is missing. {ASK}",
+    "inline code with json elsewhere": f'You wrote `{{"day": 1}}`. {ASK}',
+    "a quote in the prompt": ASK.replace("Which day?", 'Which \\"day\\" in `May` or {June}?'),
+    "a link in the prompt": ASK.replace("Which day?", "See [this](https://x.test/) *now*"),
+    "a list before": f"- one\n- two\n\n{ASK}",
+    "a byte order mark of space": f"\u00a0{ASK}",
+    "an unclosed backtick": f"It`s this: {ASK}",
+}
+
+SHOWN = {
+    "no json": "Which day?",
+    "the words alone": "The state is input-required.",
+    "a state without quotes": "{state: input-required}",
+    "single quotes": ASK.replace('"', "'"),
+    "cut off": ASK[:-1],
+    "inline code": f"To ask, return `{ASK}` and wait.",
+    "inline code alone": f"`{ASK}`",
+    "inline code with two backticks": f"Return ``{ASK}``.",
+    "inline code over lines": f"Return `{PRETTY}`.",
+    "inline code, twice": f"Return `{ASK}` or `{AUTH}`.",
+    "another language": f"```python\nreturn {ASK}\n```",
+    "another language, json alone": f"```python\n{ASK}\n```",
+    "javascript": f"I would write:\n\n```js\nconst x = {ASK};\n```",
+    "yaml": "```yaml\nstate: input-required\nprompt: Which day?\n```",
+    "indented": f"I need more:\n\n    {ASK}\n",
+    "fenced, then explained": f"{FENCED}\n\nThis makes the task wait.",
+    "fenced, explained before and after": f"An agent can ask:\n\n{FENCED}\n\nand then goes on.",
+    "fenced as an example": f"Here is an example:\n\n{FENCED}",
+    "fenced as an example, in one paragraph": f"For example:\n{FENCED}",
+    "fenced after a long explanation": f"Agents ask questions.\n\nThey return JSON.\n\n{FENCED}",
+    "one fence of two": f"```json\n{{}}\n```\n\n{FENCED}",
+    "a fence under a heading": f"# Asking\n\n{FENCED}",
+    "more than json in the fence": f"```json\n// asks\n{ASK}\n```",
+    "a fence in a list": f"- so:\n\n  ```json\n  {ASK}\n  ```",
+    "in a list": f"- {ASK}\n- {AUTH}",
+    "in a quotation": f"> {ASK}",
+    "in a heading": f"# {ASK}",
+    "an example amid words": f"For example {ASK} asks for a day.",
+    "two at once": f"Either {ASK} or {AUTH}",
+    "a state that asks nothing": '{"state": "working", "prompt": "Hm"}',
+    "a state that is no text": '{"state": 3, "prompt": "Which?"}',
+    "a state that nobody knows": '{"state": "input-required-maybe"}',
+    "a list of tasks": f"[{ASK}]",
+    "a report about tasks": json.dumps({"tasks": [json.loads(ASK)], "count": 1}),
+    "one task of a report": json.dumps({"id": 1, "task": json.loads(ASK)}),
+    "a wordless state in an object": '{"task-7": {"state": "input-required"}}',
+    "completed data": '{"state": "completed", "message": "ok", "rows": 3}',
+    "failed without words": '{"state": "failed"}',
+    "failed amid words": 'It said {"state": "failed", "message": "no"} to me.',
+    "deeper than anybody writes": '{"response":' * 20 + ASK + "}" * 20,
+    "longer than is read": "word " * LONGEST + ASK,
+}
+
+
+@pytest.mark.parametrize("text", MEANT.values(), ids=MEANT)
+def test_json_that_is_meant_asks_the_question(text):
+    outcome = as_outcome(text)
+    assert isinstance(outcome, InputRequired)
+    assert any(words in outcome.message for words in ("Which day?", "day", "[this]")), outcome.message
+    assert "state" not in outcome.message
+    assert outcome.metadata in ({}, {"prompt": outcome.message})
+
+
+@pytest.mark.parametrize("text", SHOWN.values(), ids=SHOWN)
+def test_json_that_is_only_shown_is_the_answer(text):
+    outcome = as_outcome(text)
+    assert isinstance(outcome, Completed)
+    assert (outcome.message, outcome.artifacts[0].parts[0]["text"]) == (text, text)
+
+
+@pytest.mark.parametrize("value", [AUTH, json.loads(AUTH), f"Sorry!\n\n{AUTH}", {"response": json.loads(AUTH)}])
+def test_what_the_state_needs_is_kept_with_its_message(value):
+    outcome = as_outcome(value)
+    assert isinstance(outcome, AuthRequired)
+    assert (outcome.message, outcome.slot) == ("Your key?", "credential")
+    assert outcome.metadata == {"prompt": "Your key?", "auth_type": "api_key", "service": "calendar"}
+
+
+def test_a_question_may_have_a_name_and_a_form():
+    form = {"type": "string", "enum": ["a", "b"]}
+    asked = as_outcome({"state": "input-required", "prompt": "Which?", "slot": "letter", "schema": form})
+    assert asked == InputRequired("Which?", "letter", form, {"prompt": "Which?"})
+
+
+def test_without_a_prompt_the_words_around_are_it():
+    assert as_outcome('Which day, please? {"state": "input-required"}').message == "Which day, please?"
+    assert as_outcome('Which day?\n```json\n{"state": "input-required"}\n```').message == "Which day?"
+    assert as_outcome({"state": "input-required"}).message == "Please say more."
+    assert as_outcome({"state": "auth-required"}).message == "A credential is needed to go on."
+
+
+def test_how_a_task_ends_may_be_said_too():
+    assert as_outcome({"state": "failed", "message": "No.", "code": "gone"}) == Failed("No.", "gone")
+    assert as_outcome('{"state": "rejected", "prompt": "Not mine."}') == Rejected("Not mine.")
+    done = as_outcome('```json\n{"state": "completed", "message": "All done."}\n```')
+    assert (done.message, done.artifacts[0].parts[0]["text"]) == ("All done.", "All done.")
+
+
+def test_data_with_a_state_of_its_own_stays_data():
+    for data in (
+        {"state": "Bavaria"},
+        {"state": "completed", "rows": 3},
+        {"state": None},
+        {"tasks": [json.loads(ASK)]},
+    ):
+        assert as_outcome(data).artifacts[0].parts == [{"data": data}]
+
+
+async def test_streamed_text_is_judged_at_its_end():
+    async def letters(text):
+        for letter in ASK:
+            yield letter
+
+    def words(text):
+        for word in AUTH.split(" "):
+            yield f"{word} "
+
+    run = await testing.run(letters, "hi")
+    assert isinstance(run.outcome, InputRequired)
+    assert run.text == ASK
+    assert isinstance((await testing.run(words, "hi")).outcome, AuthRequired)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"state":' * 6000, "{" * LONGEST, '{"a":' * 10_000 + '"state"', "`{" * 20_000 + "state"]
+)
+def test_text_made_to_cost_much_does_not(text):
+    assert directive_in(text) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.sampled_from(["input-required", "failed", ASK, ""]) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["state", "prompt", "message", "response", "schema"]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+PIECES = st.sampled_from(
+    ["```", "```json\n", "`", "\n\n", "    ", "> ", "- ", "{", "}", '"', "\\", ASK, AUTH, "state", "\x00"]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=5), max_size=12).map("".join) | JSON.map(json.dumps))
+def test_no_text_raises(text):
+    assert as_outcome(text).parts
+
+
+@given(st.dictionaries(st.text(max_size=8) | st.just("state") | st.just("prompt"), JSON, max_size=4))
+def test_no_dict_raises(value):
+    as_outcome(value)

@@ -1,0 +1,215 @@
+"""Which skill takes a message: by its sender, by rules, by code of the agent's own; or a question, or a refusal."""
+
+import threading
+
+import pytest
+
+from agentkit import (
+    Clarify,
+    HandlerError,
+    InputRequired,
+    InvalidAnswer,
+    Reject,
+    Rejected,
+    Skill,
+    SkillHandler,
+    Start,
+    as_handler,
+    by_words,
+    decide,
+    needs_thread,
+    skill,
+    testing,
+)
+
+SKILLS = (
+    Skill("invoice", "Read invoices", "Reads.", ["bill", "invoices"], examples=["What do I owe the plumber?"]),
+    Skill("trip", "Plan a trip", "Plans.", ["travel", "public transport"]),
+)
+
+
+class Office(SkillHandler):
+    skills = SKILLS
+    choose_skill = by_words()
+
+    async def on_request(self, task):
+        return f"{task.skill}: {task.message.text}"
+
+
+def said(text, **metadata):
+    return testing.user_message(
+        {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}], "metadata": metadata}
+    )
+
+
+def answer_of(chosen):
+    """What the form of the question sends."""
+    return {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": {"which-skill": chosen}}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("Here is a bill", "invoice"),
+        ("here are two BILLS", "invoice"),
+        ("the plumber again", "invoice"),
+        ("I travel by public transport", "trip"),
+        ("a travel bill by public transport", "trip"),
+    ],
+)
+def test_the_skill_with_the_most_words_takes_it(text, chosen):
+    assert by_words()(said(text), SKILLS) == Start(chosen)
+
+
+@pytest.mark.parametrize("text", ["hello", "", "a travel bill", "publicly transported"])
+def test_where_no_skill_has_the_most_words_it_is_asked(text):
+    decision = by_words()(said(text), SKILLS)
+    assert isinstance(decision, Clarify)
+    assert "invoice (Read invoices); trip (Plan a trip)" in decision.question
+
+
+def test_words_may_be_given_and_what_to_do_otherwise():
+    chooser = by_words({"trip": ["fly", "go away"]}, otherwise=Reject("Not here."))
+    assert chooser(said("I want to go away"), SKILLS) == Start("trip")
+    assert chooser(said("I go, far away"), SKILLS) == Reject("Not here.")
+    assert chooser(said("my bill"), SKILLS) == Reject("Not here.")
+
+
+def test_words_for_a_skill_that_there_is_not_are_a_mistake():
+    kind = type("Mistaken", (Office,), {"choose_skill": by_words({"train": ["rail"]})})
+    with pytest.raises(HandlerError, match="has no skill 'train'"):
+        as_handler(kind)
+
+
+def test_a_chooser_that_cannot_be_called_is_a_mistake():
+    kind = type("Bound", (Office,), {"choose_skill": lambda message, skills: Start("trip")})
+    with pytest.raises(HandlerError, match=r"must define choose_skill\(self, message, skills\)"):
+        as_handler(kind)
+
+
+async def test_the_sender_may_name_the_skill():
+    run = await testing.run(Office, said("hello", skillId="trip"))
+    assert (run.said, run.skill) == ("trip: hello", "trip")
+
+
+@pytest.mark.parametrize("named", ["train", "", 3, ["trip"], {"id": "trip"}])
+async def test_a_skill_that_there_is_not_is_answered_with_those_that_there_are(named):
+    run = await testing.run(Office, said("hello", skillId=named))
+    assert isinstance(run.outcome, InputRequired)
+    assert "has no skill" in run.said
+    assert "trip" in run.said
+    assert run.skill is None
+
+
+async def test_an_only_skill_needs_no_choice():
+    class Single(SkillHandler):
+        skills = SKILLS[:1]
+
+        async def on_request(self, task):
+            return task.skill
+
+    run = await testing.run(Single, "anything")
+    assert (run.said, run.emissions) == ("invoice", [])
+    assert isinstance((await testing.run(Single, said("x", skillId="trip"))).outcome, InputRequired)
+
+
+async def test_an_agent_without_skills_takes_everything():
+    run = await testing.run(lambda task: str(task.skill), said("x", skillId="anything"))
+    assert run.said == "None"
+
+
+async def test_many_skills_without_a_rule_are_left_to_on_request_or_asked_for():
+    class Open(SkillHandler):
+        skills = SKILLS
+
+        def on_request(self, task):
+            return f"skill {task.skill}"
+
+    class Methods(SkillHandler):
+        @skill()
+        def one(self, task): ...
+
+        @skill()
+        def two(self, task): ...
+
+    assert (await testing.run(Open, "hello")).said == "skill None"
+    assert (await testing.run(Methods, "hello")).outcome.schema == {"type": "string", "enum": ["one", "two"]}
+
+
+async def test_the_answer_to_the_question_takes_up_the_request_that_was_unclear():
+    asked = await testing.run(Office, "Do it on Sunday")
+    assert isinstance(asked.outcome, InputRequired)
+    history = [testing.user_message("earlier"), testing.user_message("Do it on Sunday"), testing.user_message("who?")]
+    history[2].wire["role"] = "ROLE_AGENT"
+    by_name = await testing.run(Office, "trip", slot=asked.outcome.slot, history=history)
+    assert (by_name.said, by_name.skill) == ("trip: Do it on Sunday", "trip")
+    by_form = await testing.run(Office, answer_of("trip"), slot=asked.outcome.slot, history=history)
+    assert by_form.said == by_name.said
+    by_words_of_it = await testing.run(Office, "the travel thing", slot=asked.outcome.slot, history=history)
+    assert by_words_of_it.said == "trip: the travel thing"
+    again = await testing.run(Office, "whatever", slot=asked.outcome.slot, history=history)
+    assert isinstance(again.outcome, InputRequired)
+
+
+async def test_once_the_skill_is_known_the_question_for_it_is_forgotten():
+    seen = []
+
+    class Looking(Office):
+        async def on_request(self, task):
+            seen.append((task.slot, dict(task.asked), len(task.history)))
+
+    asked = InputRequired("Which?", "which-skill", {"enum": ["trip"]})
+    for text in ("trip", "the travel thing"):
+        await testing.run(Looking, text, slot=asked.slot, history=[testing.user_message("Do it")])
+    assert seen == [(None, {}, 0), (None, {}, 1)]
+
+
+async def test_a_task_keeps_its_skill():
+    run = await testing.run(Office, "my bill", skill="trip")
+    assert (run.said, run.emissions) == ("trip: my bill", [])
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_handler_may_decide_by_itself_in_any_way(is_async):
+    threads = []
+
+    def decided(self, message):
+        threads.append(threading.current_thread())
+        return {"no": Reject("Never."), "hm": Clarify("What?")}.get(message.text, Start("trip"))
+
+    async def awaited(self, message):
+        return decided(self, message)
+
+    kind = type("Deciding", (Office,), {"negotiate": awaited if is_async else decided})
+    assert isinstance((await testing.run(kind, "no")).outcome, Rejected)
+    assert (await testing.run(kind, "hm")).outcome == InputRequired(
+        "What?", "which-skill", {"type": "string", "enum": ["invoice", "trip"]}
+    )
+    assert (await testing.run(kind, "bill")).skill == "trip"
+    assert {one is threading.main_thread() for one in threads} == {is_async}
+    assert needs_thread(kind()) is not is_async
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_chooser_may_be_a_method_and_async(is_async):
+    def choose(self, message, skills):
+        return Start(skills[0].id)
+
+    async def choose_async(self, message, skills):
+        return Start(skills[0].id)
+
+    kind = type("Choosing", (Office,), {"choose_skill": choose_async if is_async else choose})
+    assert await decide(kind(), said("x")) == Start("invoice")
+    assert await decide(kind(), said("x", skillId="trip")) == Start("trip")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [("trip", "gave str"), (None, "gave NoneType"), (Start("x"), "has invoice")]
+)
+async def test_what_is_no_decision_is_said_so(given, told):
+    class Wrong(Office):
+        async def negotiate(self, message):
+            return given
+
+    with pytest.raises(InvalidAnswer, match=told):
+        await testing.run(Wrong, "hello")

@@ -1,0 +1,167 @@
+"""A slot says what is awaited: a name, an Enum member, a Pydantic model; the answer comes back as the same."""
+
+from enum import Enum, StrEnum
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, Field, field_validator
+
+from agentkit import AuthRequired, HandlerError, InputRequired, NotAnswered, SkillHandler, as_handler, testing
+from agentkit.slots import schema_of
+
+
+class Ask(Enum):
+    DATE = "date"
+    SEATS = 2
+
+
+class Word(StrEnum):
+    YES = "yes"
+
+
+class Size(Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+class Trip(BaseModel):
+    """What is needed."""
+
+    to: str = Field(title="Destination")
+    people: int = Field(ge=1)
+
+    @field_validator("to")
+    @classmethod
+    def is_a_place(cls, to: str) -> str:
+        if to == "nowhere":
+            raise ValueError("nobody goes there")
+        return to
+
+
+class Booking(BaseModel):
+    number: int
+
+
+class Seats(BaseModel):
+    seats: int
+
+
+class Flow(SkillHandler):
+    def on_request(self, task):
+        return InputRequired("Where to?", slot=Trip)
+
+    async def on_input_received(self, task, slot: Ask | Booking | Trip):
+        return repr(slot)
+
+
+def answer(data):
+    return {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": data}]}
+
+
+def test_any_kind_of_slot_has_a_name_and_a_model_a_form():
+    assert InputRequired("?", slot=Ask.DATE).slot == "date"
+    assert InputRequired("?", slot=Ask.SEATS).slot == "SEATS"
+    assert InputRequired("?", slot=Word.YES).slot == "yes"
+    asked = InputRequired("?", slot=Trip)
+    assert (asked.slot, asked.schema["required"], asked.value) == ("Trip", ["to", "people"], None)
+    held = InputRequired("?", slot=Booking(number=7))
+    assert (held.slot, held.schema, held.value) == ("Booking", None, {"number": 7})
+    assert AuthRequired("?").slot == "credential"
+    for wrong in (3, None, ["date"], dict):
+        with pytest.raises(TypeError, match="A slot is a str"):
+            InputRequired("?", slot=wrong)
+
+
+async def test_the_slot_comes_back_as_its_annotation_says():
+    assert (await testing.run(Flow, "x", slot=Ask.DATE)).said == repr(Ask.DATE)
+    assert (await testing.run(Flow, "x", slot=Ask.SEATS)).said == repr(Ask.SEATS)
+    assert (await testing.run(Flow, "x", slot=Booking(number=7))).said == "Booking(number=7)"
+    assert (await testing.run(Flow, answer({"to": "Rome", "people": "2"}), slot=Trip)).said == repr(
+        Trip(to="Rome", people=2)
+    )
+    assert (await testing.run(Flow, '{"to": "Rome", "people": 2}', slot=Trip)).said.startswith("Trip(")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (answer({"to": "Rome"}), "People: an answer is needed."),
+        (answer({"to": "Rome", "people": 0}), "People: Input should be greater than or equal to 1."),
+        (answer({"to": "nowhere", "people": 1}), "Destination: nobody goes there."),
+        ("to Rome", "Destination: an answer is needed. People: an answer is needed."),
+        ("[1]", "Destination: an answer is needed. People: an answer is needed."),
+    ],
+)
+async def test_an_answer_that_does_not_fit_is_asked_for_again(given, told):
+    again = (await testing.run(Flow, given, slot=Trip)).outcome
+    assert again == InputRequired(told, slot=Trip)
+
+
+async def test_a_slot_that_the_handler_does_not_know_is_an_error_of_its_own():
+    with pytest.raises(HandlerError, match="'other' is none of"):
+        await testing.run(Flow, "x", slot="other")
+
+
+async def test_a_handler_may_read_slot_and_answer_itself():
+    def reading(task):
+        try:
+            seats = task.answer_as(Seats).seats
+        except NotAnswered as missing:
+            return InputRequired(f"No: {missing}", slot=Ask.SEATS)
+        return f"{seats} for {task.slot_as(Ask)}" if task.slot else f"{seats}"
+
+    assert (await testing.run(reading, "3", slot=Ask.SEATS)).said == "3 for Ask.SEATS"
+    assert (await testing.run(reading, "3")).said == "3"
+    assert (await testing.run(reading, "many", slot=Ask.SEATS)).said.startswith("No: Seats: Input should be a valid")
+
+
+async def test_an_answer_that_a_handler_needs_and_has_not_is_asked_for():
+    async def needing(task):
+        return str(task.answer_as(Seats).seats)
+
+    first = (await testing.run(needing, "")).outcome
+    assert first == InputRequired("Seats: an answer is needed.", slot=Seats)
+    bookmarked = (await testing.run(needing, "", slot=Ask.SEATS)).outcome
+    assert (bookmarked.slot, bookmarked.schema) == ("SEATS", schema_of(Seats))
+
+
+async def test_a_slot_may_be_taken_as_its_name_or_not_at_all():
+    class ByName(Flow):
+        def on_input_received(self, task, slot):
+            return slot
+
+    class Without(Flow):
+        def on_input_received(self, task):
+            return f"{task.slot} {task.asked['name']}"
+
+    assert (await testing.run(ByName, "x", slot=Ask.SEATS)).said == "SEATS"
+    assert (await testing.run(Without, "x", slot=Ask.SEATS)).said == "SEATS SEATS"
+    with pytest.raises(LookupError, match="answers no question"):
+        await testing.run(lambda task: task.slot_as(Ask), "x")
+
+
+@pytest.mark.parametrize("parameters", ["self", "self, task, slot, more", "self, task, *, slot"])
+def test_a_handler_that_cannot_take_an_answer_is_said_so(parameters):
+    scope: dict = {}
+    exec(f"def on_input_received({parameters}): ...", scope)
+    kind = type("Wrong", (Flow,), {"on_input_received": scope["on_input_received"]})
+    with pytest.raises(HandlerError, match=r"must define on_input_received\(self, task\) or"):
+        as_handler(kind)
+
+
+def test_a_form_is_in_one_piece():
+    class Inner(BaseModel):
+        size: Size
+
+    class Tree(BaseModel):
+        inner: Inner
+        size: Size | None = Size.SMALL
+        kind: Literal["a", "b"] = "a"
+        either: int | str = 1
+        children: list["Tree"] = []
+
+    schema = schema_of(Tree)
+    sizes = {"enum": ["small", "large"], "title": "Size", "type": "string"}
+    assert schema["properties"]["inner"]["properties"]["size"] == sizes
+    assert schema["properties"]["size"] == sizes | {"default": "small"}
+    assert schema["properties"]["either"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]

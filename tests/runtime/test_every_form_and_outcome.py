@@ -1,0 +1,59 @@
+"""Every form of handler, with every way to end, over the platform with a real worker."""
+
+import asyncio
+
+import pytest
+
+import bridge
+from apps.conversations import replay, wire
+from apps.conversations.models import Run, Task
+from apps.runtime import sending
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FORMS = [
+    "function",
+    "async_function",
+    "generator",
+    "async_generator",
+    "Method",
+    "AsyncMethod",
+    "GeneratorMethod",
+    "Skilled",
+    "AsyncSkilled",
+]
+ENDS = {
+    "completed": ("COMPLETED", "done", {"kind": "test"}, None),
+    "asking": ("INPUT_REQUIRED", "which?", {"kind": "test"}, None),
+    "credential": ("AUTH_REQUIRED", "key?", {"kind": "test"}, None),
+    "failed": ("FAILED", "no", {"kind": "test"}, "broken"),
+    "rejected": ("REJECTED", "never", {"kind": "test"}, None),
+    "raises failure": ("FAILED", "no", None, "broken"),
+    "raises error": ("FAILED", "The agent stopped because of an error of its own", None, "agent_error"),
+    "wrong type": ("FAILED", "", None, ...),
+    "text": ("COMPLETED", "words", None, None),
+    "dict": ("COMPLETED", "Here is answer.", None, None),
+    "state": ("INPUT_REQUIRED", "which?", {"prompt": "which?", "service": "test"}, None),
+    "nothing": ("COMPLETED", "", None, None),
+}
+
+
+async def ended(ada, agent, message):
+    sent = await sending.send(ada.principal, agent, message, require_task=True)
+    task = await sending.settled(sent.context, sent.task, sent.index, wire.load_task)
+    return task, await bridge.run(lambda: (Run.objects.get(task=sent.task), replay.differences(sent.context)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_every_end_of_a_form_is_recorded(ada, agent_at, worker, said, form):
+    agent = await agent_at(f"tests.runtime.forms:{form}")
+    found = await asyncio.gather(*(ended(ada, agent, said(text)) for text in ENDS))
+    for (text, (state, words, metadata, code)), (task, (run, differences)) in zip(ENDS.items(), found, strict=True):
+        status = task["status"]
+        assert status["state"] == f"TASK_STATE_{state}", text
+        assert words in status["message"]["parts"][0]["text"], text
+        assert status["message"].get("metadata") == metadata, text
+        assert bool(task["artifacts"]) is (state == "COMPLETED"), text
+        assert code is ... or (run.error or {}).get("code") == code, text
+        assert differences == []
+    assert await bridge.run(Task.objects.count) == len(ENDS)
