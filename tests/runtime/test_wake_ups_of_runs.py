@@ -15,9 +15,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SOON = 10
 
 
-async def test_what_a_full_process_gave_back_comes_again(worker, ada, agent, said, settings, monkeypatch):
+@pytest.fixture
+def room_for_one(settings, monkeypatch):
+    """The worker's process, which is made when it starts, carries one run."""
     settings.RUNS_PER_PROCESS = 1
     monkeypatch.setattr(process, "FULL_WAIT_SECONDS", 0.01)
+
+
+async def test_what_a_full_process_gave_back_comes_again(room_for_one, worker, ada, agent, said):
     Waiting.begun.clear()
     waiting = await agent("Waiting")
     first = await sending.send(ada.principal, waiting, said("wait"))
