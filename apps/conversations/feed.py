@@ -7,6 +7,7 @@ database connection.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 import uuid
@@ -20,6 +21,8 @@ import bridge
 from apps.conversations import wakeups
 from apps.conversations.models import Context, Event
 from bridge.statements import Selection
+
+log = logging.getLogger("parley.feed")
 
 BATCH = 500  # events read at once
 RECENT = 5000  # contexts whose newest announced event is remembered
@@ -166,7 +169,7 @@ class Hub:
                 for context_id, index in await bridge.run(_newest, list(self._readers)):
                     self._tell(str(context_id), index)
             except Exception:
-                wakeups.log.warning("could not look for new events; trying again", exc_info=True)
+                log.warning("could not look for new events; trying again", exc_info=True)
 
 
 def _newest(context_ids: list[str]) -> list[tuple[uuid.UUID, int]]:

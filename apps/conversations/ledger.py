@@ -150,18 +150,19 @@ class Ledger:
         self._also_updated: list[tuple[type[models.Model], dict[str, Any], dict[str, Any], Exception]] = []
         self._new_artifacts: list[Artifact] = []
         self._is_cleared = False
+        self._wait = wakeups.LATER
         self._remembered: dict[str, Any] | None = None
 
     def hold(self, hold: Hold) -> None:
         """Write on behalf of a run, whose lease is extended. Raises LeaseLost."""
         if not statements.update(Run, self._held_row(hold), {"lease_until": leases.end(self.now)}):
             raise LeaseLost
-        self._held = hold
+        self._held, self._wait = hold, wakeups.SOON
 
     def end_hold(self, hold: Hold, values: dict[str, Any]) -> None:
         """Write on behalf of a run, which gets these values; where the hold is void, `write` raises LeaseLost."""
         self._also_updated.append((Run, self._held_row(hold), values, LeaseLost()))
-        self._held = hold
+        self._held, self._wait = hold, wakeups.SOON
 
     def begin_hold(self, hold: Hold, where: dict[str, Any], values: dict[str, Any]) -> None:
         """Write on behalf of a run that gets these values; unless `where` is so, `write` raises LeaseLost."""
@@ -239,8 +240,8 @@ class Ledger:
         for listener in _listeners() if self.context.is_watched else ():
             listener(self.context, self.events)
         announcement = self.context.pk, self.context.last_event
-        settles = any(event.settles for event in self.events)
-        transaction.on_commit(lambda: wakeups.announce(*announcement, urgent=settles))
+        wait = 0.0 if any(event.settles for event in self.events) else self._wait
+        transaction.on_commit(lambda: wakeups.announce(*announcement, wait=wait))
 
     def parts(self) -> Iterator[Any]:
         """The A2A parts that the added events bring."""

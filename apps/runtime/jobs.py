@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from celery import shared_task
@@ -17,10 +20,32 @@ from apps.runtime.process import close_this_process, this_process
 from apps.runtime.publishing import EXECUTE
 from apps.runtime.sweeping import sweep
 
+log = logging.getLogger("parley.runtime")
+
 DRAIN_SECONDS = 8.0
 
 
-@shared_task(name=EXECUTE)  # type: ignore[untyped-decorator]
+def taking_up(_task: Any, _app: Any, consumer: Any) -> Callable[..., None]:
+    """How a worker handles the wake-ups that come in (`Task.Strategy`): there and then, without a thread of its pool.
+
+    A wake-up is acknowledged when its run is claimed, or is not to be had; a full process gives it back.
+    """
+
+    def arrived(message: Any, _payload: Any, ack: Callable[..., None], reject: Callable[..., None], _: Any) -> None:
+        def settle(claiming: Future[bool]) -> None:
+            if error := claiming.exception():
+                log.error("a run could not be claimed; it waits for the sweep", exc_info=error)
+            if error or claiming.result():
+                ack(log, consumer.connection_errors)
+            else:
+                reject(log, consumer.connection_errors, True)
+
+        this_process().offering(uuid.UUID(message.headers["id"])).add_done_callback(settle)
+
+    return arrived
+
+
+@shared_task(name=EXECUTE, Strategy=f"{__name__}:taking_up")  # type: ignore[untyped-decorator]
 def execute_run(run_id: str) -> None:
     """Take up a run in this process, or leave its wake-up to another."""
     if not this_process().offer(uuid.UUID(run_id)):

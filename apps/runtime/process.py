@@ -9,6 +9,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -50,6 +51,7 @@ class WorkerProcess:
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._slots = Slots(settings.RUNS_PER_PROCESS)
+        self._claiming: set[Future[bool]] = set()
         self._carried: dict[str, Carried] = {}
         self._stops: dict[str, None] = {}  # runs that were told to stop while they were not carried, the oldest first
         self._closing = False
@@ -71,31 +73,47 @@ class WorkerProcess:
                 continue
 
     def offer(self, run_id: uuid.UUID) -> bool:
-        """Claim a run and begin it; False where this process is full, so that another should be asked.
+        """Claim a run and begin it; False where this process is full or ends, so that another should be asked."""
+        return self.offering(run_id).result()
 
-        Called from a job's thread.
-        """
-        if self._closing or self._guard.is_stuck or not self._slots.take(FULL_WAIT_SECONDS):
+    def offering(self, run_id: uuid.UUID) -> Future[bool]:
+        """The same for a thread that is not to be held up."""
+        if self._guard.is_stuck:
+            return _refusal()
+        if self._slots.take():
+            return self._take_up(run_id)
+        return asyncio.run_coroutine_threadsafe(self._take_up_when_free(run_id), self._loop)
+
+    async def _take_up_when_free(self, run_id: uuid.UUID) -> bool:
+        if not await self._slots.take_within(FULL_WAIT_SECONDS):
             return False
-        taken = False
-        try:
-            taken = bridge.call(self._take, run_id, f"{self.name}:{uuid.uuid4().hex[:6]}")
-        finally:
-            if not taken:
-                self._slots.give()
-        return True
+        return await asyncio.wrap_future(self._take_up(run_id))
+
+    def _take_up(self, run_id: uuid.UUID) -> Future[bool]:
+        """Claim the run, for which there is room, under a name for this claim alone, and begin it if it may be had."""
+        claiming = bridge.submit(self._take, run_id, f"{self.name}:{uuid.uuid4().hex[:6]}")
+        self._claiming.add(claiming)
+        claiming.add_done_callback(self._claiming.discard)
+        return claiming
 
     def _take(self, run_id: uuid.UUID, name: str) -> bool:
-        """Claim a run, under a name for this claim alone, and begin it, if it is to be had."""
-        assignment = claim(run_id, name)
-        if assignment is not None:
-            self._loop.call_soon_threadsafe(self._begin, assignment)
-        return assignment is not None
+        assignment = None
+        try:
+            if not self._closing:
+                assignment = claim(run_id, name)
+        finally:
+            with suppress(RuntimeError):  # the loop has ended
+                if assignment is not None:
+                    self._loop.call_soon_threadsafe(self._begin, assignment)
+                else:
+                    self._loop.call_soon_threadsafe(self._slots.give)
+        return not self._closing
 
     def close(self, grace: float) -> None:
         """Take no more runs, let those that are carried end within `grace` seconds, and give back the others."""
         self._closing = True
         self._stop_listening()
+        wait(self._claiming, grace)
         asyncio.run_coroutine_threadsafe(self._drain(grace), self._loop).result(grace + 30)
         self._ended.set()
         self._guard.close()
@@ -153,7 +171,7 @@ class WorkerProcess:
             if not holds or self._guard.is_stuck:
                 continue
             try:
-                states = bridge.call(look_after, holds, extend=True)
+                states = bridge.submit(look_after, holds, extend=True).result()
                 self._loop.call_soon_threadsafe(self._stop_lost, holds, states)
             except Exception:
                 log.warning("leases could not be extended; trying again", exc_info=True)
@@ -193,6 +211,15 @@ class WorkerProcess:
             task.cancel()
         if rest:
             await asyncio.wait(rest, timeout=1)
+
+
+def _refusal() -> Future[bool]:
+    """What is not taken up is not given back to the queue at once, from where it would come again at once."""
+    refused: Future[bool] = Future()
+    waiting = threading.Timer(FULL_WAIT_SECONDS, refused.set_result, [False])
+    waiting.daemon = True
+    waiting.start()
+    return refused
 
 
 def look_after(holds: Iterable[Hold], *, extend: bool) -> dict[Hold, tuple[bool, bool]]:

@@ -68,9 +68,9 @@ async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     return await loop.run_in_executor(_executor(), lambda: with_database(function, *args, **kwargs))
 
 
-def call[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `function` on a bridge thread and wait: for threads whose own connections do not last, such as jobs'."""
-    return _executor().submit(lambda: with_database(function, *args, **kwargs)).result()
+def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    """Call `function` on a bridge thread (see `with_database`): for threads that do something else meanwhile."""
+    return _executor().submit(lambda: with_database(function, *args, **kwargs))
 
 
 async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -88,7 +88,7 @@ async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.k
 
 def later[**P](function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
     """Call `function` on a bridge thread soon; nobody waits for it, and its errors are logged."""
-    _executor().submit(lambda: with_database(function, *args, **kwargs)).add_done_callback(_log_failure)
+    submit(function, *args, **kwargs).add_done_callback(_log_failure)
 
 
 def _log_failure(future: "Future[object]") -> None:

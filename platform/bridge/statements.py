@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 import psycopg
-from django.db import DataError, connection, models, transaction
+from django.db import DEFAULT_DB_ALIAS, DataError, connection, connections, models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.query import get_related_populators
 from django.db.models.sql.where import WhereNode
 
@@ -36,8 +37,8 @@ class Batch:
         """
         if not rows:
             return
-        fields, sql, one = _insertion(type(rows[0]), connection.vendor)
-        params = [value for row in rows for value in _values(fields, row)]
+        columns, sql, one = _insertion(type(rows[0]), connection.vendor)
+        params = _values(columns, rows)
         overwriting = _overwriting(type(rows[0]), replacing, connection.vendor) if replacing else ""
         self._writes.append((f"{sql} {', '.join([one] * len(rows))}{overwriting}", params, None))
         for row in rows:
@@ -102,15 +103,21 @@ def execute(sql: str, params: Sequence[Any]) -> Any:
 
     On PostgreSQL it goes to the server as it is: psycopg would take apart a long statement again each time.
     """
-    if connection.vendor != "postgresql" or connection.queries_logged:
-        cursor = connection.cursor()
+    database = _database()
+    if database.vendor != "postgresql" or database.queries_logged:
+        cursor = database.cursor()
         cursor.execute(sql, params)
         return cursor
-    connection.close_if_health_check_failed()
-    connection.ensure_connection()
-    raw = connection._prepare_cursor(psycopg.RawCursor(connection.connection))  # type: ignore[attr-defined]
+    database.close_if_health_check_failed()
+    database.ensure_connection()
+    raw = database._prepare_cursor(psycopg.RawCursor(database.connection))  # type: ignore[attr-defined]
     raw.execute(_numbered(sql), params)
     return raw
+
+
+def _database() -> BaseDatabaseWrapper:
+    """This thread's connection itself: `connection` looks for it again at each use, of which a row has dozens."""
+    return connections[DEFAULT_DB_ALIAS]
 
 
 @lru_cache(maxsize=512)
@@ -127,25 +134,47 @@ def insert(row: models.Model) -> None:
     batch.write()
 
 
-def _values(fields: Iterable[models.Field[Any, Any]], row: models.Model) -> list[Any]:
-    return [field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields]
+Column = tuple[str, "models.Field[Any, Any] | None"]
+"""An attribute of a row, and the field that makes of it what the database takes; None where that is the same."""
+
+
+def _values(columns: Sequence[Column], rows: Sequence[models.Model]) -> list[Any]:
+    database = _database()
+    return [
+        getattr(row, name) if field is None else field.get_db_prep_save(field.pre_save(row, add=True), database)
+        for row in rows
+        for name, field in columns
+    ]
 
 
 @cache
-def _insertion(model: type[models.Model], _vendor: str) -> tuple[list[models.Field[Any, Any]], str, str]:
-    fields = [
-        field
-        for field in model._meta.local_concrete_fields
-        if not isinstance(field, models.AutoField | models.BigAutoField)
-    ]
-    columns = ", ".join(quote(str(field.column)) for field in fields)
-    sql = f"INSERT INTO {quote(model._meta.db_table)} ({columns}) VALUES"
-    return fields, sql, f"({', '.join(['%s'] * len(fields))})"
+def _insertion(model: type[models.Model], vendor: str) -> tuple[list[Column], str, str]:
+    fields = _inserted(model)
+    taken = TAKEN_AS_THEY_ARE if vendor == "postgresql" else ()
+    columns = [(field.attname, None if type(_target(field)) in taken else field) for field in fields]
+    names = ", ".join(quote(str(field.column)) for field in fields)
+    sql = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES"
+    return columns, sql, f"({', '.join(['%s'] * len(fields))})"
+
+
+def _inserted(model: type[models.Model]) -> list[models.Field[Any, Any]]:
+    """The fields but for a key that the database makes."""
+    fields = model._meta.local_concrete_fields
+    return [field for field in fields if not isinstance(field, models.AutoField | models.BigAutoField)]
+
+
+TAKEN_AS_THEY_ARE = (models.CharField, models.TextField, models.UUIDField, models.DateTimeField, models.BooleanField)
+"""Fields whose values PostgreSQL's driver takes as models have them; none here sets a time by itself."""
+
+
+def _target(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
+    """The field itself, or for a foreign key the one whose value it has."""
+    return _target(field.target_field) if isinstance(field, models.ForeignKey) else field
 
 
 @cache
 def _overwriting(model: type[models.Model], unique: tuple[str, ...], vendor: str) -> str:
-    fields, _, _ = _insertion(model, vendor)
+    fields = _inserted(model)
     columns = [quote(str(field.column)) for field in fields if field.name not in unique and not field.primary_key]
     names = [quote(str(field.column)) for field in fields if field.name in unique]
     values = ", ".join(f"{column} = EXCLUDED.{column}" for column in columns)
@@ -168,7 +197,8 @@ def _update(model: type[models.Model], where: dict[str, Any], values: dict[str, 
     compared_with_now = tuple(name for name, value in where.items() if value is NOW)
     sql, fields = _updating(model, tuple(where), tuple(values), compared_with_now, connection.vendor)
     given = [*values.values(), *(value for value in where.values() if value is not NOW)]
-    return sql, [field.get_db_prep_save(value, connection) for field, value in zip(fields, given, strict=True)]
+    database = _database()
+    return sql, [field.get_db_prep_save(value, database) for field, value in zip(fields, given, strict=True)]
 
 
 @cache
@@ -265,7 +295,8 @@ class _Compiled:
         return int(execute(sql, self._params(values)).fetchone()[0])
 
     def _params(self, values: Sequence[Any]) -> list[Any]:
-        return [field.get_db_prep_value(values[place], connection) for field, place in self._bound] + self._fixed
+        database = _database()
+        return [field.get_db_prep_value(values[place], database) for field, place in self._bound] + self._fixed
 
     def _instance(self, row: Any) -> models.Model:
         instance: models.Model = self._model.from_db(connection.alias, self._names, row[self._own])

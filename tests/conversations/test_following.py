@@ -10,6 +10,7 @@ from django.db import connection
 import bridge
 from apps.conversations import feed, intake, ledger, wakeups
 from apps.conversations.events import EventType
+from tests.working import begin, chunk, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,6 +38,7 @@ def connections():
 async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, settings):
     sent = [await bridge.run(intake.accept, ada.principal, echo, said()) for _ in range(20)]
     await asyncio.gather(*(bridge.run(connections) for _ in range(settings.BRIDGE_THREADS * 3)))
+    feed.listening()  # the ear of the process has a thread
     threads, before = threading.active_count(), await bridge.run(connections)
     followers = [asyncio.create_task(hear(sent[n % 20].context, sent[n % 20].index)) for n in range(200)]
     await asyncio.sleep(0)  # all of them have begun
@@ -83,31 +85,6 @@ async def test_announcements_that_overtake_each_other_are_no_loss(settings):
     hub._reached("a context", 6)
     hub._reached("a context", 5)
     assert hub._recent["a context"] == 6
-
-
-async def test_a_courier_carries_only_the_newest_of_a_context(monkeypatch):
-    carried, gate, started = [], threading.Event(), threading.Event()
-
-    class Layer:
-        """A channel layer that is slow with its first message."""
-
-        async def group_send(self, group, message):
-            started.set()
-            await asyncio.to_thread(gate.wait)
-            carried.append(message["index"])
-            if message["index"] == 100:
-                finished.set()
-
-    finished = threading.Event()
-    monkeypatch.setattr(wakeups, "get_channel_layer", Layer)
-    courier = wakeups.Courier()
-    courier.send("group", "context", {"index": 1})
-    await asyncio.to_thread(started.wait, 10)
-    for index in range(2, 101):
-        courier.send("group", "context", {"index": index})
-    gate.set()
-    assert await asyncio.to_thread(finished.wait, 10)
-    assert carried == [1, 100]
 
 
 @pytest.fixture
@@ -167,3 +144,14 @@ async def test_who_may_have_missed_an_announcement_looks_first(ada, echo, said, 
     since = feed.listening() if ear == "new" else None
     assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
     assert reads == [sent.index]
+
+
+def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, said, monkeypatch):
+    waits = []
+    monkeypatch.setattr(wakeups, "announce", lambda *reached, wait: waits.append(wait))
+    sent = intake.accept(ada.principal, echo, said())
+    held = begin(sent.run)
+    say(held, chunk("lines", "1\n", last=False))
+    rename(sent.context)
+    intake.cancel(ada.principal, echo, str(sent.task))
+    assert waits == [wakeups.LATER, wakeups.LATER, wakeups.SOON, wakeups.LATER, 0.0]

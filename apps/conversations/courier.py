@@ -1,0 +1,148 @@
+"""Carrying wake-ups between processes by Redis' publish/subscribe, with as little on their way as there can be.
+
+Who is told says it in its own thread, right after the commit: one command to Redis takes less than to wake another
+thread. What may wait is left to a thread of the courier's.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+log = logging.getLogger("parley.wakeups")
+
+TIMEOUT_SECONDS = 1.0  # for which a Redis that does not answer holds up who commits
+AWAY_SECONDS = 1.0  # how long it is then left alone
+LISTEN_SECONDS = 10.0  # a line on which nothing was heard for so long is looked after
+
+Heard = Callable[[str, str, int], None]  # group, key, index
+
+
+class Courier:
+    """Tells the other processes which index each key of a group has reached.
+
+    `url` is Redis'; names begin with `prefix`, because all of Redis' databases hear each other. `heard` is called, from
+    the courier's threads, with what others said to the groups that are listened to.
+    """
+
+    def __init__(self, url: str, prefix: str, heard: Heard) -> None:
+        self._name = uuid.uuid4().hex
+        self._prefix = prefix
+        self._heard = heard
+        self._redis = redis.Redis.from_url(
+            url,
+            socket_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 1),
+            health_check_interval=int(LISTEN_SECONDS),
+        )
+        self._waiting: dict[tuple[str, str], tuple[int, float]] = {}  # the newest index, and until when it may wait
+        self._changed = threading.Condition()
+        self._sending = threading.Lock()
+        self._away_until: float | None = None
+        self._listening: set[str] = set()
+        self._patient: threading.Thread | None = None
+        self._wakes_at = math.inf
+
+    def send(self, group: str, key: str, index: int, *, wait: float = 0.0) -> None:
+        """Say that `key` has reached `index`, or what it has reached `wait` seconds later if nobody says so before."""
+        due = time.monotonic() + wait
+        with self._changed:
+            newest, until = self._waiting.get((group, key), (index, due))
+            self._waiting[group, key] = max(newest, index), min(until, due)
+            if wait:
+                self._wake_at(due)
+        if not wait:
+            self._send_due()
+
+    def listen(self, group: str) -> None:
+        """Hear what is said to a group from now on, whatever becomes of Redis."""
+        with self._changed:
+            if group in self._listening:
+                return
+            self._listening.add(group)
+        threading.Thread(target=self._listen, args=[group], name="wakeups-in", daemon=True).start()
+
+    def _wake_at(self, due: float) -> None:
+        """Have the thread that waits awake by then. Called with the lock."""
+        if self._patient is None:
+            self._patient = threading.Thread(target=self._wait_and_send, name="wakeups-out", daemon=True)
+            self._patient.start()
+        if due < self._wakes_at:
+            self._wakes_at = due
+            self._changed.notify()
+
+    def _wait_and_send(self) -> None:
+        while True:
+            with self._changed:
+                while (left := self._wakes_at - time.monotonic()) > 0:
+                    self._changed.wait(None if left == math.inf else left)
+            self._send_due(at_once=False)
+            with self._changed:
+                self._wakes_at = min((due for _, due in self._waiting.values()), default=math.inf)
+
+    def _send_due(self, *, at_once: bool = True) -> None:
+        """Send what is due; with `at_once` not if another thread is at it, which then sends this too."""
+        while self._has_due() and self._sending.acquire(blocking=not at_once):
+            try:
+                for (group, key), index in self._take_due():
+                    self._publish(group, f"{self._name} {index} {key}")
+            finally:
+                self._sending.release()
+
+    def _has_due(self) -> bool:
+        now = time.monotonic()
+        with self._changed:
+            return any(due <= now for _, due in self._waiting.values())
+
+    def _take_due(self) -> list[tuple[tuple[str, str], int]]:
+        now = time.monotonic()
+        with self._changed:
+            due = [(place, index) for place, (index, until) in self._waiting.items() if until <= now]
+            for place, _ in due:
+                del self._waiting[place]
+        return due
+
+    def _publish(self, group: str, text: str) -> None:
+        """Errors are logged when Redis goes and when it is back, not for each wake-up in between: readers poll then."""
+        if self._away_until is not None and time.monotonic() < self._away_until:
+            return
+        try:
+            self._redis.publish(f"{self._prefix}.{group}", text)
+        except redis.RedisError as error:
+            if self._away_until is None:
+                log.warning("wake-ups are not being delivered to other processes: %s", error)
+            self._away_until = time.monotonic() + AWAY_SECONDS
+        else:
+            if self._away_until is not None:
+                log.info("wake-ups are delivered to other processes again")
+            self._away_until = None
+
+    def _listen(self, group: str) -> None:
+        while True:
+            try:
+                with self._redis.pubsub(ignore_subscribe_messages=True) as line:  # type: ignore[no-untyped-call]
+                    line.subscribe(f"{self._prefix}.{group}")
+                    while True:
+                        if message := line.get_message(timeout=LISTEN_SECONDS):
+                            self._take_in(group, message["data"].decode())
+            except Exception as error:
+                log.warning("wake-ups from other processes are not being received: %s", error)
+                time.sleep(AWAY_SECONDS)
+
+    def _take_in(self, group: str, text: str) -> None:
+        name, index, key = text.split(" ", 2)
+        if name == self._name:
+            return
+        with self._changed:  # what others say already need not be said
+            if self._waiting.get((group, key), (int(index) + 1, 0.0))[0] <= int(index):
+                del self._waiting[group, key]
+        self._heard(group, key, int(index))

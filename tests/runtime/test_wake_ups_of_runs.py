@@ -1,0 +1,51 @@
+"""What the broker brings to a worker process: it is acknowledged, or it comes again."""
+
+import asyncio
+
+import pytest
+
+import bridge
+from apps.conversations import intake, wire
+from apps.conversations.models import Run
+from apps.runtime import process, publishing, sending
+from tests.runtime.agents import Waiting
+from tests.working import state_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SOON = 10
+
+
+@pytest.fixture
+def room_for_one(settings, monkeypatch):
+    """The worker's process, which is made when it starts, carries one run."""
+    settings.RUNS_PER_PROCESS = 1
+    monkeypatch.setattr(process, "FULL_WAIT_SECONDS", 0.01)
+
+
+async def test_what_a_full_process_gave_back_comes_again(room_for_one, worker, ada, agent, said):
+    Waiting.begun.clear()
+    waiting = await agent("Waiting")
+    first = await sending.send(ada.principal, waiting, said("wait"))
+    assert await asyncio.to_thread(Waiting.begun.wait, SOON)
+    second = await sending.send(ada.principal, waiting, said("other"))
+    third = await sending.send(ada.principal, waiting, said("third"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await sending.settled(second.context, second.task, second.index, wire.load_task)
+    assert await bridge.run(state_of, second.task) == "submitted"
+    await bridge.run(intake.cancel, ada.principal, waiting, str(first.task))
+    async with asyncio.timeout(SOON):
+        for sent in (second, third):
+            shown = await sending.settled(sent.context, sent.task, sent.index, wire.load_task)
+            assert shown["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_a_wake_up_of_a_run_that_is_not_to_be_had_is_no_error(worker, ada, echo, said):
+    sent = await sending.send(ada.principal, echo, said())
+    await sending.settled(sent.context, sent.task, sent.index, wire.load_task)
+    run = await bridge.run(lambda: Run.objects.get(task=sent.task).pk)
+    await asyncio.to_thread(publishing.publish, run)
+    await asyncio.to_thread(publishing.publish, sent.task)  # there is no such run
+    again = await sending.send(ada.principal, echo, said())
+    async with asyncio.timeout(SOON):
+        assert await sending.settled(again.context, again.task, again.index, wire.load_task)
