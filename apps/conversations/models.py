@@ -352,6 +352,7 @@ class Suspension(models.Model):
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="suspension")
     child = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="suspends")
+    asked_at = models.DateTimeField(help_text="The time of the child's status that is the question.")
 
     def __str__(self) -> str:
         return f"{self.task_id} waits for {self.child_id}"

@@ -31,10 +31,10 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, feed, wire
 from apps.conversations.digests import digest_of
-from apps.conversations.errors import Refusal, TaskFinished, TaskNotFound
+from apps.conversations.errors import Refusal
 from apps.conversations.events import JSON
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Accepted, Task
+from apps.conversations.models import Accepted, Suspension, Task
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_parts
 from apps.runtime.recording import Recorder
@@ -52,6 +52,7 @@ class Delegation:
 
     Attributes:
         suspended: the question that ends the turn, once a child has asked.
+        asking: that child, as it was then.
         is_used: may the task have children?
     """
 
@@ -59,6 +60,7 @@ class Delegation:
     recorder: Recorder
     aside: Aside
     suspended: Suspended | None = None
+    asking: Task | None = None
     is_used: bool = False
     _names: Counter[str] = field(default_factory=Counter)
     _waiting: int = 0
@@ -80,7 +82,7 @@ class Delegation:
             return await self._ended(call.agent, child, since)
 
     async def pass_down(self) -> None:
-        """Give the message of a turn that is taken again to the child that had asked, unless it asks no more."""
+        """Give the message of a turn that is taken again to the child that had asked, unless it asks that no more."""
         if self.assignment.asked_by is not None:
             await bridge.persist(self._answer, self.assignment.asked_by)
 
@@ -162,7 +164,8 @@ class Delegation:
         if "service" in slot:  # the parent passes on the link, and takes no message in place of a credential either
             about |= {"service": slot["service"], "auth_type": about["metadata"]["auth_type"]}
         question = kind(parts, slot=slot.get("name", "input"), **about)
-        self.suspended = self.suspended or Suspended(question, str(child.pk))
+        if self.suspended is None:
+            self.suspended, self.asking = Suspended(question, str(child.pk)), child
         return self.suspended
 
     def _result(self, slug: str, child: Task) -> ChildResult:
@@ -176,10 +179,11 @@ class Delegation:
 
     def _answer(self, child_id: uuid.UUID) -> None:
         task, answer = self.assignment.task, self.assignment.message
-        with suppress(TaskNotFound, TaskFinished, Task.DoesNotExist):
+        with suppress(Refusal, Task.DoesNotExist):  # what it does not take, it asks again when the turn is taken again
             child = _task(child_id)
-            if not TaskState(child.state).is_interrupted:
-                return  # somebody else answered it
+            asked = Suspension.objects.filter(task=task, child=child, asked_at=child.status_at)
+            if not TaskState(child.state).is_interrupted or not asked.exists():
+                return  # somebody else answered it; what it asks by now is another question
             named = {"messageId": f"{self.assignment.turn}:answer", "taskId": str(child.pk)}
             message = {**named, "role": "ROLE_USER", "parts": answer.parts, "metadata": answer.metadata}
             accept_and_publish(principal_of(task), child.agent, message, sender=f"task:{task.pk}")

@@ -154,7 +154,7 @@ async def _end(
     calls: Delegation,
 ) -> None:
     redact = assignment.redaction
-    child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
+    child = calls.asking if outcome else None
     try:
         tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
         if outcome is not None and child is None:
@@ -198,7 +198,7 @@ async def _end(
 
 def _finish(assignment: Assignment, ending: Ending) -> None:
     if ending.child is not None:
-        suspending.watch(ending.child)
+        suspending.watch(ending.child.pk)
     following = outcomes.finish(assignment.task, assignment.message, ending)
     if following is not None:
         publish(following)

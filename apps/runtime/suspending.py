@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
 import bridge
 from apps.conversations import intake
@@ -40,8 +40,9 @@ def tell_parents(context: Context, events: Sequence[Event]) -> None:
 
 
 def take_along(which: Q) -> int:
-    """Let those of these suspended tasks go on whose child no longer waits; gives how many did."""
-    waiting = Suspension.objects.filter(which, task__state__in=INTERRUPTED).exclude(child__state__in=INTERRUPTED)
+    """Let those of these suspended tasks go on whose child asks that no longer; gives how many did."""
+    asks_still = Q(child__state__in=INTERRUPTED, child__status_at=F("asked_at"))
+    waiting = Suspension.objects.filter(which, ~asks_still, task__state__in=INTERRUPTED)
     went = 0
     for suspension in waiting.select_related("task")[:AT_ONCE]:
         if (suspension.task.slot or {}).get("child") == str(suspension.child_id):
