@@ -6,6 +6,7 @@ is the name of the call. So a turn that is executed again finds its children, an
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from collections import Counter
@@ -63,6 +64,7 @@ class Delegation:
     asking: Task | None = None
     is_used: bool = False
     _names: Counter[str] = field(default_factory=Counter)
+    _making: set[asyncio.Future[Task]] = field(default_factory=set)
     _waiting: int = 0
     _away: ExitStack = field(default_factory=ExitStack)
     _limits: Limits = field(init=False)
@@ -78,13 +80,28 @@ class Delegation:
         name = self._name(call, parts)
         since = feed.listening()
         with self._waits():
-            child = await bridge.run(self._child, call, parts, name)
-            return await self._ended(call.agent, child, since)
+            try:
+                child = await self._make(call, parts, name)
+                return await self._ended(call.agent, child, since)
+            except Task.DoesNotExist:
+                why = "its conversation was cleared"
+                raise AgentFailure(f"The agent {call.agent!r} could not do its part: {why}.", "child_cleared") from None
 
     async def pass_down(self) -> None:
         """Give the message of a turn that is taken again to the child that had asked, unless it asks that no more."""
         if self.assignment.asked_by is not None:
             await bridge.persist(self._answer, self.assignment.asked_by)
+
+    async def made(self) -> None:
+        """Wait for the children that are being made for calls that were stopped meanwhile."""
+        while self._making:
+            await asyncio.wait(self._making)
+
+    async def _make(self, call: Call, parts: list[Any], name: str) -> Task:
+        making = asyncio.ensure_future(bridge.run(self._child, call, parts, name))
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+        return await asyncio.shield(making)
 
     @contextmanager
     def _waits(self) -> Iterator[None]:
@@ -110,11 +127,14 @@ class Delegation:
         return f"{self.assignment.first_turn}:{name}:{self._names[name]}"
 
     def _child(self, call: Call, parts: list[Any], name: str) -> Task:
-        """The child of a call: the one that was made for it before, or a new one. Raises AgentFailure."""
+        """The child of a call: the one that was made for it before, or a new one.
+
+        Raises AgentFailure, and Task.DoesNotExist for one that was cleared.
+        """
         task = self.assignment.task
         sender = f"task:{task.pk}"
         known = Accepted.objects.filter(sender=sender, message_id=name, agent__slug=call.agent).first()
-        if known is not None and known.task_id is not None:
+        if known is not None:
             return _task(known.task_id)
         principal = principal_of(task)
         agent = Agent.objects.visible_to(principal).filter(slug=call.agent).first()
@@ -225,7 +245,7 @@ def principal_of(task: Task) -> Principal:
     return Principal(task.owner_id, task.workspace_id, name)
 
 
-def _task(key: uuid.UUID) -> Task:
+def _task(key: uuid.UUID | None) -> Task:
     return Task.objects.select_related("context", "agent").get(pk=key)
 
 
