@@ -135,6 +135,8 @@ class Delegation:
         sender = f"task:{task.pk}"
         known = Accepted.objects.filter(sender=sender, message_id=name, agent__slug=call.agent).first()
         if known is not None:
+            if known.task_id is None:
+                raise Task.DoesNotExist
             return _task(known.task_id)
         principal = principal_of(task)
         agent = Agent.objects.visible_to(principal).filter(slug=call.agent).first()
@@ -245,7 +247,7 @@ def principal_of(task: Task) -> Principal:
     return Principal(task.owner_id, task.workspace_id, name)
 
 
-def _task(key: uuid.UUID | None) -> Task:
+def _task(key: uuid.UUID) -> Task:
     return Task.objects.select_related("context", "agent").get(pk=key)
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import bridge
-from apps.conversations import intake, replay
+from apps.conversations import clearing, intake, replay
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Run, Suspension, Task
 from apps.runtime import suspending, sweeping
@@ -222,3 +222,16 @@ async def test_an_answer_to_an_earlier_question_is_none_to_the_childs_next(ada, 
     assert (parent.state, words(parent)) == (TaskState.INPUT_REQUIRED, "The second?")
     parent = await answered(ada, cast, said, parent, "two")
     assert words(parent) == "one, two (1)"
+
+
+async def test_a_child_that_is_cleared_takes_its_parent_along(ada, cast, said):
+    """Nobody can answer its question any more."""
+    parent = await asked(ada, cast, said)
+    child = await bridge.run(child_of, parent)
+    await until(lambda: not this_process()._carried)
+    await bridge.run(clearing.clear, ada.principal, cast["asking"], child.context.context_id)
+    await bridge.run(sweeping.sweep)
+    await until(lambda: state_of(parent.pk) == "failed", within=5)
+    parent = await bridge.run(lambda: Task.objects.get(pk=parent.pk))
+    assert words(parent) == "The agent 'asking' could not do its part: its conversation was cleared."
+    await the_record_holds()

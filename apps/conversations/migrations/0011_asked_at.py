@@ -1,3 +1,4 @@
+import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models
 
@@ -9,6 +10,11 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterField(
+            model_name='suspension',
+            name='child',
+            field=models.ForeignKey(help_text='None: it was cleared.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='suspends', to='conversations.task'),
+        ),
         migrations.AddField(
             model_name='suspension',
             name='asked_at',
