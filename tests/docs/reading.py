@@ -144,7 +144,9 @@ def sessions(block: Block) -> Iterator[tuple[str, str | None, str]]:
 
 def matches(shown: str, printed: str) -> bool:
     """Is this what was printed? `…` stands for anything, as a line of its own for any lines or none."""
-    lines = [ANY_LINES if line == "…" else ".*".join(map(re.escape, (line + "\n").split("…"))) for line in _lines(shown)]
+    lines = [
+        ANY_LINES if line == "…" else ".*".join(map(re.escape, (line + "\n").split("…"))) for line in _lines(shown)
+    ]
     return re.fullmatch("".join(lines), "".join(f"{line}\n" for line in _lines(printed)), re.DOTALL) is not None
 
 
