@@ -21,6 +21,8 @@ from agentkit.loading import as_handler
 from agentkit.messages import Message
 from agentkit.outcomes import AgentFailure, AuthRequired, Completed, InputRequired, Outcome
 from agentkit.parts import Part, guessed_media_type, raw_part, text_part
+from agentkit.responding import select
+from agentkit.selecting import ExistingTask, ResponseType
 from agentkit.sessions import Session
 from agentkit.slots import Slot, stored
 from agentkit.turns import ReferencedTask
@@ -179,6 +181,18 @@ def lender_of(credentials: Mapping[str, Given]) -> Lend:
         return Credential(service, "bearer", given) if isinstance(given, str) else given
 
     return lend
+
+
+async def response_type(
+    handler: object, message: str | dict[str, Any] | Message, task: ExistingTask | None = None
+) -> ResponseType:
+    """How a handler (anything that `as_handler` takes) answers a message: `task` is the newest of the conversation.
+
+    Raises:
+        HandlerError: it chooses nothing that there is. What its selector raises passes through.
+    """
+    said = message if isinstance(message, Message) else user_message(message)
+    return await select(as_handler(handler), said, task)
 
 
 async def run(

@@ -81,9 +81,7 @@ def test_a_question_that_nobody_answers_waits_for_the_next_call(installation: St
     assert answered.stdout == "2\n1\nLift-off.\n"
 
 
-def test_an_agent_that_calls_others_is_served_too_and_so_is_what_they_ask(
-    installation: Stack, tmp_path: Path
-) -> None:
+def test_an_agent_that_calls_others_is_served_too_and_so_is_what_they_ask(installation: Stack, tmp_path: Path) -> None:
     for slug in ("shouting", "asking", "caller"):
         installation.manage("register_agent", slug, "--handler", f"tests.runtime.calling_agents:{slug.capitalize()}")
     lines = "shouting: hello\nasking: the door"
