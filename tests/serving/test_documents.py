@@ -1,4 +1,4 @@
-"""The documents speak of what is there: commands, addresses, settings and files. Whether their code runs: tests/docs."""
+"""The documents speak of what is there: commands, addresses, settings and files. What their code does: tests/docs."""
 
 from __future__ import annotations
 
