@@ -55,7 +55,7 @@ class Builder(SkillHandler):
             return InputRequired("What shall I build? For example: a website about bees.", slot="brief")
         await task.progress("Planning…")
         planned = await task.call(WORKER, _request("plan", brief=brief), key="plan")
-        plan = Plan.model_validate(planned.artifacts[0].parts[0]["data"])
+        plan = Plan.model_validate(planned.artifacts[0].data[0])
         files = await self._written(task, brief, plan)
         said = f"Here are {counted(len(files), 'file')}: {', '.join(plan.names)}."
         return Completed(await noted(said), files)
