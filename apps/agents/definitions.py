@@ -115,7 +115,7 @@ class Definition(_Exact):
             raise ValidationError({"file": f"It is larger than {MOST_BYTES:,} bytes."})
         try:
             content = yaml.safe_load(text)
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
+        except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:  # of `!!bool maybe`, say
             where = f" (line {mark.line + 1})" if (mark := getattr(error, "problem_mark", None)) else ""
             raise ValidationError({"file": f"It is no YAML{where}."}) from None
         if not isinstance(content, dict):

@@ -97,6 +97,9 @@ def test_a_private_tool_server_may_be_opened_by_the_operator(monkeypatch):
         ("!!python/object/apply:os.system ['true']", "It is no YAML"),
         ("name: x" + " " * MOST_BYTES, "larger than 200,000 bytes"),
         ("a: &a [1]\nb: *a\n", "Field required"),
+        ("name: !!bool maybe", "It is no YAML"),
+        ("name: !!int ''", "It is no YAML"),
+        ("name: !!timestamp now", "It is no YAML"),
     ],
 )
 def test_a_file_that_is_no_definition_is_refused(text, sentence):
