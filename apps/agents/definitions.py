@@ -128,6 +128,11 @@ class Definition(_Exact):
         return {"kind": Agent.Kind.MODEL.value, **self.model_dump()}
 
     @property
+    def _general_skill(self) -> SkillDefinition:
+        """What an agent does that names no skill: without one nobody would find it."""
+        return SkillDefinition(name=self.name, description=self.description)
+
+    @property
     def stated(self) -> JSON:
         """The fields of Agent that it decides."""
         return {
@@ -135,7 +140,7 @@ class Definition(_Exact):
             "handler": "",
             "name": self.name,
             "description": self.description,
-            "skills": [skill.wire for skill in self.skills],
+            "skills": [skill.wire for skill in self.skills or [self._general_skill]],
             "input_modes": list(self.input_modes),
             "output_modes": list(self.output_modes),
             "tools": list(self.tools),

@@ -134,3 +134,8 @@ def test_a_tool_is_offered_under_its_name_with_what_its_author_says(settings):
     [offered] = tools.registered().values()
     assert (offered.name, offered.summary) == ("current_time", "Tells another time.")
     assert offered.function() == "never"
+
+
+def test_an_agent_that_names_no_skill_has_a_general_one_by_which_it_is_found(db):
+    told = {"id": "clerk", "name": "Clerk", "description": "Answers letters.", "tags": ["general"]}
+    assert clerk().skills == [told]
