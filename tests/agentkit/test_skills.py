@@ -214,5 +214,6 @@ def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
     ],
 )
 def test_a_skill_that_no_card_can_show_is_refused_with_its_field(fields, told):
+    odd = Skill(**{"id": "a", "name": "A", "description": "A.", "tags": []} | fields)
     with pytest.raises(HandlerError, match=f"The skill 'a' of Odd: {told}"):
-        type("Odd", (SkillHandler,), {"skills": [Skill(**{"id": "a", "name": "A", "description": "A.", "tags": []} | fields)]})
+        type("Odd", (SkillHandler,), {"skills": [odd]})
