@@ -6,7 +6,7 @@ import time
 import pytest
 
 from agentkit import AgentFailure, Failed, TaskContext, testing
-from agentkit.llm import LlmFunction, LlmWorker, NoModel, use_models
+from agentkit.llm import LlmFunction, LlmWorker, NoModel, has_model, use_models
 from apps.runtime import language_models
 from tests.llm.conftest import KEY
 from tests.llm.endpoint import Asking, Endpoint, Reply, breaks_off, calls, hangs, refuses, says, sends
@@ -207,3 +207,10 @@ async def test_a_script_takes_its_model_from_the_environment(endpoint: Endpoint,
     finally:
         use_models(language_models.resolve)
     assert endpoint.requests[0]["model"] == "script-model"
+
+
+async def test_whether_there_is_a_model_can_be_asked(endpoint: Endpoint, settings):
+    assert await has_model()
+    assert endpoint.requests == [], "nobody is called for that"
+    settings.LLM_MODEL = ""
+    assert not await has_model()
