@@ -13,6 +13,7 @@ from apps.conversations.ledger import Hold
 from apps.conversations.models import Run
 
 COUNTS = ("requests", "inputTokens", "outputTokens")
+MOST = 10**12  # of one count: what an endpoint or an agent says beyond it is no count
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class Spent:
     models: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, usage: Usage) -> None:
-        counted = (usage.requests, usage.input_tokens, usage.output_tokens)
+        counted = map(_counted, (usage.requests, usage.input_tokens, usage.output_tokens))
         self._count(usage.model, dict(zip(COUNTS, counted, strict=True)))
 
     @property
@@ -61,6 +62,13 @@ class Spent:
         so_far = self.models.setdefault(model, dict.fromkeys(COUNTS, 0))
         for name in COUNTS:
             so_far[name] += counts[name]
+
+
+def _counted(said: Any) -> int:
+    """What an agent, or an endpoint by way of it, says to have used, as a count that can be added up."""
+    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said <= MOST:
+        return 0
+    return int(said)
 
 
 def note(hold: Hold, spent: Spent) -> None:

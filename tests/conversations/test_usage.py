@@ -49,3 +49,9 @@ def test_operators_see_it_on_the_pages_of_run_and_task(client, ada, echo, said, 
     key = run.pk if page == "run" else run.task_id
     shown = client.get(f"/admin/conversations/{page}/{key}/", follow=True).content.decode()
     assert "&lt;large&gt;: 1 request, 1,000 tokens in, 2 out" in shown
+
+
+@pytest.mark.parametrize("odd", [-1, 10**30, 2.5, float("nan"), "many", None, True])
+def test_what_is_no_count_is_not_added_up(odd):
+    counted = spent(Usage("model", 1, 2, odd)).as_json["outputTokens"]
+    assert (counted, type(counted)) == (2 if odd == 2.5 else 0, int)
