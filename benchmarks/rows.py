@@ -116,8 +116,9 @@ def statement(template: Template) -> str:
 CONTEXTS = Template("""
 INSERT INTO conversations_context
     (id, context_id, owner_id, workspace_id, agent_id, title, fork_reason, last_event, is_watched,
-     created_at, updated_at)
-SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Bulk', '', $events, false, $at, $at
+     memory, created_at, updated_at)
+SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Bulk', '', $events, false,
+    $nothing, $at, $at
 FROM $numbers
 """)
 TASKS = Template("""

@@ -40,7 +40,7 @@ def list_contexts(principal: Principal, agent: Agent, listing: ContextListing) -
 
 
 def _page(principal: Principal, agent: Agent, after: Cursor | None, size: int) -> list[Context]:
-    found = Context.objects.visible_to(principal).filter(agent=agent)
+    found = Context.objects.visible_to(principal).listed().filter(agent=agent)
     if after is not None:
         at, key = after
         # The first condition is implied by the second; it is what lets the index begin at the right place.

@@ -22,7 +22,7 @@ from apps.conversations.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
-from apps.runtime.answering import NoAnswer, UnfitAnswer
+from apps.runtime.answering import NoAnswer
 
 log = logging.getLogger("parley.a2a")
 
@@ -119,7 +119,6 @@ TABLE: dict[type[Exception], Row] = {
     UnsupportedOperation: Row(-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
     ContentTypeNotSupported: Row(-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
     NotJson: Row(-32005, 415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", keeps_http=True),
-    UnfitAnswer: Row(-32006, 500, "INTERNAL", "INVALID_AGENT_RESPONSE"),
     ExtendedAgentCardNotConfigured: Row(-32007, 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     ExtensionSupportRequired: Row(-32008, 400, "FAILED_PRECONDITION", "EXTENSION_SUPPORT_REQUIRED"),
     VersionNotSupported: Row(-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),

@@ -17,9 +17,14 @@ def negotiate(agent: Agent, request: HttpRequest) -> list[str]:
     declared = cards.extensions(agent)
     if not declared:
         return []
-    named = ",".join(request.headers.get(header, "") for header in (HEADER, OLD_HEADER))
-    requested = {uri.strip() for uri in named.split(",")}
+    named = requested(request)
     for extension in declared:
-        if extension.get("required") and extension["uri"] not in requested:
+        if extension.get("required") and extension["uri"] not in named:
             raise ExtensionSupportRequired(f"The agent requires {extension['uri']}. Name it in the {HEADER} header.")
-    return [extension["uri"] for extension in declared if extension["uri"] in requested]
+    return [extension["uri"] for extension in declared if extension["uri"] in named]
+
+
+def requested(request: HttpRequest) -> set[str]:
+    """The URIs of the extensions that a request names."""
+    named = ",".join(request.headers.get(header, "") for header in (HEADER, OLD_HEADER))
+    return {uri.strip() for uri in named.split(",")}

@@ -46,6 +46,10 @@ class Fields:
         """Is the field there? A null is, for a field of any JSON value."""
         return name in self._value or snake(name) in self._value
 
+    def names(self) -> set[str]:
+        """The names of all that is there, as they came."""
+        return set(self._value)
+
     def raw(self, name: str) -> Any:
         """The field as it came; None where it is absent."""
         other = snake(name)
@@ -102,6 +106,21 @@ class Fields:
             self.refuse(name, f"Must be from {least} to {most}.")
         else:
             return value
+        return None
+
+    def number(self, name: str, *, most: float = LARGEST_EXACT) -> float | None:
+        """A number that is not negative, which ProtoJSON also writes as a string."""
+        value = self.raw(name)
+        if value is None:
+            return None
+        if isinstance(value, str) and re.fullmatch(r"-?\d{1,20}(\.\d{1,20})?", value, re.ASCII):
+            value = float(value)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            self.refuse(name, "Must be a number.")
+        elif not 0 <= value <= most:
+            self.refuse(name, f"Must be from 0 to {most:,}.")
+        else:
+            return float(value)
         return None
 
     def flag(self, name: str) -> bool:

@@ -20,13 +20,13 @@ from apps.a2a.webhooks.reading import (
     read_webhook_listing,
 )
 from apps.agents.models import Agent
+from apps.conversations import feedback
 from apps.conversations.errors import InvalidParams
 from apps.conversations.events import Feedback
 from apps.conversations.lifecycle import TaskState
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 100
-LONGEST_FEEDBACK = 10_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ def read_feedback(params: Any, agent: Agent) -> GivingFeedback:
     if fields.raw("rating") is None:
         fields.refuse("rating", "Is required: a number of stars from 1 to 5.")
     text, metadata = fields.text("feedback"), fields.struct("metadata")
-    if len(text) > LONGEST_FEEDBACK:
-        fields.refuse("feedback", f"At most {LONGEST_FEEDBACK} characters.")
+    if len(text) > feedback.LONGEST:
+        fields.refuse("feedback", f"At most {feedback.LONGEST} characters.")
     fields.check()
     given: Feedback = {"rating": rating or 0}
     if text:

@@ -10,6 +10,7 @@ from apps.a2a import identities
 from apps.a2a.discovery import agent_card, platform_card
 from apps.a2a.extension_pages import extension_page
 from apps.a2a.jsonrpc import endpoint
+from apps.a2a.negotiating import negotiation
 from apps.a2a.old.rest import OLD_ADDRESSES, old_resource
 from apps.a2a.rest import ADDRESSES, resource
 
@@ -43,11 +44,15 @@ urlpatterns = [
     path("a2a/.well-known/agent-card.json", platform_card),
     path(".well-known/agent.json", platform_card, {"is_old": True}),
     path("a2a/.well-known/agent.json", platform_card, {"is_old": True}),
+    path("a2a/negotiation", negotiation, name="negotiation"),
+    path("a2a/negotiation/", negotiation),
     *old_addresses("a2a/"),
     *addresses("a2a/"),
     path("a2a/<str:slug>", endpoint, name="jsonrpc"),
     path("a2a/<str:slug>/", endpoint),
     path("a2a/<str:slug>/.well-known/agent-card.json", agent_card, name="card"),
+    path("a2a/<str:slug>/negotiation", negotiation),
+    path("a2a/<str:slug>/negotiation/", negotiation),
     path("ext/<slug:name>/v<int:version>", extension_page, name="extension"),
     path("a2a/<str:slug>/.well-known/agent.json", agent_card, {"is_old": True}),
     path("a2a/<str:slug>/did.json", identities.agent, name="identity"),

@@ -52,3 +52,9 @@ def check_numbers(value: Any) -> None:
         rfc8785.dumps(value)
     except rfc8785.CanonicalizationError as error:
         raise ValidationError("Write no integers beyond 2^53: the card could not be signed.") from error
+
+
+def check_words(value: Any) -> None:
+    """Raises ValidationError for what is no list of names."""
+    if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
+        raise ValidationError('Write a list of names, such as ["search"].')

@@ -11,6 +11,13 @@ PROTOCOL_VERSION = "1.0"
 OLD_VERSION = "0.3"
 BINDINGS = ("JSONRPC", "HTTP+JSON")  # of which clients take the first that they know
 
+HEALTH = {
+    Agent.Health.OK: "",
+    Agent.Health.DEGRADED: "Fewer than half of its newest tasks succeeded.",
+    Agent.Health.UNAVAILABLE: "It cannot work at the moment. The operators can see why.",
+}
+"""What everybody is told of an agent that is not well."""
+
 SECURITY_SCHEMES = {
     "apiKey": {
         "httpAuthSecurityScheme": {
@@ -87,23 +94,34 @@ def extensions(agent: Agent) -> list[dict[str, Any]]:
     declared = [*platform_extensions(agent), *agent.capabilities.get("extensions", [])]
     if agent.sign_artifacts:
         declared.append({"uri": signature_extension(), "description": "Artifacts of completed tasks are signed."})
-    return declared
+    return [*declared, health_of(agent)]
 
 
 def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
     """What every endpoint here understands; each is described at its URI (docs/extensions)."""
-    described = {"conversations": "Feedback on tasks; listing and clearing conversations."}
+    described = {
+        "conversations": "Feedback on tasks; listing and clearing conversations.",
+        "negotiation": "Asking whether the agent would take a piece of work, and how well it fits.",
+    }
     if agent.streams:
         described["cursor"] = "Streams that can be taken up again after the last event that was seen."
-    return [
-        {"uri": f"{settings.PUBLIC_BASE_URL}/ext/{name}/v1", "description": description}
-        for name, description in described.items()
-    ]
+    return [{"uri": extension(name), "description": description} for name, description in described.items()]
+
+
+def health_of(agent: Agent) -> dict[str, Any]:
+    """The extension that says whether the agent can work (`docs/extensions/health-v1.md`), without internals."""
+    params = {"status": agent.health} | ({"reason": reason} if (reason := HEALTH[Agent.Health(agent.health)]) else {})
+    return {"uri": extension("health"), "description": "Whether the agent can work.", "params": params}
 
 
 def signature_extension() -> str:
     """The URI of the extension by which artifacts carry signatures (`docs/extensions/signature-v1.md`)."""
-    return f"{settings.PUBLIC_BASE_URL}/ext/signature/v1"
+    return extension("signature")
+
+
+def extension(name: str) -> str:
+    """The URI of an extension of the platform's, where its page is."""
+    return f"{settings.PUBLIC_BASE_URL}/ext/{name}/v1"
 
 
 def skills(agent: Agent) -> list[dict[str, Any]]:

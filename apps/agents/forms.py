@@ -24,6 +24,7 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     input_modes = WordsField(required=False, help_text="Media types the agent takes, one to a line.")
     output_modes = WordsField(required=False, help_text="Media types the agent makes, one to a line.")
+    tools = WordsField(required=False, help_text="Names of the tools that the agent uses, one to a line.")
 
     class Meta:
         model = Agent
@@ -31,6 +32,8 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if kind := self.fields.get("kind"):  # an agent without code has a form of its own
+            kind.choices = [choice for choice in Agent.Kind.choices if choice[0] != Agent.Kind.MODEL]  # type: ignore[attr-defined]
         is_new = self.instance.pk is None
         for name in STATED:
             if field := self.fields.get(name):
@@ -38,12 +41,17 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
                 field.help_text = f"{field.help_text} {FROM_HANDLER}".strip()
                 if is_new:
                     self.initial[name] = [] if isinstance(field, (WordsField, forms.JSONField)) else ""
+        if cost := self.fields.get("cost"):
+            cost.required = False
         if workspace := self.fields.get("workspace"):
             workspace.required = False
             workspace.help_text = "Empty: the installation's own."
 
     def clean_workspace(self) -> Workspace:
         return self.cleaned_data["workspace"] or house_workspace()
+
+    def clean_cost(self) -> float:
+        return self.cleaned_data["cost"] or 0.0
 
     def clean_skills(self) -> list[dict[str, Any]]:
         """A card's skills (A2A 1.0 §4.4.5). Raises ValidationError for what is none."""

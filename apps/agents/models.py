@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
+from typing import Any
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
@@ -12,9 +14,12 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from apps.accounts.encrypted import EncryptedTextField
-from apps.accounts.models import Workspace
+from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
-from apps.agents.card_content import check_capabilities, check_extended_card
+from apps.agents.card_content import check_capabilities, check_extended_card, check_words
+from apps.agents.stats import AgentStats
+
+__all__ = ["Agent", "AgentQuerySet", "AgentStats", "SigningKey", "SigningKeyQuerySet"]
 
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
 
@@ -52,6 +57,7 @@ class Agent(models.Model):
     class Kind(models.TextChoices):
         HOSTED = "hosted"
         REMOTE = "remote"
+        MODEL = "model", "Without code"
 
     class Access(models.TextChoices):
         PUBLIC = "public", "everybody, without signing in"
@@ -62,6 +68,11 @@ class Agent(models.Model):
         ENQUEUE = "enqueue", "the message becomes the task's next turn"
         REJECT = "reject", "the message is refused"
         INTERRUPT = "interrupt", "the current turn stops and the message follows it"
+
+    class Health(models.TextChoices):
+        OK = "ok"
+        DEGRADED = "degraded", "fails more often than not"
+        UNAVAILABLE = "unavailable", "cannot work"
 
     slug = models.CharField(
         max_length=63,
@@ -100,7 +111,20 @@ class Agent(models.Model):
     retry_safe = models.BooleanField(default=False, help_text="May a turn that a crash cut off be executed again?")
     keep_thoughts = models.BooleanField(default=False, help_text="Are the agent's thoughts recorded?")
     sign_artifacts = models.BooleanField(default=False, help_text="Does the agent sign what it delivers?")
+    cost = models.FloatField(
+        default=0.0,
+        validators=[MinValueValidator(0.0)],
+        help_text="What a task costs, in this installation's currency; 0: it is free.",
+    )
+    tools = models.JSONField(
+        default=list, blank=True, validators=[check_words], help_text="Names of the tools that the agent uses."
+    )
+    health = models.CharField(max_length=12, choices=Health, default=Health.OK, editable=False)
+    ailment = models.TextField(blank=True, editable=False, help_text="Why it is not well, for operators.")
     is_enabled = models.BooleanField("enabled", default=True)
+    current_version = models.ForeignKey(
+        "AgentVersion", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
+    )
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
@@ -130,12 +154,16 @@ class Agent(models.Model):
 
     @property
     def calls_webhooks(self) -> bool:
-        return bool(self.capabilities.get("pushNotifications", self.kind == Agent.Kind.HOSTED))
+        return bool(self.capabilities.get("pushNotifications", self.kind != Agent.Kind.REMOTE))
 
     @property
     def has_extended_card(self) -> bool:
         """Does its card say that there is an extended one? It does where one is written, unless told otherwise."""
         return bool(self.capabilities.get("extendedAgentCard", self.extended_card))
+
+    @property
+    def is_available(self) -> bool:
+        return self.health != Agent.Health.UNAVAILABLE
 
     def is_open_to(self, principal: Principal) -> bool:
         """May `principal` use it? The same rule as `visible_to`; a query only where groups decide."""
@@ -163,6 +191,46 @@ def _overlap(one: str, other: str) -> bool:
     """Is there a media type that both ranges cover?"""
     pairs = zip(one.split("/"), other.split("/"), strict=False)
     return all(a == b or "*" in (a, b) for a, b in pairs)
+
+
+class AgentVersion(models.Model):
+    """What an agent was from some moment on: what its card said and how it worked. It is written once."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField(help_text="Counts from 1, for each agent.")
+    content = models.JSONField(help_text="See `apps.agents.versions`.")
+    sha256 = models.CharField("SHA-256", max_length=64, help_text="Of the content's canonical form (RFC 8785).")
+    author = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    note = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["agent", "-number"]
+        verbose_name = "version"
+        constraints = [models.UniqueConstraint(fields=["agent", "number"], name="one_version_of_each_number")]
+
+    def __str__(self) -> str:
+        return f"{self.agent}, version {self.number}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self._state.adding:
+            raise TypeError("A version is never changed: make a new one.")
+        super().save(*args, **kwargs)
+
+
+class ToolSecret(models.Model):
+    """What lets an agent in at a tool server (MCP); it is sent to no other URL than the one it was given for."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="tool_secrets")
+    url = models.CharField(max_length=2000)
+    secret = EncryptedTextField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["agent", "url"], name="one_secret_of_an_agent_per_url")]
+
+    def __str__(self) -> str:
+        return self.url
 
 
 class SigningKeyQuerySet(models.QuerySet["SigningKey"]):

@@ -1,4 +1,4 @@
-"""Registering a hosted agent: the handler says what it is, the platform how it is used."""
+"""Registering an agent: its handler or its definition says what it is, the platform how it is used."""
 
 import re
 from typing import Any
@@ -7,8 +7,10 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from agentkit import SkillHandler, load_handler
-from apps.accounts.models import Workspace
-from apps.agents.models import Agent
+from apps.accounts.models import User, Workspace
+from apps.agents import definitions, versions
+from apps.agents.definitions import Definition
+from apps.agents.models import Agent, AgentVersion
 
 
 def house_workspace() -> Workspace:
@@ -26,12 +28,57 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     """
     described = described_by(load_handler(handler), slug)
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
-    agent = Agent.objects.filter(slug=slug).first() or Agent(slug=slug, workspace=house_workspace())
+    agent = _found_or_new(slug)
+    if agent.kind == Agent.Kind.MODEL:
+        raise ValidationError({"slug": f"{slug} is an agent without code. Choose another slug, or delete it first."})
+    if not agent.is_available:  # its handler was loaded just now
+        fields |= {"health": Agent.Health.OK, "ailment": ""}
+    _set(agent, fields)
+    versions.keep(agent, versions.stated(agent))
+    return agent
+
+
+@transaction.atomic
+def register_model(slug: str, definition: Definition, *, author: User | None = None, **policies: Any) -> Agent:
+    """Register or update the agent without code `slug`; policies as of `register_hosted`. Raises ValidationError."""
+    agent = _found_or_new(slug)
+    if agent.pk and agent.kind != Agent.Kind.MODEL:
+        raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
+    define(agent, definition, author=author, **policies)
+    return agent
+
+
+@transaction.atomic
+def define(
+    agent: Agent, definition: Definition, *, author: User | None = None, note: str = "", **policies: Any
+) -> AgentVersion:
+    """Make the agent what the definition says, as a new version where it differs. Raises ValidationError."""
+    definitions.check(definition, agent.slug)
+    capabilities = {**agent.capabilities, "streaming": definition.streaming}
+    _set(agent, {**policies, **definition.stated, "capabilities": capabilities})
+    return versions.keep(agent, definition.content, author=author, note=note)
+
+
+def go_back(version: AgentVersion, author: User | None) -> AgentVersion:
+    """Make the agent without code what it was in that version, as a new one.
+
+    Raises ValidationError where it cannot work so any more, or is an agent of another kind.
+    """
+    if version.agent.kind != Agent.Kind.MODEL:
+        raise ValidationError({"version": "This agent is what its handler says. Change the handler."})
+    definition = Definition.read(version.content)
+    return define(version.agent, definition, author=author, note=f"Back to version {version.number}.")
+
+
+def _found_or_new(slug: str) -> Agent:
+    return Agent.objects.filter(slug=slug).first() or Agent(slug=slug, workspace=house_workspace())
+
+
+def _set(agent: Agent, fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         setattr(agent, name, value)
     agent.full_clean()
     agent.save()
-    return agent
 
 
 def described_by(handler: SkillHandler, slug: str) -> dict[str, Any]:

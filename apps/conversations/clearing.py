@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
+from contextlib import suppress
+
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import intake, ledger, wakeups
@@ -19,6 +22,24 @@ def clear(principal: Principal, agent: Agent, context_id: str) -> None:
     context = intake.context_of(principal, context_id)
     if context is None or context.agent_id != agent.pk:
         raise ContextNotFound
+    _clear_with_children(context)
+
+
+def _clear_with_children(context: Context) -> None:
+    """Clear the conversations in which agents worked for this one, then itself, then those that came meanwhile."""
+    tasks = list(Task.objects.filter(context=context).values_list("pk", flat=True))
+    _clear_children(tasks)
+    _clear(context)
+    _clear_children(tasks)
+
+
+def _clear_children(tasks: list[uuid.UUID]) -> None:
+    for child in Context.objects.filter(parent_task__in=tasks, deleted_at=None):
+        with suppress(ContextNotFound):
+            _clear_with_children(child)
+
+
+def _clear(context: Context) -> None:
     stopped = []
     try:
         with ledger.writing(context) as log:

@@ -32,6 +32,10 @@ class TaskBusy(UnsupportedOperation):
     """The agent takes no message while it works. Wait until the task asks for one or ends."""
 
 
+class CredentialWanted(UnsupportedOperation):
+    """The task waits for a credential, which no message may carry. Give it by the link of the task's status message."""
+
+
 class ContentTypeNotSupported(Refusal):
     """The agent does not take this media type."""
 

@@ -39,17 +39,21 @@ class EventType(models.TextChoices):
 
 
 class Opening(TypedDict):
-    """How a context began; in the payload of its first event."""
+    """How a context began; in the payload of its first event. `parentTask` called for what is done in it."""
 
     contextId: str
     owner: int | None
     workspace: int
     agent: int
     title: str
+    parentTask: NotRequired[str]
 
 
 class NewTask(TypedDict):
-    """The task that a user's message opened; `metadata.skill` is the agent's skill that was chosen for it."""
+    """The task that a user's message opened; its `parent` is the task that called for it.
+
+    `metadata.skill` is the agent's skill that was chosen for it.
+    """
 
     agent: int
     references: list[str]
@@ -75,20 +79,24 @@ class AgentStart(TypedDict):
 class Slot(TypedDict):
     """What a task asks for; `order` names the properties of an object schema as its author ordered them.
 
-    `value` is data of the agent's own, for the turn that takes the answer.
+    `value` is data of the agent's own, for the turn that takes the answer. `child` is the task that asks, where it is
+    one that the task had called for. With a `service` it is a credential, which the platform asks for: it comes by a
+    link, and not by a message.
     """
 
     name: str
     schema: NotRequired[JSON]
     order: NotRequired[list[str]]
+    service: NotRequired[str]
+    child: NotRequired[str]
     value: NotRequired[Any]
 
 
 class AgentStatus(TypedDict):
     """A change of state, or progress while working (`progress`: the message is no turn of talk).
 
-    `skill` is the one that takes the task, where a turn found that out.
-    `because`: why a task that waited goes on without a message.
+    `because`: why a task that waited goes on without a message. `skill` is the one that takes the task, where a turn
+    found that out.
     """
 
     state: str

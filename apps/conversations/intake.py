@@ -19,6 +19,7 @@ from apps.agents.models import Agent
 from apps.conversations import blobs, ledger, notes, wakeups
 from apps.conversations.digests import digest_of
 from apps.conversations.errors import (
+    CredentialWanted,
     InvalidParams,
     TaskBusy,
     TaskFinished,
@@ -67,10 +68,12 @@ def accept(
     *,
     sender: str = "",
     skill: str | None = None,
+    parent: uuid.UUID | None = None,
 ) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
-    `skill` is the agent's skill that takes a new task, if one was chosen.
+    Of a new task, `skill` is the agent's skill that takes it, if one was chosen, and `parent` the task that calls for
+    it.
 
     `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
     (`sender_of_one_call`), so that a call that is tried again after a commit nobody heard of records it once.
@@ -78,12 +81,15 @@ def accept(
     """
     sender = sender or principal.sender
     body_hash = hash_of(message)
+    known: JSON = {"metadata": {"skill": skill}} if skill is not None else {}
+    if parent is not None:
+        known["parent"] = str(parent)
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     for _ in range(3):
         try:
             with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside, skill)
-            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside, skill)
+                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside, known)
+            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside, known)
         except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
             # The message came before, or its context was opened, or cleared, at this very moment.
             if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
@@ -140,7 +146,7 @@ def _record(
     sender: str,
     body_hash: str,
     alongside: Alongside | None,
-    skill: str | None,
+    known: JSON,
 ) -> Receipt:
     target = find_target(principal, agent, message)
     if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
@@ -159,7 +165,7 @@ def _record(
                 )
             )
         if target.task is None:
-            run = _open_task(log, principal, agent, message, task_id, is_new=target.context is None, skill=skill)
+            run = _open_task(log, principal, agent, message, task_id, known, is_new=target.context is None)
         else:
             run = _continue_task(log, agent, message, task_id)
         if run is not None:
@@ -238,17 +244,17 @@ def _open_task(
     agent: Agent,
     message: JSON,
     task_id: uuid.UUID,
+    known: JSON,
     *,
     is_new: bool,
-    skill: str | None,
 ) -> Run:
-    payload: dict[str, Any] = {
-        "task": {"agent": agent.pk, "references": _references(log, principal, agent, message, is_new=is_new)},
-    }
-    if skill is not None:
-        payload["task"]["metadata"] = {"skill": skill}
+    references = _references(log, principal, agent, message, is_new=is_new)
+    payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **known}}
     if is_new:
-        payload["opens"] = log.opening(opening(principal, agent, message))
+        begun = opening(principal, agent, message)
+        if "parent" in known:
+            begun["parentTask"] = known["parent"]
+        payload["opens"] = log.opening(begun)
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
     return Run(task_id=task_id, message=log.message_at(event.index), turn=1)
@@ -280,6 +286,8 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
         raise TaskFinished
     if not state.is_interrupted and agent.on_busy == Agent.OnBusy.REJECT:
         raise TaskBusy
+    if state.is_interrupted and slot and "service" in slot:  # what is said is kept for good, a secret must not be
+        raise CredentialWanted(f"{CredentialWanted.__doc__} It is at {_link_of(task)}.")
     event = log.add(EventType.USER_MESSAGE, {"message": addressed(message, log.context, task_id)}, task=task_id)
     if state.is_interrupted:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
@@ -287,6 +295,11 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
     if agent.on_busy == Agent.OnBusy.INTERRUPT:
         _interrupt(task_id)
     return None
+
+
+def _link_of(task: Task) -> str:
+    """Where the credential is to be given that the task waits for."""
+    return str((task.status_message or {}).get("metadata", {}).get("url", ""))
 
 
 def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:
@@ -315,7 +328,7 @@ def cancel(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
 
 
 def cancel_found(task: Task) -> None:
-    """Cancel a task that the caller may touch.
+    """Cancel a task that the caller may touch, and then what it had called for.
 
     Raises TaskNotCancelable, which leaves a note in the task's last run, and TaskNotFound.
     """
@@ -326,6 +339,14 @@ def cancel_found(task: Task) -> None:
         raise
     except Context.DoesNotExist:  # it was cleared just now
         raise TaskNotFound from None
+    cancel_children(task.pk)
+
+
+def cancel_children(parent: uuid.UUID) -> None:
+    """Cancel, all the way down, the unfinished tasks that a task had called for and waits for no longer."""
+    for child in Task.objects.unfinished().select_related("context").filter(parent=parent):
+        with suppress(TaskNotCancelable, TaskNotFound):
+            cancel_found(child)
 
 
 def _cancel(task: Task) -> None:

@@ -55,6 +55,8 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     _S.CANCELED: frozenset(),
 }
 TERMINAL = frozenset(state for state in TaskState if state.is_terminal)
+UNFINISHED = tuple(state for state in TaskState if not state.is_terminal)
+INTERRUPTED = tuple(state for state in TaskState if state.is_interrupted)
 
 
 class IllegalTransition(Exception):

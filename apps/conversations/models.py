@@ -9,7 +9,7 @@ A foreign key that is the beginning of another index has none of its own (`db_in
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.utils import timezone
@@ -18,7 +18,7 @@ from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations.events import EventType
-from apps.conversations.lifecycle import TERMINAL, TaskState
+from apps.conversations.lifecycle import UNFINISHED, TaskState
 
 
 class ContextQuerySet(models.QuerySet["Context"]):
@@ -28,6 +28,10 @@ class ContextQuerySet(models.QuerySet["Context"]):
         Those that were cleared are gone for everybody.
         """
         return self.filter(owner_id=principal.user_id, deleted_at=None)
+
+    def listed(self) -> ContextQuerySet:
+        """Conversations that were begun from outside: not those in which agents work for other agents."""
+        return self.filter(parent_task=None)
 
 
 class Context(models.Model):
@@ -44,6 +48,8 @@ class Context(models.Model):
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="forks")
     forked_at = models.PositiveBigIntegerField(null=True, blank=True, help_text="Index of the last event taken over.")
     fork_reason = models.CharField(max_length=40, blank=True)
+    # A plain id: what was called for does not become anybody's own conversation when the parent is deleted.
+    parent_task = models.UUIDField(null=True, blank=True, help_text="The task that called for what is done here.")
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
     memory = models.JSONField(default=dict, blank=True, help_text="Kept by its agents. No part of replay.")
     is_watched = models.BooleanField("watched", default=False, help_text="Are listeners called? No part of replay.")
@@ -61,7 +67,18 @@ class Context(models.Model):
                 name="context_id_is_unique_within_its_owner",
             )
         ]
-        indexes = [models.Index(fields=["owner", "-updated_at", "-id"], name="contexts_of_an_owner")]
+        indexes = [
+            models.Index(
+                fields=["owner", "-updated_at", "-id"],
+                condition=models.Q(parent_task=None),
+                name="listed_contexts_of_an_owner",
+            ),
+            models.Index(
+                fields=["parent_task"],
+                condition=models.Q(parent_task__isnull=False),
+                name="contexts_of_children",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.title or str(self.pk)
@@ -72,7 +89,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(owner_id=principal.user_id)
 
     def unfinished(self) -> TaskQuerySet:
-        return self.exclude(state__in=TERMINAL)
+        return self.filter(state__in=UNFINISHED)
 
 
 class Task(models.Model):
@@ -84,7 +101,7 @@ class Task(models.Model):
         User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="tasks"
     )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="tasks")
-    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="tasks")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, db_index=False, related_name="tasks")
     state = models.CharField(max_length=20, choices=TaskState)
     status_message = models.JSONField(null=True, blank=True, help_text="A2A message of the current status.")
     slot = models.JSONField(null=True, blank=True, help_text="What the task asked for: name and JSON Schema.")
@@ -102,7 +119,13 @@ class Task(models.Model):
             models.Index(fields=["owner", "agent", "state", "-status_at", "-id"], name="tasks_of_an_owner_by_state"),
             models.Index(fields=["context", "-status_at", "-id"], name="tasks_of_a_context_by_status"),
             models.Index(fields=["context", "created_at"], name="tasks_of_a_context"),
+            models.Index(fields=["agent", "-created_at"], name="tasks_of_an_agent"),
             models.Index(fields=["-status_at", "-id"], name="tasks_by_status"),
+            models.Index(
+                fields=["parent"],
+                condition=models.Q(parent__isnull=False, state__in=UNFINISHED),
+                name="unfinished_children",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -137,7 +160,12 @@ class Message(models.Model):
     class Meta:
         ordering = ["index"]
         constraints = [models.UniqueConstraint(fields=["context", "index"], name="message_index_is_unique")]
-        indexes = [models.Index(fields=["task", "index"], name="messages_of_a_task")]
+        indexes = [
+            models.Index(fields=["task", "index"], name="messages_of_a_task"),
+            models.Index(
+                fields=["created_at"], condition=models.Q(task=None, role="agent"), name="answers_without_a_task"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.message_id
@@ -207,7 +235,10 @@ class Event(models.Model):
     class Meta:
         ordering = ["index"]
         constraints = [models.UniqueConstraint(fields=["context", "index"], name="event_index_is_unique")]
-        indexes = [models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task")]
+        indexes = [
+            models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task"),
+            models.Index(fields=["task", "-index"], condition=models.Q(type="feedback"), name="feedback_on_a_task"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.index} {self.type}"
@@ -222,6 +253,30 @@ class Event(models.Model):
     def settles(self) -> bool:
         """Is it a change of state that a waiting caller waits for?"""
         return self.type == EventType.AGENT_STATUS and TaskState(self.payload["state"]).is_settled
+
+
+class FeedbackManager(models.Manager["Feedback"]):
+    def get_queryset(self) -> models.QuerySet[Feedback]:
+        return super().get_queryset().filter(type=EventType.FEEDBACK)
+
+
+class Feedback(Event):
+    """A line of the log by which somebody says what a task was worth; of a task the newest counts."""
+
+    objects: ClassVar[FeedbackManager] = FeedbackManager()
+
+    class Meta:
+        proxy = True
+        verbose_name_plural = "feedback"
+
+    @property
+    def rating(self) -> int:
+        """Stars, from 1 to 5."""
+        return int(self.payload["rating"])
+
+    @property
+    def text(self) -> str:
+        return str(self.payload.get("feedback", ""))
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -290,6 +345,16 @@ class Run(models.Model):
     def is_first(self) -> bool:
         """Nothing was done for the task before this claim; a run that was given back counts an attempt less."""
         return self.turn == 1 and self.fence <= 1
+
+
+class Suspension(models.Model):
+    """A task that asks what a child of it asks, until somebody answers. Execution state, no part of replay."""
+
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="suspension")
+    child = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="suspends")
+
+    def __str__(self) -> str:
+        return f"{self.task_id} waits for {self.child_id}"
 
 
 class Accepted(models.Model):

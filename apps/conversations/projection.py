@@ -56,6 +56,7 @@ def open_context(context: Context, opening: Opening, event: Event) -> None:
     context.workspace_id = opening["workspace"]
     context.agent_id = opening["agent"]
     context.title = opening["title"]
+    context.parent_task = uuid.UUID(opening["parentTask"]) if "parentTask" in opening else None
     context.created_at = event.at
 
 
@@ -70,7 +71,7 @@ def _user_message(event: Event, rows: Rows) -> None:
                 agent_id=opened["agent"],
                 state=TaskState.SUBMITTED,
                 references=opened["references"],
-                parent_id=opened.get("parent"),
+                parent_id=uuid.UUID(opened["parent"]) if "parent" in opened else None,
                 metadata=opened.get("metadata", {}),
                 created_at=event.at,
                 status_at=event.at,

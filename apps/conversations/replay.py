@@ -69,6 +69,9 @@ def rebuild(context_id: uuid.UUID) -> Rebuilt:
         raise Context.DoesNotExist(f"There is no context {context_id}.")
     if (parent := rebuilt.context.parent_id) and not Context.objects.filter(pk=parent).exists():
         rebuilt.context.parent_id = None  # a parent that was deleted: its forks live on without it
+    for task in rebuilt.tasks.values():
+        if task.parent_id and not Task.objects.filter(pk=task.parent_id).exists():
+            task.parent_id = None  # and so do children
     return rebuilt
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentkit import Usage
+from agentkit import Outcome, Usage
 from apps.conversations.events import JSON
+from apps.conversations.ledger import Hold
+from apps.conversations.models import Run
 
 COUNTS = ("requests", "inputTokens", "outputTokens")
 
@@ -30,6 +33,21 @@ class Spent:
         sums = {name: sum(counts[name] for counts in self.models.values()) for name in COUNTS}
         return {**sums, "models": self.models}
 
+    @property
+    def lines(self) -> list[str]:
+        """For people, a line for each model: `gpt-5-mini: 3 requests, 1,200 tokens in, 340 out`."""
+        return [
+            f"{model}: {one['requests']:,} request{'s' * (one['requests'] != 1)}, "
+            f"{one['inputTokens']:,} tokens in, {one['outputTokens']:,} out"
+            for model, one in self.models.items()
+        ]
+
+    def labelled[O: Outcome](self, outcome: O) -> O:
+        """The outcome, whose metadata names the models that were asked: who reads it sees which were scripted."""
+        if not self.models:
+            return outcome
+        return dataclasses.replace(outcome, metadata={"models": list(self.models), **outcome.metadata})
+
     @classmethod
     def of(cls, recorded: Iterable[Mapping[str, Any]]) -> Spent:
         """Of several turns, from what `as_json` gave for each."""
@@ -43,3 +61,8 @@ class Spent:
         so_far = self.models.setdefault(model, dict.fromkeys(COUNTS, 0))
         for name in COUNTS:
             so_far[name] += counts[name]
+
+
+def note(hold: Hold, spent: Spent) -> None:
+    """Keep what a run took that was stopped, unless it was begun anew."""
+    Run.objects.filter(pk=hold.run_id, fence=hold.fence).update(usage=spent.as_json)

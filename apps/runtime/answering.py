@@ -14,7 +14,7 @@ from django.db.models import Q
 
 import agentkit
 import bridge
-from agentkit import Part
+from agentkit import Answer
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, intake, ledger, wire
@@ -22,18 +22,15 @@ from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
 from apps.conversations.models import Accepted, Context, Message
 from apps.runtime import hosting
-from apps.runtime.cleaning import clean_parts
+from apps.runtime.breaking import BROKEN, INVALID, code_of
+from apps.runtime.cleaning import clean, clean_parts
 from bridge import statements
 
 log = logging.getLogger("parley.runtime")
 
 
 class NoAnswer(Refusal):
-    """The agent could not answer. Try again, or tell its operators."""
-
-
-class UnfitAnswer(NoAnswer):
-    """The agent answered with something that cannot be sent. Try again, or tell its operators."""
+    """The agent could not be asked. Try again, or tell its operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +44,11 @@ class AnsweredMeanwhile(Exception):
     """The answer is in the record already: of an earlier try, or of somebody who took the message over."""
 
 
-async def answer(principal: Principal, agent: Agent, message: JSON, parts: list[Part] | None = None) -> Answered:
-    """The agent's answer, recorded together with the message. Raises errors.Refusal; then nothing was stored.
+async def answer(principal: Principal, agent: Agent, message: JSON, given: Answer | None = None) -> Answered:
+    """The agent's answer, recorded together with the message: `given`, where it has answered already.
 
-    Where `parts` are given, the agent has answered already.
+    Where the agent fails, its answer is an error: a sentence, and a code for programs in `metadata.error`.
+    Raises errors.Refusal where the agent is not asked; then nothing was stored.
     """
     body_hash = intake.hash_of(message)
     while (earlier := await bridge.run(_claim, principal, agent, message, body_hash)) is not None:
@@ -58,31 +56,37 @@ async def answer(principal: Principal, agent: Agent, message: JSON, parts: list[
             return earlier
         await asyncio.sleep(0.1)  # the same message is being answered for another request of this sender
     try:
-        parts = clean_parts(parts) if parts is not None else await _parts(agent, message)
+        said = _fit(agent, given or await _asked(agent, message))
     except BaseException:
         await bridge.run(_release, principal, agent, message)
         raise
     # A caller that goes away now leaves the answer in the record, for when it asks again.
-    return await asyncio.shield(bridge.run(_record_or_release, principal, agent, message, parts))
+    return await asyncio.shield(bridge.run(_record_or_release, principal, agent, message, said))
 
 
-async def _parts(agent: Agent, message: JSON) -> list[Part]:
+async def _asked(agent: Agent, message: JSON) -> Answer:
+    """What the agent says, or what is to be said in its place. Raises NoAnswer."""
     said = agentkit.Message.from_wire(message, load=blobs.content_of)
     if not hosting.can_take(agent):
-        raise NoAnswer("The agent is too busy to answer.")
+        raise NoAnswer("The agent is too busy to answer. Try again in a while.")
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            parts = await hosting.answer(agent, said)
+            return await hosting.answer(agent, said)
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
-            raise NoAnswer(f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds.") from None
+            late = f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds. Try again, or ask for less."
+            return Answer.error(late, "time_limit")
         log.exception("agent %s failed", agent.slug)
-        raise NoAnswer from error
+        return Answer.error(BROKEN, code_of(error))
+
+
+def _fit(agent: Agent, said: Answer) -> Answer:
+    """The answer with its values fit for the record."""
     try:
-        return clean_parts(parts)
-    except Exception as error:
+        return Answer(clean_parts(said.parts), clean(said.metadata))
+    except Exception:
         log.exception("agent %s gave an answer that cannot be sent", agent.slug)
-        raise UnfitAnswer from error
+        return Answer.error(BROKEN, INVALID)
 
 
 def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
@@ -139,12 +143,12 @@ def _release(principal: Principal, agent: Agent, message: JSON) -> None:
     ).delete()
 
 
-def _record_or_release(principal: Principal, agent: Agent, message: JSON, parts: list[Part]) -> Answered:
+def _record_or_release(principal: Principal, agent: Agent, message: JSON, said: Answer) -> Answered:
     try:
         try:
-            return _record(principal, agent, message, parts)
+            return _record(principal, agent, message, said)
         except (IntegrityError, Context.DoesNotExist):  # its context was opened, or cleared, at this very moment
-            return _record(principal, agent, message, parts)
+            return _record(principal, agent, message, said)
     except AnsweredMeanwhile:
         accepted = intake.find_accepted(principal.sender, agent, message["messageId"], intake.hash_of(message))
         if accepted is None or accepted.answer is None:
@@ -155,9 +159,11 @@ def _record_or_release(principal: Principal, agent: Agent, message: JSON, parts:
         raise
 
 
-def _record(principal: Principal, agent: Agent, message: JSON, parts: list[Part]) -> Answered:
+def _record(principal: Principal, agent: Agent, message: JSON, said: Answer) -> Answered:
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    said = blobs.store_large([dict(part) for part in parts])
+    answered: JSON = {"parts": blobs.store_large([dict(part) for part in said.parts])}
+    if said.metadata:
+        answered["metadata"] = said.metadata
     target = intake.find_target(principal, agent, message)
     with ledger.writing(target.context.pk if target.context else ledger.new_context()) as log:
         payload: JSON = {"message": stored}
@@ -166,7 +172,7 @@ def _record(principal: Principal, agent: Agent, message: JSON, parts: list[Part]
         payload["message"] = intake.addressed(stored, log.context, None)
         log.add(EventType.USER_MESSAGE, payload)
         spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
-        event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | {"parts": said}})
+        event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered})
         row = log.message_at(event.index)
         claimed = Accepted.objects.filter(
             sender=principal.sender, agent=agent, message_id=message["messageId"], answer=None

@@ -62,7 +62,8 @@ async def ask(
             async for event in (event async for events in batches for event in events):
                 if event.task_id == sent.task:
                     show(event)
-                    if event.settles:
+                    # A credential is given by its link: when it was, the task goes on by itself.
+                    if event.settles and "service" not in event.payload.get("slot", {}):
                         break
     except asyncio.CancelledError:
         await bridge.run(stop, sent.task)

@@ -11,16 +11,17 @@ from typing import Any
 
 from agentkit import Message as Said
 from agentkit import ReferencedTask
-from apps.agents.models import Agent
+from apps.agents import versions
+from apps.agents.models import Agent, AgentVersion
 from apps.conversations import blobs, leases, ledger, notes, wire
 from apps.conversations.digests import digest_of
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
-from apps.runtime import hosting, outcomes
-from apps.runtime.cleaning import Given
+from apps.runtime import hosting, outcomes, suspending
 from apps.runtime.publishing import publish
+from apps.runtime.redaction import Redaction
 from bridge import statements
 from bridge.statements import Selection
 
@@ -33,7 +34,12 @@ RUN = Selection(
 
 @dataclass(frozen=True)
 class Assignment:
-    """A run that this process holds, with everything its turn is given."""
+    """A run that this process holds, with everything its turn is given; its agent has the version that it goes by.
+
+    Attributes:
+        original: the run whose turn is taken again, now that a child of it goes on; the handler is given what that was.
+        asked_by: the child to which `message` is the answer.
+    """
 
     hold: Hold
     agent: Agent
@@ -45,9 +51,14 @@ class Assignment:
     resumed: bool
     memory: JSON
     input_hash: str
+    original: Run | None = None
+    asked_by: uuid.UUID | None = None
+    usage: JSON = field(default_factory=dict)  # of earlier attempts
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
+    redaction: Redaction = field(default_factory=Redaction, compare=False)
+    lent: set[str] = field(default_factory=set)  # services whose credentials the run was lent
 
     @property
     def context_id(self) -> uuid.UUID:
@@ -55,11 +66,16 @@ class Assignment:
 
     @property
     def said(self) -> Said:
-        return said(self.message, self.task)
+        return said(self.original.message if self.original else self.message, self.task)
+
+    @property
+    def first_turn(self) -> int:
+        """The number of the turn when it was taken first."""
+        return self.original.turn if self.original else self.turn
 
     @cached_property
-    def given(self) -> Given:
-        """The content in files that the turn is given, and may pass on."""
+    def given(self) -> dict[str, JSON]:
+        """The content in files that the turn is given, and may pass on: more with each child that delivers some."""
         said = [self.said, *self.history, *(one for task in self.references for one in task.messages)]
         parts = [part for message in said for part in message.parts]
         parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
@@ -96,11 +112,14 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         if following := _give_up(run, worker):
             publish(following)
         return None
+    original = suspending.original_of(run) if suspending.is_taken_again(run) else None
+    given = original or run
     skill = run.task.metadata.get("skill")
-    if not hosting.can_take(run.task.agent, answers_slot=run.slot is not None, skill=skill):
+    if not hosting.can_take(run.task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep finds another process, or this one when it is well again
-    history, references = _history(run), _references(run.task)
+    history, references = _history(given.message), _references(run.task)
     context, is_newest = run.task.context, False
+    run.task.agent.current_version = _version(given)
     if not is_taken:
         snapshot = _snapshot(run, history)
         with ledger.writing(context) if locked else ledger.proposing(context, now) as log:
@@ -115,10 +134,13 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         message=run.message,
         turn=run.turn,
         attempt=run.attempt,
-        slot=run.slot,
-        resumed=run.resumed,
+        slot=given.slot,
+        resumed=given.resumed,
         memory=run.memory,
         input_hash=run.input_hash,
+        usage=run.usage,
+        original=original,
+        asked_by=suspending.asked_by(run),
         quiet_until=context.last_event if is_newest else None,
         history=[said(message, run.task) for message in history],
         references=references,
@@ -188,10 +210,10 @@ def _give_up(run: Run, worker: str) -> uuid.UUID | None:
         return outcomes.cut_off(log, run, hold, reason)
 
 
-def _history(run: Run) -> list[Message]:
-    if run.message.index == 1:
+def _history(message: Message) -> list[Message]:
+    if message.index == 1:
         return []
-    earlier = Message.objects.filter(context_id=run.task.context_id, index__lt=run.message.index)
+    earlier = Message.objects.filter(context_id=message.context_id, index__lt=message.index)
     return list(earlier.order_by("-index")[:HISTORY])[::-1]
 
 
@@ -205,6 +227,13 @@ def _references(task: Task) -> list[ReferencedTask]:
     return [ReferencedTask.from_wire(wire.stored_task(one), load=blobs.content_of) for one in ordered]
 
 
+def _version(run: Run) -> AgentVersion | None:
+    """The version of the agent that all attempts of the turn go by: the first one's. Mostly without a query."""
+    begun = run.input.get("agent")
+    key = uuid.UUID(begun["version"]) if begun else run.task.agent.current_version_id
+    return versions.version_at(key) if key else None
+
+
 def _snapshot(run: Run, history: list[Message]) -> JSON:
     """What the turn is given, in a form that can be compared later. Of memory, which is erased, only the digest."""
     given: dict[str, Any] = {
@@ -214,6 +243,8 @@ def _snapshot(run: Run, history: list[Message]) -> JSON:
         "slot": run.slot,
         "memory": digest_of(run.memory),
     }
+    if version := run.task.agent.current_version:
+        given["agent"] = {"version": str(version.pk), "number": version.number, "sha256": version.sha256}
     if session := run.task.context.memory:
         given["session"] = digest_of(session)
     if skill := run.task.metadata.get("skill"):

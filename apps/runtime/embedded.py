@@ -13,6 +13,7 @@ from celery.platforms import EX_OK
 from celery.worker import state
 from django.conf import settings
 
+from apps.runtime.observing import observe
 from apps.runtime.process import close_this_process
 from apps.runtime.sweeping import sweep
 
@@ -36,6 +37,7 @@ def worker(*, grace: float = 5.0) -> Iterator[None]:
         threading.Thread(target=beat.run, name="celery-beat", daemon=True),
     ]
     sweep()
+    observe()
     for thread in threads:
         thread.start()
     try:

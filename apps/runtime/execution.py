@@ -8,22 +8,29 @@ import logging
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import cache
+from contextlib import nullcontext
+from functools import cache, partial
 from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
+from django.db.models import Q
 from django.utils.module_loading import import_string
 
 import bridge
-from agentkit import Failed, HandlerError, Outcome, Session, TaskContext
+from agentkit import Failed, Outcome, Session, Suspended, TaskContext
+from agentkit.delegation import bookmarks
 from apps.agents.models import Agent
-from apps.conversations import notes
+from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import outcomes, remembering
+from apps.runtime import lending, outcomes, remembering, suspending
+from apps.runtime.bounds import TooLarge
+from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
+from apps.runtime.delegating import Aside, Delegation
+from apps.runtime.guarding import Blocked
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
@@ -31,32 +38,39 @@ from apps.runtime.remembering import TooMuchToRemember
 
 log = logging.getLogger("parley.runtime")
 
+BLOCKED = (
+    "The agent computed for long without letting others go on, and was stopped. Its author can write it as `def`, "
+    "which runs in a thread."
+)
+
 Executor = Callable[[Agent, TaskContext], Awaitable[Outcome]]
 """What `EXECUTORS` names for each kind of agent."""
 
 
-async def execute(assignment: Assignment, interrupted: Callable[[], bool]) -> None:
+async def execute(assignment: Assignment, interrupted: Callable[[], bool], aside: Aside = nullcontext) -> None:
     """Take the turn of a run that this process holds, to its recorded end.
 
     Cancel it to stop the handler: `interrupted` tells whether the task then goes on with a newer message; otherwise
-    nothing more is recorded, for whoever stopped it has recorded that.
+    nothing more is recorded, for whoever stopped it has recorded that. `aside` is entered while it waits for children.
     """
     recorder = Recorder(assignment)
-    task = context_of(assignment, recorder)
+    calls = Delegation(assignment, recorder, aside)
+    task = context_of(assignment, recorder, calls)
     outcome: Outcome | None
     error: JSON | None = None
     try:
         try:
-            outcome, error = await _turn(assignment.agent, task)
+            outcome, error = await _turn(assignment, task, calls)
         except asyncio.CancelledError:
             if not interrupted():
                 raise
             outcome = None
-        await _through(_end(assignment, recorder, outcome, task, error), interrupted)
+        await _through(_end(assignment, recorder, outcome, task, error, calls), interrupted)
     except LeaseLost:
         await _note_late(assignment)
     except asyncio.CancelledError:
         recorder.abandon()
+        await _note_usage(assignment, recorder)
         raise
 
 
@@ -72,7 +86,7 @@ async def _through(ending: Coroutine[Any, Any, None], interrupted: Callable[[], 
                 raise
 
 
-def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
+def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) -> TaskContext:
     """What the handler is given."""
     owner = assignment.task.owner
     return TaskContext(
@@ -90,58 +104,85 @@ def context_of(assignment: Assignment, recorder: Recorder) -> TaskContext:
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
+        lend=partial(lending.lend, assignment),
+        delegate=calls,
     )
 
 
-async def _turn(agent: Agent, task: TaskContext) -> tuple[Outcome, JSON | None]:
+async def _turn(assignment: Assignment, task: TaskContext, calls: Delegation) -> tuple[Outcome, JSON | None]:
+    """How the turn ended: once a child has asked, with its question, whatever the handler then makes of that."""
+    outcome: Outcome
+    try:
+        await calls.pass_down()
+        outcome, error = await _handled(assignment, task)
+    except Suspended as suspended:
+        return suspended.question, None
+    return (calls.suspended.question, None) if calls.suspended else (outcome, error)
+
+
+async def _handled(assignment: Assignment, task: TaskContext) -> tuple[Outcome, JSON | None]:
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
+    agent = assignment.agent
     try:
         async with asyncio.timeout(agent.time_limit) as limit:
             return await _executor(agent.kind)(agent, task), None
     except (LeaseLost, RecordLost):
         raise
-    except HandlerError as error:
-        return _broken(agent, error, "agent_unavailable")
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             seconds = f"{agent.time_limit:g}"
             return Failed(f"The agent took longer than its limit of {seconds} seconds.", "time_limit"), None
-        return _broken(agent, error, "agent_error")
+        return _broken(assignment, error)
+    except Blocked:
+        return Failed(BLOCKED, "blocked"), None
 
 
-def _broken(agent: Agent, error: Exception, code: str) -> tuple[Outcome, JSON]:
-    log.error("agent %s failed", agent.slug, exc_info=error)
+def _broken(assignment: Assignment, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
+    code = code or code_of(error)
     told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
-    return Failed("The agent stopped because of an error of its own. Its operators can see the details.", code), told
+    told = assignment.redaction(told)
+    log.error("agent %s failed\n%s", assignment.agent.slug, told["traceback"])
+    return Failed(BROKEN, code), told
 
 
 async def _end(
-    assignment: Assignment, recorder: Recorder, outcome: Outcome | None, task: TaskContext, error: JSON | None
+    assignment: Assignment,
+    recorder: Recorder,
+    outcome: Outcome | None,
+    task: TaskContext,
+    error: JSON | None,
+    calls: Delegation,
 ) -> None:
+    redact = assignment.redaction
+    child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
     try:
+        tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
+        if outcome is not None and child is None:
+            recorder.bounds.check(outcome, task.memory)
         ending = Ending(
             assignment.hold,
-            clean_outcome(outcome, assignment.given) if outcome else None,
+            redact(recorder.spent.labelled(clean_outcome(outcome, assignment.given))) if outcome else None,
             turn=assignment.turn,
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
-            memory=clean(task.memory),
-            session=remembering.changes(assignment.task.context.memory, task.session.memory),
-            tokens=await recorder.close(),
+            memory=assignment.memory | redact(clean(bookmarks(task.memory))) if child else redact(clean(task.memory)),
+            session=None if child else remembering.changes(assignment.task.context.memory, redact(task.session.memory)),
+            tokens=tokens,
             streamed=recorder.streamed,
             error=error,
+            child=child,
             input_hash=assignment.input_hash,
             usage=recorder.spent.as_json,
         )
         await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
-    except TooMuchToRemember as much:
-        too_large = Failed(str(much), "memory_too_large")
+    except (TooMuchToRemember, TooLarge) as much:
+        too_large = Failed(str(much), much.code)
         ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
         await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
-        failed, told = _broken(assignment.agent, unsaid, "agent_error")
+        failed, told = _broken(assignment, unsaid, INVALID)
         ending = Ending(
             assignment.hold,
             failed,
@@ -151,12 +192,30 @@ async def _end(
             usage=recorder.spent.as_json,
         )
         await bridge.persist(_finish, assignment, ending)
+    if calls.is_used:
+        await bridge.run(_leave_children, assignment.task.pk, ending)
 
 
 def _finish(assignment: Assignment, ending: Ending) -> None:
+    if ending.child is not None:
+        suspending.watch(ending.child)
     following = outcomes.finish(assignment.task, assignment.message, ending)
     if following is not None:
         publish(following)
+
+
+async def _note_usage(assignment: Assignment, recorder: Recorder) -> None:
+    """What language models took for a turn that was stopped; a turn that ends writes it with its end."""
+    if recorder.spent.models:
+        await bridge.run(usage.note, assignment.hold, recorder.spent)
+
+
+def _leave_children(task: uuid.UUID, ending: Ending) -> None:
+    """Children end with the turn that called for them, unless it is to be taken again."""
+    if ending.child is None:
+        intake.cancel_children(task)
+    else:
+        suspending.take_along(Q(task=task))  # the child may have gone on before it was watched
 
 
 async def _note_late(assignment: Assignment) -> None:

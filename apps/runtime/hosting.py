@@ -14,16 +14,19 @@ from django.db import connections
 
 import agentkit
 from agentkit import (
+    Answer,
     Decision,
+    ExistingTask,
     HandlerError,
     Message,
     Outcome,
-    Part,
+    ResponseType,
     SkillHandler,
     TaskContext,
     drive,
     load_handler,
     needs_thread,
+    responding,
 )
 from apps.agents.models import Agent
 
@@ -117,6 +120,16 @@ def can_take(agent: Agent, *, answers_slot: bool = False, skill: str | None = No
         return True  # to be told in the turn
 
 
+def ailment_of(agent: Agent) -> str:
+    """Why the agent's handler cannot work here, as a sentence for operators; "" where it can."""
+    try:
+        return handler_at(agent.handler).ailment()
+    except HandlerError as error:
+        return str(error)
+    except Exception as error:
+        return f"The handler {agent.handler!r} could not say whether it can work: {error!r}"
+
+
 async def execute(agent: Agent, task: TaskContext) -> Outcome:
     """Let the agent's handler take one turn. What the handler raises passes through."""
     with handler_threads().lent_to(agent) as threads:
@@ -129,7 +142,13 @@ async def decide(agent: Agent, message: Message) -> Decision:
         return await agentkit.decide(handler_at(agent.handler), message, executor=threads)
 
 
-async def answer(agent: Agent, message: Message) -> list[Part]:
+async def select(agent: Agent, message: Message, task: ExistingTask | None) -> ResponseType:
+    """Let the agent's handler choose how the message is answered. What the handler raises passes through."""
+    with handler_threads().lent_to(agent) as threads:
+        return await responding.select(handler_at(agent.handler), message, task, executor=threads)
+
+
+async def answer(agent: Agent, message: Message) -> Answer:
     """Let the agent's handler answer with a message. What the handler raises passes through."""
     with handler_threads().lent_to(agent) as threads:
         return await agentkit.answer(handler_at(agent.handler), message, executor=threads)

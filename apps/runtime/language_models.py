@@ -30,7 +30,7 @@ def use() -> None:
     use_surroundings(
         Surroundings(
             http_client=tool_server_client,
-            may_start=settings.MCP_STDIO_ALLOW.__contains__,
+            may_start=lambda command: command in settings.MCP_STDIO_ALLOW,
             threads=ConnectionlessThreads(settings.HANDLER_THREADS, thread_name_prefix="tool"),
         )
     )
@@ -38,17 +38,23 @@ def use() -> None:
 
 def resolve(name: str | None) -> Model:
     """The model of a name, by default `LLM_MODEL`. Raises agentkit.llm.NoModel."""
-    name = name or settings.LLM_MODEL
+    name = check(name)
     base_url, key = settings.LLM_BASE_URL, settings.LLM_API_KEY
-    require(name, base_url, key)
     from agentkit.llm.endpoints import openai_model
 
     client = transports.client(outbound.exchange(LIMITS, also=host_of(base_url)))
     return openai_model(name, base_url, key, seconds=settings.LLM_SECONDS, http_client=client)
 
 
+def check(name: str | None) -> str:
+    """The model's name, by default `LLM_MODEL`. Raises agentkit.llm.NoModel where nothing says how it is reached."""
+    name = name or settings.LLM_MODEL
+    require(name, settings.LLM_BASE_URL, settings.LLM_API_KEY)
+    return name
+
+
 def host_of(base_url: str) -> list[str]:
-    """The endpoint for `outbound.exchange(also=…)`. Raises outbound.Forbidden for a URL that is none."""
+    """The endpoint for `outbound.exchange(also=…)`. Raises outbound.Forbidden."""
     if not base_url:
         return []
     target = targets.read(base_url)

@@ -16,8 +16,9 @@ from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact as Delivered
-from apps.conversations.models import Message, Run, Task
+from apps.conversations.models import Message, Run, Suspension, Task
 from apps.conversations.projection import assemble
+from apps.runtime.credential_links import Link
 from apps.runtime.remembering import Changes
 from bridge.statements import Selection
 
@@ -28,6 +29,7 @@ STATES: dict[type[Outcome], TaskState] = {
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
 }
+NOBODY = Hold(uuid.UUID(int=0), 0)
 ANSWER = "answer"  # the name of the artifact that tokens become
 
 
@@ -64,6 +66,7 @@ class Ending:
     )
     nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
     error: JSON | None = None
+    child: uuid.UUID | None = None  # the task whose question the outcome is
     input_hash: str = ""  # of what the turn was given, if that is at hand
     usage: JSON = field(default_factory=dict)  # what language models took (see `conversations.usage`)
 
@@ -74,7 +77,8 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     It may be called again when it could not be recorded. Raises ledger.LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
-    if ending.turn == 1 and ending.session is None:  # a later one erases what earlier turns kept in memory
+    # A later turn erases what earlier ones kept in memory.
+    if ending.turn == 1 and ending.session is None and ending.child is None:
         with suppress(ledger.NotAtOnce):
             return _finish(ledger.proposing, task, message, ending, artifacts)
     return _finish(ledger.writing, task, message, ending, artifacts)
@@ -109,9 +113,10 @@ def _end_turn(
     if ending.session is not None:
         ending.session.write(log)
     _deliver(log, task, ending.tokens, artifacts)
+    if ending.child is not None:
+        _discard_begun(log, task, ending, "suspended")
     if ending.outcome is not None and waiting is None:
-        inputs = {ending.hold.run_id: ending.input_hash} if ending.input_hash else {}
-        _conclude(log, task, ending.outcome, inputs, ending.usage, erase=ending.turn > 1)
+        _conclude(log, task, ending.outcome, ending)
         return None
     return _go_on(log, task, ending, waiting)
 
@@ -160,21 +165,23 @@ def _go_on(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> 
     What the turn had begun is discarded if it failed or was interrupted.
     """
     outcome = ending.outcome
-    if outcome is None or isinstance(outcome, Failed | Rejected):
-        _discard_begun(log, task, ending)
+    if outcome is None:
+        _discard_begun(log, task, ending, "interrupted")
+    elif isinstance(outcome, Failed | Rejected):
+        _discard_begun(log, task, ending, _code_of(outcome), even_nothing=True)
     if outcome is not None and outcome.parts:
         log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts, outcome.metadata)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
-    run = Run(task=task, message=waiting, turn=ending.turn + 1, slot=_slot(outcome), memory=ending.memory)
+    run = Run(task=task, message=waiting, turn=ending.turn + 1, slot=_slot(ending), memory=ending.memory)
     log.also_insert(run)
     return run.pk
 
 
-def _discard_begun(log: Ledger, task: Task, ending: Ending) -> None:
+def _discard_begun(log: Ledger, task: Task, ending: Ending, code: str, *, even_nothing: bool = False) -> None:
+    """Discard what this run has begun; the event tells why, and `even_nothing` is worth telling."""
     begun = [one.artifact_id for one in log.provisional(log.task(task.pk)) if one.run == ending.hold.run_id]
-    if begun or ending.outcome is not None:
-        code = _code_of(ending.outcome) if ending.outcome else "interrupted"
+    if begun or even_nothing:
         log.add(EventType.AGENT_FAILED, {"code": code, "discarded": begun}, task=task.pk)
 
 
@@ -182,10 +189,15 @@ def _code_of(outcome: Outcome) -> str:
     return outcome.code if isinstance(outcome, Failed) else "rejected"
 
 
-def _slot(outcome: Outcome | None) -> JSON | None:
+def _slot(ending: Ending) -> JSON | None:
+    outcome = ending.outcome
     if not isinstance(outcome, InputRequired | AuthRequired):
         return None
     slot: JSON = {"name": outcome.slot} | ({} if outcome.value is None else {"value": outcome.value})
+    if isinstance(outcome, AuthRequired) and outcome.service:
+        slot["service"] = outcome.service
+    if ending.child is not None:
+        slot["child"] = str(ending.child)
     if not outcome.schema:
         return slot
     slot["schema"] = outcome.schema
@@ -194,31 +206,38 @@ def _slot(outcome: Outcome | None) -> JSON | None:
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
-def _conclude(
-    log: Ledger, task: Task, outcome: Outcome, inputs: dict[uuid.UUID, str], usage: JSON, *, erase: bool
-) -> None:
-    """The end of the task, or its question. With `erase`, earlier turns may have left memory behind.
+def end_waiting(log: Ledger, task: Task, outcome: Failed) -> None:
+    """Record the end of a task that waits, of which nobody takes a turn."""
+    _conclude(log, task, outcome, Ending(NOBODY, outcome, turn=2))
 
-    `inputs` are hashes of what runs were given, as far as they are at hand.
-    """
+
+def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None:
+    """The end of the task, or its question."""
+    inputs = {ending.hold.run_id: ending.input_hash} if ending.input_hash else {}
     state, parts = STATES[type(outcome)], outcome.parts
     begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
         made: JSON = {"artifacts": ids, **_signed(log, task, begun, inputs)}
-        log.add(EventType.AGENT_COMPLETE, made | ({"usage": usage} if usage else {}), task=task.pk)
+        log.add(EventType.AGENT_COMPLETE, made | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
     unsaid = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
-    payload: dict[str, Any] = {
-        "state": state,
-        "message": _said(log, task, parts or [{"text": unsaid}], outcome.metadata),
-    }
-    if slot := _slot(outcome):
+    message = _said(log, task, parts or [{"text": unsaid}], outcome.metadata)
+    link = Link.of(outcome) if ending.child is None else None  # the link of a child that asks is in its words
+    if link is not None:
+        message["parts"] = [*(message["parts"] if parts else []), link.part]
+        message["metadata"] = {**outcome.metadata, **link.metadata}
+    payload: dict[str, Any] = {"state": state, "message": message}
+    if slot := _slot(ending):
         payload["slot"] = slot
-    log.add(EventType.AGENT_STATUS, payload, task=task.pk)
-    if state.is_terminal and erase:
+    event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
+    if link is not None:
+        log.also_insert(link.request(task, event.at))
+    if ending.child is not None:
+        Suspension.objects.update_or_create(task=task, defaults={"child_id": ending.child})
+    if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
 
 

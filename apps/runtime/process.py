@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,10 +21,13 @@ import bridge
 from apps.conversations import leases, ledger, wakeups
 from apps.conversations.ledger import Hold
 from apps.conversations.models import Run
+from apps.runtime import printing
 from apps.runtime.claims import Assignment, claim
 from apps.runtime.execution import execute
+from apps.runtime.guarding import Blocked, Guard
 from apps.runtime.outcomes import cut_off
 from apps.runtime.publishing import publish
+from apps.runtime.slots import Slots
 from bridge import statements
 
 log = logging.getLogger("parley.runtime")
@@ -47,17 +50,27 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
-        self._free = threading.BoundedSemaphore(settings.RUNS_PER_PROCESS)
-        self._freed = asyncio.Event()
+        self._slots = Slots(settings.RUNS_PER_PROCESS)
         self._claiming: set[Future[bool]] = set()
         self._carried: dict[str, Carried] = {}
         self._stops: dict[str, None] = {}  # runs that were told to stop while they were not carried, the oldest first
         self._closing = False
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="runs", daemon=True)
         self._thread.start()
-        self._heartbeat = asyncio.run_coroutine_threadsafe(self._keep_leases(), self._loop)
+        self._guard = Guard(self._loop, self._thread)
+        self._ended = threading.Event()
+        threading.Thread(target=self._keep_leases, name="leases", daemon=True).start()
+        printing.listen()
         self._stop_listening = wakeups.on_stop(self._told_to_stop)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._loop.run_forever()
+                return
+            except Blocked:  # a handler ended by itself just when it was to be ended
+                continue
 
     def offer(self, run_id: uuid.UUID) -> bool:
         """Claim a run and begin it; False where this process is full or ends, so that another should be asked."""
@@ -65,17 +78,14 @@ class WorkerProcess:
 
     def offering(self, run_id: uuid.UUID) -> Future[bool]:
         """The same for a thread that is not to be held up."""
-        if self._free.acquire(blocking=False):
+        if self._guard.is_stuck:
+            return _refusal()
+        if self._slots.take():
             return self._take_up(run_id)
         return asyncio.run_coroutine_threadsafe(self._take_up_when_free(run_id), self._loop)
 
     async def _take_up_when_free(self, run_id: uuid.UUID) -> bool:
-        try:
-            async with asyncio.timeout(FULL_WAIT_SECONDS):
-                while not self._free.acquire(blocking=False):
-                    self._freed.clear()
-                    await self._freed.wait()
-        except TimeoutError:
+        if not await self._slots.take_within(FULL_WAIT_SECONDS):
             return False
         return await asyncio.wrap_future(self._take_up(run_id))
 
@@ -96,12 +106,8 @@ class WorkerProcess:
                 if assignment is not None:
                     self._loop.call_soon_threadsafe(self._begin, assignment)
                 else:
-                    self._loop.call_soon_threadsafe(self._make_room)
+                    self._loop.call_soon_threadsafe(self._slots.give)
         return not self._closing
-
-    def _make_room(self) -> None:
-        self._free.release()
-        self._freed.set()
 
     def close(self, grace: float) -> None:
         """Take no more runs, let those that are carried end within `grace` seconds, and give back the others."""
@@ -109,9 +115,12 @@ class WorkerProcess:
         self._stop_listening()
         wait(self._claiming, grace)
         asyncio.run_coroutine_threadsafe(self._drain(grace), self._loop).result(grace + 30)
+        self._ended.set()
+        self._guard.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        printing.listen_no_more()
 
     def _begin(self, assignment: Assignment) -> None:
         key = str(assignment.hold.run_id)
@@ -127,7 +136,8 @@ class WorkerProcess:
         bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
         carried = self._carried[key]
         try:
-            await execute(assignment, lambda: carried.interrupted)
+            with printing.of_this_turn():
+                await execute(assignment, lambda: carried.interrupted, self._slots.lent_out)
         except asyncio.CancelledError:
             pass  # stopped: whoever stopped it has recorded why
         except Exception:
@@ -135,7 +145,7 @@ class WorkerProcess:
         finally:
             if self._carried.get(key) is carried:
                 del self._carried[key]
-            self._make_room()
+            self._slots.give()
 
     def _told_to_stop(self, run_id: str) -> None:
         """Called from any thread."""
@@ -145,26 +155,34 @@ class WorkerProcess:
     def _stop(self, key: str) -> None:
         """Look at once whether the run is to stop; of one that is claimed and not begun, when it begins."""
         if key in self._carried:
-            self._loop.create_task(self._check([key]))
+            self._loop.create_task(self._check(key))
             return
         self._stops[key] = None
         if len(self._stops) > RECENT:
             del self._stops[next(iter(self._stops))]
 
-    async def _keep_leases(self) -> None:
-        """One query now and then extends all leases, one more finds the runs that are no longer this process's."""
-        while True:
-            await asyncio.sleep(settings.RUN_LEASE_SECONDS / 6)
-            if self._carried:
-                try:
-                    await self._check(list(self._carried), extend=True)
-                except Exception:
-                    log.warning("leases could not be extended; trying again", exc_info=True)
+    def _keep_leases(self) -> None:
+        """One query now and then extends all leases, one more finds the runs that are no longer this process's.
 
-    async def _check(self, keys: list[str], *, extend: bool = False) -> None:
-        """Stop those of these runs that were lost or interrupted."""
-        holds = [self._carried[key].assignment.hold for key in keys if key in self._carried]
-        states = await bridge.run(look_after, holds, extend=extend)
+        In a thread of its own: a handler that blocks the loop does not cost the others their leases.
+        """
+        while not self._ended.wait(settings.RUN_LEASE_SECONDS / 6):
+            holds = [carried.assignment.hold for carried in list(self._carried.values())]
+            if not holds or self._guard.is_stuck:
+                continue
+            try:
+                states = bridge.submit(look_after, holds, extend=True).result()
+                self._loop.call_soon_threadsafe(self._stop_lost, holds, states)
+            except Exception:
+                log.warning("leases could not be extended; trying again", exc_info=True)
+
+    async def _check(self, key: str) -> None:
+        """Stop the run if it was lost or interrupted."""
+        if (carried := self._carried.get(key)) is not None:
+            holds = [carried.assignment.hold]
+            self._stop_lost(holds, await bridge.run(look_after, holds, extend=False))
+
+    def _stop_lost(self, holds: Sequence[Hold], states: dict[Hold, tuple[bool, bool]]) -> None:
         for hold in holds:
             carried = self._carried.get(str(hold.run_id))
             if carried is None or carried.assignment.hold != hold:
@@ -175,7 +193,6 @@ class WorkerProcess:
                 carried.work.cancel()
 
     async def _drain(self, grace: float) -> None:
-        self._heartbeat.cancel()
         works = {carried.work for carried in self._carried.values()}
         if works:
             await asyncio.wait(works, timeout=grace)
@@ -194,6 +211,15 @@ class WorkerProcess:
             task.cancel()
         if rest:
             await asyncio.wait(rest, timeout=1)
+
+
+def _refusal() -> Future[bool]:
+    """What is not taken up is not given back to the queue at once, from where it would come again at once."""
+    refused: Future[bool] = Future()
+    waiting = threading.Timer(FULL_WAIT_SECONDS, refused.set_result, [False])
+    waiting.daemon = True
+    waiting.start()
+    return refused
 
 
 def look_after(holds: Iterable[Hold], *, extend: bool) -> dict[Hold, tuple[bool, bool]]:

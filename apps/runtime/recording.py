@@ -12,18 +12,20 @@ from django.db import InterfaceError, OperationalError
 
 import bridge
 from agentkit import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
-from apps.conversations import blobs, ledger
+from apps.conversations import blobs, ledger, notes
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
 from apps.conversations.usage import Spent
+from apps.runtime.bounds import Bounds
 from apps.runtime.claims import Assignment
-from apps.runtime.cleaning import clean_emission
+from apps.runtime.cleaning import clean, clean_emission
 from apps.runtime.outcomes import ANSWER, Tokens
 
 BATCH = 100  # emissions recorded in one transaction
 WAITING = 400  # emissions that may wait before the handler has to
+YIELD = 50  # tokens that are taken without a look at what others do
 TOKEN_SECONDS = 0.04
 TOKEN_BYTES = 2048
 
@@ -35,6 +37,26 @@ class Line:
     type: EventType
     payload: JSON
     artifact_id: str = ""
+
+
+@dataclass(slots=True)
+class Tail:
+    """Tokens that wait together: what is said faster than it is recorded costs next to nothing."""
+
+    texts: list[str]
+    size: int
+    is_taken: bool = False
+
+    def take(self, text: str) -> bool:
+        """One more, unless these are being recorded or are enough for an event."""
+        if self.is_taken or self.size >= TOKEN_BYTES:
+            return False
+        self.texts.append(text)
+        self.size += len(text)
+        return True
+
+
+type Queued = Emission | Tail
 
 
 class RecordLost(Exception):
@@ -49,39 +71,70 @@ class Recorder:
 
     def __init__(self, assignment: Assignment) -> None:
         self.streamed = False  # has anything that becomes an artifact been said?
-        self.spent = Spent()
+        self.spent = Spent.of([assignment.usage])
+        self.bounds = Bounds()
+        self._is_closed = False
+        self._is_late = False  # was anything said after the end?
+        self._has_progress = False  # has the handler told any itself?
         self._assignment = assignment
-        self._queue: asyncio.Queue[Emission | None] = asyncio.Queue(WAITING)
+        self._redaction = assignment.redaction
+        self._queue: asyncio.Queue[Queued | None] = asyncio.Queue(WAITING)
         self._writer: asyncio.Task[None] | None = None
+        self._tail: Tail | None = None  # the newest of what is queued, if it is of tokens
         self._token_artifact = ""
-        self._token_text = ""
+        self._token_text: list[str] = []
         self._pending_text = ""
         self._tokens_at = 0.0
 
     async def emit(self, emission: Emission) -> None:
-        """Record an emission soon; waits while too many are waiting. Raises ValueError for what JSON cannot say."""
+        """Record an emission soon; waits while too many are waiting.
+
+        What comes after the turn's end is ignored. Raises ValueError for what JSON cannot say, and bounds.TooLarge.
+        """
+        if self._is_closed:
+            self._note_late()
+            return
+        self.bounds.admit(emission)
         if isinstance(emission, Usage):
             self.spent.add(clean_emission(emission))
             return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
             return
+        self._has_progress |= isinstance(emission, Progress)
+        if isinstance(emission, Token) and self._tail is not None and self._tail.take(clean(emission.text)):
+            if len(self._tail.texts) % YIELD == 0:
+                await asyncio.sleep(0)  # all others have their turn, however much is said
+            return
+        await self._record_soon(emission)
+
+    async def relay(self, progress: Progress) -> None:
+        """Record the progress of a child, unless the handler tells progress itself."""
+        if not (self._has_progress or self._is_closed):
+            await self._record_soon(progress)
+
+    async def _record_soon(self, emission: Emission) -> None:
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
-        await self._put(self._writer, clean_emission(emission, self._assignment.given))
+        cleaned = self._redaction(clean_emission(emission, self._assignment.given))
+        queued = Tail([cleaned.text], len(cleaned.text)) if isinstance(cleaned, Token) else cleaned
+        await self._put(self._writer, queued)
+        self._tail = queued if isinstance(queued, Tail) and not queued.is_taken else None
 
     async def close(self) -> Tokens | None:
         """Record what waits; gives the tokens that were streamed, whose last piece belongs to the turn's end.
 
         Raises ledger.LeaseLost, and whatever else kept it from being recorded.
         """
+        self._is_closed = True
         if self._writer is not None:
             await self._put(self._writer, None)
             await self._writer
         if not self._token_artifact:
             return None
-        return Tokens(self._token_artifact, self._token_text, self._pending_text)
+        text = self._redaction("".join(self._token_text))
+        return Tokens(self._token_artifact, text, self._redaction(self._pending_text))
 
-    async def _put(self, writer: asyncio.Task[None], emission: Emission | None) -> None:
+    async def _put(self, writer: asyncio.Task[None], emission: Queued | None) -> None:
         """Queue it, unless the recording has ended or ends while there is no room: then its error is raised."""
         if not (writer.done() or self._queue.full()):
             self._queue.put_nowait(emission)
@@ -94,18 +147,25 @@ class Recorder:
         finally:
             putting.cancel()
 
+    def _note_late(self) -> None:
+        if not self._is_late:
+            self._is_late = True
+            bridge.later(notes.leave, self._assignment.hold.run_id, "What the agent said after its end was ignored.")
+
     def abandon(self) -> None:
         """Record no more."""
-        if self._writer is not None:
-            self._writer.cancel()
+        if self._writer is not None and not self._writer.cancel() and not self._writer.cancelled():
+            self._writer.exception()  # retrieved, so that asyncio does not report it as overlooked
 
     async def _write(self) -> None:
         while True:
             batch = await self._next_batch()
             ended = None in batch
             lines = [line for emission in batch if emission is not None for line in self._lines(emission)]
-            if not ended or not self._token_artifact:
+            if not ended:
                 lines += self._due_tokens()
+            elif not self._token_artifact:
+                lines += self._token_lines(whole=True)
             if lines:
                 await self._record(lines)
             if ended:
@@ -117,7 +177,7 @@ class Recorder:
         except (OperationalError, InterfaceError) as error:
             raise RecordLost from error
 
-    async def _next_batch(self) -> list[Emission | None]:
+    async def _next_batch(self) -> list[Queued | None]:
         """What is there, at least one; nothing when it is time for waiting tokens."""
         try:
             async with asyncio.timeout(self._token_wait()):
@@ -126,17 +186,21 @@ class Recorder:
             return []
         while len(batch) < BATCH and not self._queue.empty():
             batch.append(self._queue.get_nowait())
+        for one in batch:
+            if isinstance(one, Tail):
+                one.is_taken = True
         return batch
 
     def _token_wait(self) -> float | None:
-        if not self._pending_text:
+        if not self._sayable:
             return None
         return max(0.0, self._tokens_at + TOKEN_SECONDS - asyncio.get_running_loop().time())
 
-    def _lines(self, emission: Emission) -> list[Line]:
-        if isinstance(emission, Token):
-            self._token_text += emission.text
-            self._pending_text += emission.text
+    def _lines(self, emission: Queued) -> list[Line]:
+        if isinstance(emission, Tail):
+            text = "".join(emission.texts)
+            self._token_text.append(text)
+            self._pending_text += text
             return self._token_lines() if len(self._pending_text) >= TOKEN_BYTES else []
         if isinstance(emission, Chunk):
             self.streamed = True
@@ -145,9 +209,15 @@ class Recorder:
     def _due_tokens(self) -> list[Line]:
         return self._token_lines() if self._token_wait() == 0.0 else []
 
-    def _token_lines(self) -> list[Line]:
+    @property
+    def _sayable(self) -> int:
+        """How many characters of the waiting tokens are sure not to begin a secret."""
+        return len(self._pending_text) - self._redaction.held_back(self._pending_text)
+
+    def _token_lines(self, *, whole: bool = False) -> list[Line]:
         """The waiting tokens as one event; the first begins the artifact that they will be."""
-        text, self._pending_text = self._pending_text, ""
+        length = len(self._pending_text) if whole else self._sayable
+        text, self._pending_text = self._redaction(self._pending_text[:length]), self._pending_text[length:]
         if not text:
             return []
         self._tokens_at = asyncio.get_running_loop().time()

@@ -16,6 +16,8 @@ LARGEST = 64 * 1024
 class TooMuchToRemember(ValueError):
     """The agent wanted to keep more than 64 KiB for this conversation."""
 
+    code = "memory_too_large"
+
     def __init__(self) -> None:
         super().__init__(self.__doc__)
 

@@ -8,11 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 import bridge
-from agentkit import HandlerError, ResponseType, text_part
-from agentkit import Message as Said
+from agentkit import Answer, ResponseType, text_part
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, feed, intake
+from apps.conversations import feed, intake
 from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import JSON
 from apps.conversations.intake import Receipt
@@ -20,8 +19,8 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Task
 from apps.runtime.answering import answer
 from apps.runtime.choosing import choose
-from apps.runtime.hosting import handler_at
 from apps.runtime.publishing import publish
+from apps.runtime.responding import response_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,13 @@ async def send(
     skill = None
     if not require_task and not message.get("taskId"):
         answered = None
-        if response_type(agent, message) is ResponseType.MESSAGE:
+        if await response_type(principal, agent, message) is ResponseType.MESSAGE:
             answered = await answer(principal, agent, message)
         else:
             choice = await choose(principal, agent, message)
             skill = choice.skill
             if choice.answer is not None:
-                answered = await answer(principal, agent, message, [text_part(choice.answer)])
+                answered = await answer(principal, agent, message, Answer([text_part(choice.answer)]))
         if answered is not None:
             return Sent(answered.context, answered.index, answer=answered.message)
     since = feed.listening()
@@ -75,16 +74,6 @@ async def send(
     )
 
 
-def response_type(agent: Agent, message: JSON) -> ResponseType:
-    """How a hosted agent wants to answer this message. An agent that cannot be loaded gets a task, which says why."""
-    if agent.kind != Agent.Kind.HOSTED:
-        return ResponseType.TASK
-    try:
-        return handler_at(agent.handler).select_response_type(Said.from_wire(message, load=blobs.content_of))
-    except HandlerError:
-        return ResponseType.TASK
-
-
 def accept_and_publish(
     principal: Principal,
     agent: Agent,
@@ -93,9 +82,10 @@ def accept_and_publish(
     *,
     sender: str = "",
     skill: str | None = None,
+    parent: uuid.UUID | None = None,
 ) -> Receipt:
     """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
-    receipt = intake.accept(principal, agent, message, alongside, sender=sender, skill=skill)
+    receipt = intake.accept(principal, agent, message, alongside, sender=sender, skill=skill, parent=parent)
     if receipt.run is not None:
         publish(receipt.run)
     return receipt

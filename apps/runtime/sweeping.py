@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from apps.conversations.models import Run
+from apps.runtime import suspending
 from apps.runtime.publishing import publish
 from bridge import statements
 
@@ -27,4 +28,5 @@ def sweep() -> int:
     Run.objects.filter(pk__in=overdue).update(published_at=now)
     for run_id in overdue:
         publish(run_id)
+    suspending.sweep()
     return len(overdue)

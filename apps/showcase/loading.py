@@ -10,6 +10,7 @@ from agentkit import HandlerError
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.runtime.router import register_router
 from apps.showcase.first_login import FirstLogin
 
 DEMO = "demo@parley.local"
@@ -44,6 +45,7 @@ class Loaded:
 def load() -> Loaded:
     """Make what is missing; leave what people changed. Safe to call at every start."""
     logins = _people()
+    register_router()
     problems = [problem for shown in AGENTS if (problem := _register(shown))]
     return Loaded(logins, tuple(problems))
 

@@ -79,22 +79,24 @@ def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, lis
             entry["isError"] = payload["isError"]
         case EventType.AGENT_COMPLETE:
             entry["artifacts"] = [delivered_artifact(context, row) for row in delivered[event.task_id]]
+        case EventType.FEEDBACK:
+            entry["rating"] = payload["rating"]
         case EventType.SESSION_RENAMED:
             entry["title"] = payload["title"]
     return entry
 
 
-def _message(context: Context, event: Event, *, marked_up: bool) -> JSON:
+def _message(context: Context, event: Event, *, marked_up: bool, without_last: bool = False) -> JSON:
+    """`without_last`: that part is said in another way."""
     message = event.payload["message"]
-    labels = _labels(event) if any("data" in part for part in message["parts"]) else {}
-    addresses = (
-        reverse("web:message-file", args=[context.pk, event.index, number]) for number in range(len(message["parts"]))
-    )
+    said = message["parts"][:-1] if without_last else message["parts"]
+    labels = _labels(event) if any("data" in part for part in said) else {}
+    addresses = (reverse("web:message-file", args=[context.pk, event.index, number]) for number in range(len(said)))
     shown = [
         parts.shown(part, address, marked_up=marked_up, labels=labels)
-        for part, address in zip(message["parts"], addresses, strict=True)
+        for part, address in zip(said, addresses, strict=True)
     ]
-    return {"messageId": message["messageId"], "text": parts.words_of(message["parts"]), "parts": shown}
+    return {"messageId": message["messageId"], "text": parts.words_of(said), "parts": shown}
 
 
 def _labels(event: Event) -> dict[str, str]:
@@ -109,12 +111,23 @@ def _status(context: Context, event: Event) -> JSON:
     status: JSON = {"state": payload["state"]}
     if "progress" in payload:
         return status | {"progress": {"text": parts.words_of(payload["message"]["parts"]), **payload["progress"]}}
+    wants = _wanted_credential(payload)
     if "message" in payload:
-        status["message"] = _message(context, event, marked_up=True)
+        status["message"] = _message(context, event, marked_up=True, without_last=wants is not None)
+    if wants is not None:
+        return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     if fields := questions.fields_of(payload.get("slot")):
         form = {"fields": fields, "context": context, "task": event.task_id, "index": event.index}
         status["form"] = render_to_string("web/_question.html", form)
     return status
+
+
+def _wanted_credential(payload: JSON) -> JSON | None:
+    """Which credential a status asks for, and where it is given; None for any other status."""
+    if payload["state"] != TaskState.AUTH_REQUIRED or "service" not in payload.get("slot", {}):
+        return None
+    token = payload["message"]["metadata"]["url"].rpartition("/")[2]
+    return {"service": payload["slot"]["service"], "href": reverse("web:credential", args=[token])}
 
 
 def _streamed_text(event: Event) -> JSON:

@@ -16,6 +16,7 @@ import bridge
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.conversations import feedback
 from apps.conversations.errors import (
     ContextNotFound,
     Refusal,
@@ -26,7 +27,7 @@ from apps.conversations.errors import (
 )
 from apps.conversations.intake import cancel_found
 from apps.conversations.models import Context, Message, Task
-from apps.runtime.answering import NoAnswer, UnfitAnswer
+from apps.runtime.answering import NoAnswer
 from apps.runtime.sending import Sent, send
 from apps.web.composing import TooLarge, message_from, message_id, refuse_too_large
 
@@ -38,7 +39,6 @@ STATUS: dict[type[Refusal], HTTPStatus] = {
     TaskNotCancelable: HTTPStatus.CONFLICT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NoAnswer: HTTPStatus.BAD_GATEWAY,
-    UnfitAnswer: HTTPStatus.BAD_GATEWAY,
 }
 """How a refusal is answered; every other one is 422."""
 
@@ -119,6 +119,18 @@ async def stop(request: HttpRequest, principal: Principal, session: uuid.UUID) -
         raise TaskNotFound
     await bridge.run(cancel_found, task)
     return JsonResponse({"stopped": str(task.pk)})
+
+
+@act
+async def rate(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Stars for a task of the session, and words if there are any."""
+    context = await bridge.run(_context, principal, session)
+    task = await bridge.run(_named_task, context, request.POST.get("task", ""))
+    if task is None:
+        raise TaskNotFound
+    given = feedback.read(request.POST.get("rating", ""), request.POST.get("text", ""))
+    await bridge.run(feedback.give, principal, context.agent, str(task.pk), given)
+    return JsonResponse({"rated": given["rating"]})
 
 
 def _context(principal: Principal, session: uuid.UUID) -> Context:

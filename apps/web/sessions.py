@@ -61,6 +61,7 @@ def beginning(context: Context) -> JSON:
         "line": f"/ws/sessions/{context.pk}",
         "say": reverse("web:say", args=[context.pk]),
         "again": reverse("web:again", args=[context.pk]),
+        "rate": reverse("web:rate", args=[context.pk]),
         "stop": reverse("web:stop", args=[context.pk]),
         "earlier": reverse("web:earlier", args=[context.pk]),
         "mostBytes": settings.MAX_REQUEST_BYTES,

@@ -41,6 +41,7 @@ def sessions_of(principal: Principal) -> Any:
     newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
     return (
         Context.objects.visible_to(principal)
+        .listed()
         .select_related("agent")
         .annotate(state=Subquery(newest.values("state")[:1]))
         .order_by("-updated_at", "-pk")

@@ -9,6 +9,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from agentkit import delegation
+from agentkit.credentials import Credential, Lend, lend_none
 from agentkit.delegation import Call, ChildResult, Delegate, Reference, Said
 from agentkit.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.streams import ArtifactStream, SyncArtifactStream
@@ -23,7 +24,18 @@ class TaskContext(Turn):
     """What an async handler is given. Once the task is stopped, whatever it says raises `Stopped`."""
 
     emit: Emit = field(repr=False, compare=False)
+    lend: Lend = field(default=lend_none, repr=False, compare=False)
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
+
+    async def credential(self, service: str) -> Credential | None:
+        """The credential that the task's owner gave this agent for a service, if there is one.
+
+        Where there is none, or the service refuses it, return `AuthRequired(…, service=service)`: that the task went on
+        afterwards says nothing, ask here again. A new one takes the place of the old.
+        """
+        if self.cancelled:
+            raise Stopped
+        return await self.lend(service)
 
     async def call(
         self,
@@ -116,6 +128,7 @@ class SyncTaskContext(Turn):
     """
 
     emit: Emit = field(repr=False, compare=False)
+    lend: Lend = field(default=lend_none, repr=False, compare=False)
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
     loop: asyncio.AbstractEventLoop = field(repr=False, compare=False)
     _awaited: set[concurrent.futures.Future[Any]] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -124,7 +137,11 @@ class SyncTaskContext(Turn):
     def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
         """The same task for a thread: memory and stop signal are shared, not copied."""
         shared = {known.name: getattr(task, known.name) for known in fields(Turn)}
-        return cls(**shared, emit=task.emit, delegate=task.delegate, loop=loop)
+        return cls(**shared, emit=task.emit, lend=task.lend, delegate=task.delegate, loop=loop)
+
+    def credential(self, service: str) -> Credential | None:
+        """The credential that the task's owner gave this agent for a service (see `TaskContext.credential`)."""
+        return self._result(self._borrow(service))
 
     def call(
         self,
@@ -229,6 +246,9 @@ class SyncTaskContext(Turn):
         finally:
             awaited.cancel()
             self._awaited.discard(awaited)
+
+    async def _borrow(self, service: str) -> Credential | None:
+        return await self.lend(service)
 
     async def _deliver(self, emission: Emission) -> None:
         if self.cancelled:

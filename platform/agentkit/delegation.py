@@ -86,6 +86,15 @@ class ChildFailed(AgentFailure):
         self.result = result
 
 
+BOOKMARK = "bookmark:"
+"""How names in a task's memory begin that outlive a suspended turn; all else is then as the turn found it."""
+
+
+def bookmarks(memory: dict[str, Any]) -> dict[str, Any]:
+    """What of its memory a suspended turn leaves to the turn that takes it again."""
+    return {name: value for name, value in memory.items() if name.startswith(BOOKMARK)}
+
+
 class Suspended(BaseException):
     """A child asks for something: the turn ends here with the same question, and runs again once it is answered.
 

@@ -5,9 +5,10 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing, closing
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit.artifacts import Artifact
@@ -15,9 +16,10 @@ from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.deciding import begin, decides_in_thread, method_for, slot_for
 from agentkit.delegation import Call, ChildResult
 from agentkit.directives import directive_in
-from agentkit.emissions import Chunk, Emission, SkillChosen, Token
+from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.handlers import SkillHandler
+from agentkit.interrupting import Interruptible
 from agentkit.messages import Message
 from agentkit.outcomes import AgentFailure, Completed, Failed, InputRequired, Outcome, Rejected, as_outcome
 from agentkit.parts import Part, text_part
@@ -57,17 +59,37 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
     return _outcome(work, lane.task)
 
 
-async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> list[Part]:
-    """The parts of the message that answers `message`, for `ResponseType.MESSAGE`; never none.
+@dataclass(frozen=True)
+class Answer:
+    """A message that answers at once. `metadata.error.code` tells programs that it is an error."""
 
-    What the handler says on the way goes unheard, and an answer without words is made of its artifacts.
+    parts: Sequence[Part]
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def error(cls, said: str, code: str) -> "Answer":
+        return cls([text_part(said)], {"error": {"code": code}})
+
+
+async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> Answer:
+    """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
+
+    What the handler says on the way goes unheard, and an answer without words is made of its artifacts. Its metadata
+    name the language models that were asked.
     """
     wire = message.wire
     context_id = str(wire.get("contextId", ""))
-    task = TaskContext(task_id="", context_id=context_id, message=message, emit=_unheard, delegate=_undelegated)
+    asked = Asked()
+    task = TaskContext(task_id="", context_id=context_id, message=message, emit=asked.hear, delegate=_undelegated)
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
-    return outcome.parts or [part for artifact in delivered for part in artifact.parts] or [text_part("Done.")]
+    parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]
+    failed = isinstance(outcome, Failed | Rejected)
+    code = outcome.code if isinstance(outcome, Failed) else "rejected"
+    if isinstance(outcome, Failed) and outcome.detail:
+        logger.warning("%s could not answer: %s", type(handler).__name__, outcome.detail)
+    metadata = asked.metadata | outcome.metadata | ({"error": {"code": code}} if failed else {})
+    return Answer(parts or [text_part("It could not be done." if failed else "Done.")], metadata)
 
 
 def needs_thread(handler: SkillHandler, *, answers_slot: bool = False, skill: str | None = None) -> bool:
@@ -133,12 +155,13 @@ class _Lane:
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
         abandoned = threading.Event()
+        running = Interruptible()
 
         def begin() -> Any:
             # A busy executor may come to it only after the stop.
             if abandoned.is_set():
                 raise Stopped
-            return context.run(call)
+            return running.run(lambda: context.run(call))
 
         work = self.loop.run_in_executor(self.executor, begin)
         try:
@@ -147,7 +170,9 @@ class _Lane:
         except asyncio.CancelledError:
             abandoned.set()
             self.sync_task.release()
-            if not (await asyncio.wait({work}, timeout=STOP_SECONDS))[0]:
+            if not (await asyncio.wait({work}, timeout=STOP_SECONDS / 2))[0]:
+                running.interrupt(Stopped)  # it may be computing, and say nothing for long
+            if not (await asyncio.wait({work}, timeout=STOP_SECONDS / 2))[0]:
                 work.cancel()
             elif not work.cancelled():
                 work.exception()  # retrieved, so that asyncio does not report it as overlooked
@@ -233,10 +258,20 @@ def _emission(item: object, tokens: list[str]) -> Emission:
 
 async def _undelegated(call: Call) -> ChildResult:
     raise HandlerError(
-        f"The agent {call.agent!r} can only be called from a task: "
-        "let select_response_type choose a task for this message."
+        f"The agent {call.agent!r} can only be called from a task: let select_response_type choose a task for this one."
     )
 
 
-async def _unheard(emission: Emission) -> None:
-    """There is nobody to hear what is said on the way to a message."""
+@dataclass
+class Asked:
+    """There is nobody to hear what is said on the way to a message, save which models were asked."""
+
+    models: list[str] = field(default_factory=list)
+
+    async def hear(self, emission: Emission) -> None:
+        if isinstance(emission, Usage) and emission.model not in self.models:
+            self.models.append(emission.model)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"models": self.models} if self.models else {}

@@ -7,8 +7,9 @@ from typing import Any, TypedDict, Unpack
 
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.errors import HandlerError
-from agentkit.handlers import ResponseType, SkillHandler
+from agentkit.handlers import SkillHandler
 from agentkit.messages import Message
+from agentkit.selecting import Choice, Selector
 from agentkit.skills import Skill, first_paragraph
 from agentkit.threads import Thread
 
@@ -22,7 +23,7 @@ class Traits(TypedDict, total=False):
     skills: Sequence[Skill]
     input_modes: Sequence[str]
     output_modes: Sequence[str]
-    response_type: ResponseType
+    response_type: Choice | Selector
     retry_safe: bool
     time_limit: float
     attempts: int

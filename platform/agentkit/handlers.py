@@ -2,21 +2,14 @@
 
 import inspect
 from collections.abc import Awaitable, Sequence
-from enum import Enum
 from typing import Any, ClassVar
 
 from agentkit import negotiation, skills
 from agentkit.errors import HandlerError
 from agentkit.messages import Message
 from agentkit.negotiation import Chooser, Decision, Start
+from agentkit.selecting import Choice, ResponseType, Selector
 from agentkit.skills import Skill
-
-
-class ResponseType(Enum):
-    """How a message is answered: by work that can be followed, or at once by a message."""
-
-    TASK = "task"
-    MESSAGE = "message"
 
 
 class SkillHandler:
@@ -31,7 +24,7 @@ class SkillHandler:
         skills: what the card tells; `load_skills` reads them from a file. Those of `@skill` methods join by themselves.
         choose_skill: decides between several skills where a message names none, such as `by_words(…)`.
         input_modes, output_modes: media types; `*/*` and `text/*` are allowed.
-        response_type: how messages are answered, unless `select_response_type` says otherwise.
+        response_type: how messages are answered: `"task"`, `"message"`, or a selector such as `by_rules(…)`.
         retry_safe: may a turn that a crash cut off be executed again?
         time_limit: seconds that a turn may take.
         attempts: how often a turn is tried at most.
@@ -44,7 +37,7 @@ class SkillHandler:
     choose_skill: Chooser | None = None
     input_modes: Sequence[str] = ("text/plain",)
     output_modes: Sequence[str] = ("text/plain",)
-    response_type: ResponseType = ResponseType.TASK
+    response_type: Choice | Selector = ResponseType.TASK
     retry_safe: bool = False
     time_limit: float = 600.0
     attempts: int = 3
@@ -56,9 +49,22 @@ class SkillHandler:
         if not isinstance(inspect.getattr_static(cls, "skills"), property):
             cls.skills = skills.declared_by(cls, cls.skills)
 
-    def select_response_type(self, message: Message) -> ResponseType:
-        """Decides for each message; must be quick."""
-        return self.response_type
+    # Subclasses choose between two signatures: by these, a type checker lets them.
+    def select_response_type(self, *args: Any, **kwargs: Any) -> Any:
+        """Chooses for each message; `def`, which runs in a thread, or `async def`.
+
+        Define it as `(self, message)` or `(self, message, task)`: `task` is the newest of the conversation, an
+        `ExistingTask` or None. As it is, `response_type` says it all. A message that continues a task is not asked
+        about: it stays with its task.
+        """
+        return self.selector(*args) if callable(self.selector) else self.selector
+
+    @property
+    def selector(self) -> Choice | Selector:
+        """`response_type` as it was written: a function in the body of a class is no method there."""
+        written = inspect.getattr_static(self, "response_type")
+        selector: Choice | Selector = written.__func__ if isinstance(written, staticmethod) else written
+        return selector
 
     def negotiate(self, message: Message) -> Decision | Awaitable[Decision]:
         """Which skill takes the message that begins a task? `Start`, `Clarify` or `Reject`; `def` or `async def`.
@@ -89,6 +95,13 @@ class SkillHandler:
         Pydantic model, of which an answer that does not fit is asked for again, an Enum, or str.
         """
         return self.on_request(*args[:1])
+
+    def ailment(self) -> str:
+        """Why the agent cannot work at the moment, as a sentence for operators; "" where it can.
+
+        The host asks from time to time; it must be quick. A missing model or tool is such a reason.
+        """
+        return ""
 
     def on_cancel(self, task: Any) -> Any:
         """Cleans up after a stop, within five seconds. It can no longer say anything."""

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentkit import directives, slots
+from agentkit import credentials, directives, slots
 from agentkit.artifacts import Artifact
+from agentkit.credentials import AuthType
 from agentkit.errors import InvalidAnswer
 from agentkit.parts import Part, text_part
 from agentkit.slots import Slot
@@ -66,9 +67,22 @@ class InputRequired(_Asking):
 
 @dataclass(frozen=True)
 class AuthRequired(_Asking):
-    """The task waits for a credential, which arrives with `task.slot` set to the name of this `slot`."""
+    """The task waits for a credential, after which it goes on with `task.slot` set to the name of this `slot`.
+
+    With a `service`, the host asks for it by a link of its own, keeps it, and gives it by `task.credential(service)`.
+    Without one the message says where to go, and the task goes on when somebody answers it.
+
+    Raises:
+        ValueError: `auth_type` is none of `api_key`, `bearer` and `basic`, or the service's name is unfit.
+    """
 
     slot: Slot = "credential"
+    service: str = field(default="", kw_only=True)
+    auth_type: AuthType = field(default="api_key", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        credentials.check(self.service, self.auth_type)
 
 
 @dataclass(frozen=True)
@@ -139,7 +153,8 @@ def _directed(directive: directives.Directive) -> Outcome:
         case "input-required":
             return InputRequired(said, directive.slot or "input", directive.schema, metadata)
         case "auth-required":
-            return AuthRequired(said, directive.slot or "credential", directive.schema, metadata)
+            wanted = credentials.wanted(metadata.get("service"), metadata.get("auth_type"))
+            return AuthRequired(said, directive.slot or "credential", directive.schema, metadata, **wanted)
         case "failed":
             return Failed(said, directive.code or "failed", metadata)
         case "rejected":

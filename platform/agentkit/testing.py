@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
 from agentkit.context import Emit, TaskContext
+from agentkit.credentials import Credential, Lend
 from agentkit.delegation import Call, ChildResult, Suspended
 from agentkit.driving import drive
 from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
@@ -22,6 +23,9 @@ from agentkit.parts import Part, guessed_media_type, raw_part, text_part
 from agentkit.sessions import Session
 from agentkit.slots import Slot, stored
 from agentkit.turns import ReferencedTask
+
+Given = str | Credential
+"""A credential, or the text of a bearer token."""
 
 DEPTH = 8
 """How deep agents may call each other."""
@@ -124,31 +128,42 @@ def task_for(message: Message, recorder: Recorder, **known: Any) -> TaskContext:
     return TaskContext(task_id=str(uuid4()), context_id="testing", message=message, emit=recorder.emit, **known)
 
 
+def lender_of(credentials: Mapping[str, Given]) -> Lend:
+    """A host's `lend` that has these credentials, by service."""
+
+    async def lend(service: str) -> Credential | None:
+        given = credentials.get(service)
+        return Credential(service, "bearer", given) if isinstance(given, str) else given
+
+    return lend
+
+
 async def run(
     handler: object,
     message: str | dict[str, Any] | Message,
     *,
     files: Files | None = None,
     slot: Slot | None = None,
-    skill: str | None = None,
     resumed: bool = False,
+    skill: str | None = None,
     memory: dict[str, Any] | None = None,
     session: dict[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
+    credentials: Mapping[str, Given] | None = None,
     agents: Agents | None = None,
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
     For the turn after a question, give `slot` (as `InputRequired` was given it) and the earlier run's `memory`, `skill`
     and messages again; with `resumed` it is one that goes on without a new message. `session` is the memory of the
-    conversation, to be given to all its runs. `agents` are those that it can call; they run here, too. Where one of
-    them asks, its question is the outcome.
+    conversation, to be given to all its runs. `credentials` are what the handler finds by `task.credential`. `agents`
+    are those that it can call; they run here, too. Where one of them asks, its question is the outcome.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored(slot) if slot is not None else {}
     known: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
-    known |= {"history": history, "references": references}
+    known |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
     known["memory"] = memory if memory is not None else {}
     known["session"] = Session(session if session is not None else {})
     return await _turn(handler, said, agents or {}, **known)

@@ -53,7 +53,6 @@ class Turn:
         skill: the id of the skill that was chosen for this task, if its agent has skills.
         slot: the name of the question that this turn answers, if it answers one; `slot_as` gives it as it was asked.
         asked: that question as the host keeps it: `{"name", "schema"?, "value"?}`.
-        slot: the question that this turn answers, if it answers one.
         resumed: True where what was asked for came without a message: `message` is that of the turn before.
         memory: JSON values that survive from turn to turn of this task; erased when the task ends.
         session: the conversation; `session.memory` survives from task to task.

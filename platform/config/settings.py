@@ -86,7 +86,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
 CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
 # Called with each transaction's new events, inside that transaction.
-LEDGER_LISTENERS = ["apps.a2a.webhooks.outbox.queue_deliveries"]
+LEDGER_LISTENERS = ["apps.a2a.webhooks.outbox.queue_deliveries", "apps.runtime.suspending.tell_parents"]
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
 STORAGES = {
@@ -105,6 +105,8 @@ WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # how long a delivery is tried
 LLM_MODEL = env.str("LLM_MODEL", default="")  # the model of agents that name none
 LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # OpenAI's own where it is unset
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
+EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # compares meanings where agents are ranked; empty: words do
+EMBEDDING_SECONDS = 5.0  # that it may take
 LLM_SECONDS = 120.0  # how long nothing may come from it
 MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines that may be started as tool servers
 
@@ -112,9 +114,20 @@ MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines that 
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
 RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
 ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
+SELECT_SECONDS = 5.0  # how long an agent may take to choose between a message and a task
 HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
+DELEGATION_DEPTH = 8  # how many levels deep agents may call each other
+CHILDREN_PER_TASK = 1_000  # how many calls one task may make
+BLOCKED_SECONDS = 5.0  # how long an async handler may compute without awaiting anything, which keeps all others waiting
+MAX_ARTIFACT_BYTES = 50 * 1024**2  # of one artifact of an agent
+MAX_TURN_BYTES = 200 * 1024**2  # of all artifacts of one turn
+MAX_SAYING_BYTES = 1024**2  # of anything else: a line of progress, a tool's result, a question, a task's memory
+AGENT_TOOLS = ["apps.runtime.tools", *env.list("AGENT_TOOLS", default=[])]  # modules of tools for agents without code
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
+CREDENTIAL_REQUEST_SECONDS = 3600.0  # how long a link is good by which a task asks for a credential
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
+
+OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
@@ -132,12 +145,23 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 4
 CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
-EXECUTORS = {"hosted": "apps.runtime.hosting.execute"}  # who takes the turns of each kind of agent
+EXECUTORS = {  # who takes the turns of each kind of agent
+    "hosted": "apps.runtime.hosting.execute",
+    "model": "apps.runtime.without_code.execute",
+}
+EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
+    "hosted": "apps.runtime.hosting.ailment_of",
+    "model": "apps.runtime.without_code.ailment_of",
+}
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {
-    name: {"task": name, "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS}}
-    for name in ("runtime.sweep", "a2a.sweep")
+    name: {"task": name, "schedule": seconds, "options": {"expires": seconds}}
+    for name, seconds in {
+        "runtime.sweep": SWEEP_SECONDS,
+        "a2a.sweep": SWEEP_SECONDS,
+        "runtime.observe": OBSERVE_SECONDS,
+    }.items()
 }
 
 # Limits of what comes in
@@ -152,6 +176,8 @@ DEFAULT_HISTORY_LENGTH = 100
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
 ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
 STREAMS_PER_CALLER = 2_000  # open at the same time in one process
+
+MAX_SUMMARY_LENGTH = 10_000  # characters of a summary, and of its details, that agents are asked about
 
 # A2A extensions of our own
 EXTENSION_PAGES = ROOT / "docs" / "extensions"  # <name>-v<version>.md is served at /ext/<name>/v<version>

@@ -27,13 +27,19 @@ SIDEBAR = {
         ("conversations", "event", "Events", "list"),
         ("conversations", "message", "Messages", "chat"),
         ("conversations", "artifact", "Artifacts", "draft"),
+        ("conversations", "feedback", "Feedback", "star"),
     ],
     "Webhooks": [
         ("a2a", "pushconfig", "Webhooks", "webhook"),
         ("a2a", "delivery", "Deliveries", "outbox"),
     ],
+    "Credentials": [
+        ("runtime", "credential", "Credentials", "password"),
+        ("runtime", "credentialrequest", "Requests", "contact_support"),
+    ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
+        ("agents", "agentversion", "Versions", "history"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),
     ],
     "People and access": [

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.contrib.admin.utils import quote
 from django.db.models import Model
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
@@ -126,6 +127,11 @@ def structure(value: Any) -> SafeString:
     if value in (None, {}, [], ""):
         return NOTHING
     return format_html('<pre class="structure">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def lines(texts: Iterable[str]) -> SafeString:
+    """A line for each text."""
+    return format_html_join(mark_safe("<br>"), "{}", ((text,) for text in texts)) or NOTHING
 
 
 def shortened(text: str, length: int = 80) -> str:

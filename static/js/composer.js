@@ -49,7 +49,7 @@ export class Composer {
   }
 
   add(files) {
-    if (!files.length) return;
+    if (!files.length || this.words.disabled) return;
     this.complain(this.problemWith([...this.files, ...files]));
     if (!this.error.hidden) return;
     this.files.push(...files);
@@ -105,6 +105,12 @@ export class Composer {
     if (!message.text && !message.files.length) return this.words.focus();
     this.clear();
     return this.send(message);
+  }
+
+  /** Take nothing for now. What was begun stays. */
+  shut(yes) {
+    if (this.words.disabled === yes) return;
+    for (const element of this.form.querySelectorAll("textarea, #files, .send")) element.disabled = yes;
   }
 
   clear() {

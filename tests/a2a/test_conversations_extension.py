@@ -21,6 +21,7 @@ from tests.a2a.calling import Caller, message, text_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 URI = f"{settings.PUBLIC_BASE_URL}/ext/conversations/v1"
+EXTENSIONS = ("conversations", "negotiation", "cursor", "signature", "health")
 LARGE = base64.b64encode(b"large" * 100_000).decode()
 
 
@@ -44,7 +45,7 @@ async def test_the_card_declares_it_and_its_page_is_at_its_address(ada_at, echo)
     caller = ada_at("echo")
     card = (await caller.client.get("/a2a/echo/.well-known/agent-card.json")).json()
     declared = [one["uri"] for one in card["capabilities"]["extensions"]]
-    assert declared == [URI.replace("conversations", name) for name in ("conversations", "cursor", "signature")]
+    assert declared == [URI.replace("conversations", name) for name in EXTENSIONS]
     for uri in declared:
         page = await caller.client.get(uri.removeprefix(settings.PUBLIC_BASE_URL))
         assert page.status_code == 200
@@ -56,7 +57,8 @@ async def test_the_card_declares_it_and_its_page_is_at_its_address(ada_at, echo)
 
 async def test_an_agent_that_does_not_stream_declares_no_cursor(ada_at, quiet):
     card = (await ada_at("quiet").client.get("/a2a/quiet/.well-known/agent-card.json")).json()
-    assert [one["uri"] for one in card["capabilities"]["extensions"]] == [URI]
+    declared = [one["uri"] for one in card["capabilities"]["extensions"]]
+    assert declared == [URI, URI.replace("conversations", "negotiation"), URI.replace("conversations", "health")]
 
 
 async def test_it_may_be_named_and_need_not(ada_at, echo):

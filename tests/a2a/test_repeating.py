@@ -66,17 +66,15 @@ async def test_the_same_message_gets_the_same_answer(ada_at, greeting):
     assert await bridge.run(Message.objects.count) == 2
 
 
-async def test_an_answer_that_failed_may_be_asked_for_again(ada_at, greeting):
-    same = message("fail")
-    for _ in range(2):
-        answer = await ada_at("greeting").send(same)
-        assert answer.code == -32603
-        assert "secret" not in str(answer.body)
-    assert await bridge.run(Message.objects.count) == 0
-
-
-async def test_an_answer_that_cannot_be_sent_is_an_invalid_agent_response(ada_at, greeting):
-    answer = await ada_at("greeting").send(message("talk nonsense"))
-    assert (answer.code, answer.reason) == (-32006, "INVALID_AGENT_RESPONSE")
-    assert "secret" not in str(answer.body)
-    assert await bridge.run(Message.objects.count) == 0
+@pytest.mark.parametrize(
+    ("text", "code"), [("fail", "agent_error"), ("talk nonsense", "invalid_agent_response")], ids=["fails", "nonsense"]
+)
+async def test_an_agent_that_fails_answers_with_an_error_message_once(ada_at, greeting, text, code):
+    same, before = message(text), Greeting.answers
+    first, again = [(await ada_at("greeting").send(same)).result["message"] for _ in range(2)]
+    assert first == again
+    assert first["metadata"] == {"error": {"code": code}}
+    assert first["parts"][0]["text"].startswith("The agent stopped because of an error of its own.")
+    assert "secret" not in str(first)
+    assert Greeting.answers - before <= 1
+    assert await bridge.run(Message.objects.count) == 2, "the question and the answer are in the record"

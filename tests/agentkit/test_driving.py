@@ -9,6 +9,7 @@ import pytest
 
 from agentkit import (
     AgentFailure,
+    Answer,
     Artifact,
     Completed,
     Failed,
@@ -289,8 +290,8 @@ async def greet(task):
 
 async def test_a_message_is_answered_with_parts():
     message = testing.user_message("Ada")
-    assert await answer(as_handler(greet), message) == [{"text": "Hello, Ada"}]
-    assert await answer(as_handler(lambda text: InputRequired("Who?")), message) == [{"text": "Who?"}]
+    assert await answer(as_handler(greet), message) == Answer([{"text": "Hello, Ada"}])
+    assert await answer(as_handler(lambda text: InputRequired("Who?")), message) == Answer([{"text": "Who?"}])
     artifact = Artifact.json("n", [1])
-    assert await answer(as_handler(lambda text: artifact), message) == [{"data": [1]}]
-    assert await answer(as_handler(lambda text: None), message) == [{"text": "Done."}]
+    assert await answer(as_handler(lambda text: artifact), message) == Answer([{"data": [1]}])
+    assert await answer(as_handler(lambda text: None), message) == Answer([{"text": "Done."}])

@@ -75,7 +75,7 @@ async def test_every_plain_value_of_every_form(form, name):
 async def test_a_state_in_json_of_every_form(form):
     value = {"state": "auth-required", "prompt": "key?", "service": "calendar"}
     run = await testing.run(FORMS[form](ending(value).end), "hello")
-    assert run.outcome == AuthRequired("key?", metadata={"prompt": "key?", "service": "calendar"})
+    assert run.outcome == AuthRequired("key?", metadata={"prompt": "key?", "service": "calendar"}, service="calendar")
 
 
 @pytest.mark.parametrize("form", FORMS)

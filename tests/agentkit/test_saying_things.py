@@ -12,10 +12,13 @@ from agentkit import (
     Message,
     Progress,
     SkillHandler,
+    SyncTaskContext,
+    TaskContext,
     Thought,
     Token,
     ToolCall,
     ToolResult,
+    Usage,
     as_handler,
     drive,
     raw_part,
@@ -225,3 +228,15 @@ async def test_the_context_is_read_only_save_for_memory():
         return f"{task.attempt} {task.caller} {task.cancelled} {task.metadata}"
 
     assert (await testing.run(handler, "go")).said == "1 None False {}"
+
+
+@pytest.mark.parametrize("face", ["async", "in a thread"])
+async def test_what_a_model_took_is_told(face):
+    async def on_loop(task: TaskContext) -> None:
+        await task.usage("large", 1, 20, 5)
+
+    def in_thread(task: SyncTaskContext) -> None:
+        task.usage("large", 1, 20, 5)
+
+    run = await testing.run(on_loop if face == "async" else in_thread, "x")
+    assert run.emissions == [Usage("large", 1, 20, 5)]

@@ -5,8 +5,10 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
+from apps.agents.definitions import as_yaml
 from apps.agents.models import RESERVED_SLUGS, Agent
 from apps.agents.registration import house_workspace, register_hosted
+from tests.agents.definitions import definition
 
 pytestmark = pytest.mark.django_db
 
@@ -73,3 +75,45 @@ def test_policies_that_cannot_be_are_refused(policies):
 def test_the_database_itself_wants_a_handler_for_a_hosted_agent(echo):
     with pytest.raises(IntegrityError), transaction.atomic():
         Agent.objects.filter(pk=echo.pk).update(handler="")
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "agent.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_an_agent_without_code_is_registered_from_a_file(capsys, file):
+    path = file(as_yaml(definition(tools=["calculate"]).content))
+    call_command("register_agent", "clerk", "--from", path, "--access", "public")
+    agent = Agent.objects.get()
+    assert (agent.kind, agent.access, agent.current_version.content["tools"]) == ("model", "public", ["calculate"])
+    assert capsys.readouterr().out == "Clerk is registered at /a2a/clerk (everybody, without signing in).\n"
+    call_command("register_agent", "clerk", "--from", path)
+    assert agent.versions.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("name: Clerk", r"description: Field required\."),
+        ("- a list", r"Write a mapping"),
+        ("name: Clerk\ndescription: D\ninstructions: I\ntools: [nothing]", r"There is no tool nothing\. There are: "),
+        ("kind: hosted\nname: Clerk\ndescription: D\ninstructions: I", r"kind: .*not permitted"),
+    ],
+)
+def test_a_file_that_defines_no_agent_is_refused_in_a_sentence(file, text, sentence):
+    with pytest.raises(CommandError, match=sentence):
+        call_command("register_agent", "clerk", "--from", file(text))
+    assert not Agent.objects.exists()
+
+
+def test_a_file_that_cannot_be_read_and_two_ways_at_once_are_refused(tmp_path, file):
+    with pytest.raises(CommandError, match="is no file with text"):
+        call_command("register_agent", "clerk", "--from", str(tmp_path / "nowhere.yaml"))
+    with pytest.raises(CommandError, match="not allowed with"):
+        call_command("register_agent", "clerk", "--from", file("name: x"), "--handler", ECHO)

@@ -2,7 +2,17 @@
 
 import asyncio
 
-from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, Rejected, SkillHandler, TaskContext
+from agentkit import (
+    Artifact,
+    AuthRequired,
+    Completed,
+    Failed,
+    InputRequired,
+    Outcome,
+    Rejected,
+    SkillHandler,
+    TaskContext,
+)
 
 STORY = "# A story\n\nOnce upon a *time* there was a **river**.\n\n- it ran\n- it sang\n"
 
@@ -70,3 +80,16 @@ class Patient(SkillHandler):
             return Completed("That was the second message.")
         await asyncio.sleep(1.5)
         return Completed("That was the first message.")
+
+
+class Calendar(SkillHandler):
+    """Wants a key, and says that it has one."""
+
+    name = "Calendar"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        credential = await task.credential("the calendar of the institute")
+        if credential is None:
+            words = "To look up your free days I need your key. You find it under Settings → Keys."
+            return AuthRequired(words, service="the calendar of the institute")
+        return Completed(f"I opened it with a key of {len(credential.secret)} characters.")

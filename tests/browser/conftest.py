@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from tests.conftest import CHROMIUM
 from tests.stack import Stack
 
-AGENTS = ("Storyteller", "Failing", "Asking", "Patient")
+AGENTS = ("Storyteller", "Failing", "Asking", "Patient", "Calendar")
 PATIENCE = 20_000  # milliseconds, for a machine that does much else
 
 WIDE, MEDIUM, PHONE = (1440, 900), (768, 1024), (390, 844)

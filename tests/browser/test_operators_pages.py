@@ -69,7 +69,7 @@ def test_every_page_obeys_the_policy_and_fits_its_window(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})
     sign_in(page, server)
     addresses = page.locator("#nav-sidebar-apps a").evaluate_all("links => links.map(link => link.href)")
-    assert len(addresses) == 17
+    assert len(addresses) == 18
     for address in addresses:
         page.goto(address)
         expect(page.locator("h1").first).to_be_visible()
@@ -147,3 +147,29 @@ def test_a_lost_line_shows_at_once_and_repairs_itself(page):
         expect(page.locator("[data-line=lost]")).to_have_text("The line is lost. Reconnecting…", timeout=SOON)
         server.start()
         expect(page.locator("[data-line=live]")).to_have_text("Live", timeout=2 * SOON)
+
+
+def test_rows_of_a_form_are_added_and_removed_in_place(page: Page, server: Stack) -> None:
+    sign_in(page, server)
+    page.goto(f"{server.url}/admin/agents/agent/add/?kind=model")
+    slug = f"clerk-{uuid.uuid4().hex[:6]}"
+    page.locator("[name=name]").fill(slug)
+    page.locator("[name=name]").press("Tab")
+    expect(page.get_by_label("Slug")).to_have_value(slug)  # made of the name
+    page.locator("[name=description]").fill("Answers letters.")
+    page.locator("[name=instructions]").fill("Answer in one sentence.")
+    skills = page.locator("[data-rows=skills]")
+    expect(skills.locator("[data-row]")).to_have_count(0)
+    for name in ("Sort", "Forget me", "Draft"):
+        skills.get_by_role("button", name="Add a skill").click()
+        row = skills.locator("[data-row]").last
+        expect(row.get_by_label("Name")).to_be_focused()
+        row.get_by_label("Name").fill(name)
+        row.get_by_label("Description").fill(f"{name}.")
+    skills.locator("[data-row]").nth(1).get_by_role("button", name="Remove").click()
+    page.get_by_role("button", name="Save and continue editing").click()
+    expect(skills.locator("[data-row] [name$=-name]")).to_have_count(2)
+    shown = [field.input_value() for field in skills.locator("[data-row] [name$=-name]").all()]
+    assert shown == ["Sort", "Draft"]
+    with urllib.request.urlopen(f"{server.url}/a2a/{slug}/.well-known/agent-card.json", timeout=20) as card:
+        assert [skill["id"] for skill in json.load(card)["skills"]] == ["sort", "draft"]

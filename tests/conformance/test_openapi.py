@@ -13,7 +13,8 @@ schema = schemathesis.openapi.from_dict(description())
 
 def test_every_address_is_described():
     described = {(verb.upper(), path[1:]) for path, verbs in description()["paths"].items() for verb in verbs}
-    assert described == {(verb, address) for address, verbs in ADDRESSES.items() for verb in verbs}
+    ours = {("POST", "negotiation")}
+    assert described == {(verb, address) for address, verbs in ADDRESSES.items() for verb in verbs} | ours
 
 
 @schema.parametrize()

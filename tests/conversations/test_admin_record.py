@@ -243,3 +243,13 @@ def test_a_cleared_conversation_is_told_from_others_and_its_log_is_still_there(a
         assert gist in admin_client.get(address(Event), filters).content.decode()
     for event in Event.objects.filter(context=gone.context):
         assert page(admin_client, Event, event)
+
+
+def test_a_task_and_its_children_lead_to_each_other(admin_client, ada, echo, opened):
+    parent = opened()
+    called = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "for the parent"}]}
+    receipt = intake.accept(ada.principal, echo, called, sender=f"task:{parent.pk}", parent=parent.pk)
+    child = Task.objects.select_related("context").get(pk=receipt.task)
+    assert str(parent.pk) in page(admin_client, Task, child)
+    assert f"parent__id__exact={parent.pk}" in page(admin_client, Task, parent)
+    assert str(parent.pk) in page(admin_client, Context, child.context)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from django.test import override_settings
 
 import bridge
 from agentkit import Completed
@@ -13,7 +14,6 @@ from apps.conversations import intake, replay
 from apps.conversations.errors import InvalidParams
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.runtime import answering
-from apps.runtime.answering import NoAnswer
 from apps.runtime.sending import send
 from tests.runtime.agents import Counting
 from tests.working import begin, end
@@ -119,14 +119,20 @@ async def test_answers_that_open_one_context_at_once_share_it(ada, counting, sai
     assert await bridge.run(replay.differences, sent[0].context) == []
 
 
-async def test_what_could_not_be_answered_leaves_nothing_and_may_be_sent_again(ada, counting, said):
+async def test_an_error_is_an_answer_too_and_is_repeated_as_it_was(ada, counting, said):
     message = said("TimeoutError")
-    for asked in (1, 2):
-        with pytest.raises(NoAnswer) as refused:
-            await send(ada.principal, counting, message)
-        assert "seconds" not in str(refused.value), "the agent's own error is no deadline of the platform's"
-        assert Counting.asked == asked
-    assert set((await bridge.run(counts)).values()) == {0}
+    first, again = [(await send(ada.principal, counting, message)).answer for _ in range(2)]
+    assert first == again
+    assert first["metadata"] == {"error": {"code": "agent_error"}}, "the agent's own error is no deadline of ours"
+    assert Counting.asked == 1
+
+
+@override_settings(ANSWER_SECONDS=0.1)
+async def test_a_deadline_is_said_in_the_answer(ada, counting, said):
+    answer = (await send(ada.principal, counting, said("slow"))).answer
+    assert answer["metadata"] == {"error": {"code": "time_limit"}}
+    assert "0.1 seconds" in answer["parts"][0]["text"]
+    assert await bridge.run(Message.objects.count) == 2
 
 
 async def test_an_answer_whose_caller_went_away_while_it_was_recorded_is_there_when_it_asks_again(

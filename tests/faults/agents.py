@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agentkit import Completed, SkillHandler, TaskContext
+from agentkit import Call, Completed, SkillHandler, TaskContext
 
 SECONDS_BETWEEN = 0.05
 
@@ -24,3 +24,15 @@ class Patient(SkillHandler):
 def lines_to(last: int) -> str:
     """What it must have delivered, once."""
     return "".join(f"{number}\n" for number in range(1, last + 1))
+
+
+class Foreman(SkillHandler):
+    """Has each number of the text counted to by another, side by side, and says how many lines came of it."""
+
+    retry_safe = True
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        calls = [Call("patient", number) for number in task.message.text.split()]
+        results = await task.gather(*calls)
+        counted = [len(str(result.artifacts[0].parts).split("\\n")) - 1 for result in results]
+        return Completed(" ".join(map(str, counted)))

@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = (
     "aiohttp",
     "asyncio.open_connection",
+    "fastmcp",
     "ftplib",
     "http.client",
     "httpcore",
@@ -17,7 +18,12 @@ CLIENTS = (
     "httpx",
     "httpx2",
     "imaplib",
+    "mcp",
+    "openai",
     "poplib",
+    "pydantic_ai.mcp",
+    "pydantic_ai.models.openai",
+    "pydantic_ai.providers",
     "requests",
     "smtplib",
     "socket",
@@ -28,9 +34,15 @@ CLIENTS = (
     "websockets",
     "xmlrpc",
 )
+BY_THE_HOST = "the host gives it an HTTP client that goes by outbound (apps/runtime/language_models.py)"
 REASONS = {
     ("apps/runtime/process.py", "socket"): "the machine's own name",
     ("platform/config/serving.py", "socket"): "whether the port to listen on is free",
+    ("platform/agentkit/llm/endpoints.py", "openai"): BY_THE_HOST,
+    ("platform/agentkit/llm/endpoints.py", "pydantic_ai.models.openai"): BY_THE_HOST,
+    ("platform/agentkit/llm/endpoints.py", "pydantic_ai.providers"): BY_THE_HOST,
+    ("platform/agentkit/llm/mcp_servers.py", "fastmcp"): BY_THE_HOST,
+    ("platform/agentkit/llm/mcp_servers.py", "pydantic_ai.mcp"): BY_THE_HOST,
 }
 
 

@@ -7,12 +7,16 @@ from agentkit import (
     Artifact,
     AuthRequired,
     Completed,
+    Credential,
+    Failed,
     InputRequired,
     Outcome,
     ResponseType,
     SkillHandler,
+    SyncTaskContext,
     TaskContext,
 )
+from agentkit.credentials import AuthType
 
 
 class Raising(SkillHandler):
@@ -164,6 +168,8 @@ class Counting(SkillHandler):
         Counting.asked += 1
         if task.message.text == "TimeoutError":
             raise TimeoutError
+        if task.message.text == "slow":
+            await asyncio.Event().wait()
         await asyncio.sleep(0)
         return Completed(f"answer {Counting.asked}")
 
@@ -232,3 +238,66 @@ class Asking(SkillHandler):
     async def on_input_received(self, task: TaskContext) -> str:
         how = "resumed" if task.resumed else "answered"
         return f"{how} {task.slot} with {task.message.text}, having asked for {task.memory['asked']}"
+
+
+class Calendar(SkillHandler):
+    """Wants a credential before it does anything, and does with it what the message says."""
+
+    name = "Calendar"
+    auth_type: AuthType = "api_key"
+    lent: Credential | None = None
+
+    async def on_request(self, task: TaskContext) -> object:
+        credential = await task.credential("calendar")
+        Calendar.lent = credential
+        if credential is None:
+            return AuthRequired("I need your key.", service="calendar", auth_type=self.auth_type)
+        match task.message.text:
+            case "leak":
+                return await self._leak(task, credential.secret)
+            case "raise":
+                raise RuntimeError(f"{credential.secret} is refused")
+            case "fail":
+                return Failed(f"{credential.secret} is refused")
+            case "ask":
+                task.memory["secret"] = {credential.secret: [credential.secret]}
+                task.session.memory["secret"] = credential.secret
+                return InputRequired(f"Is {credential.secret} right?")
+            case "pass on":
+                called = await task.call("shouting", [credential.secret, {"data": {"key": credential.secret}}])
+                return called.text
+            case "show":
+                return f"{credential} {credential!r}"
+            case "ask again":
+                return AuthRequired("It is refused.", service="calendar")
+        return Completed("The calendar is open.")
+
+    async def _leak(self, task: TaskContext, secret: str) -> object:
+        await task.progress(f"with {secret}")
+        for letter in f"tokens {secret} and more":
+            await task.token(letter)
+        await task.thought(secret)
+        await task.tool_result(await task.tool_call("open", {"key": secret}), "open", [secret])
+        await task.artifact("log").append(f"opened with {secret}")
+        await task.artifact("file").append(secret.encode())
+        return Completed(f"said {secret}", [Artifact.json("data", {"key": secret})])
+
+
+class CalendarInAThread(SkillHandler):
+    """The same in a thread."""
+
+    def on_request(self, task: SyncTaskContext) -> object:
+        credential = task.credential("calendar")
+        if credential is None:
+            return AuthRequired("I need your password.", service="calendar", auth_type="basic")
+        return Completed(f"opened by {credential.username}")
+
+
+class Elsewhere(SkillHandler):
+    """Says by itself where to sign in."""
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        return AuthRequired("Sign in at calendar.invalid, then write to me.")
+
+    async def on_input_received(self, task: TaskContext) -> str:
+        return "You did."

@@ -1,6 +1,7 @@
 """Agents of the runtime's tests, registered by the name of their class."""
 
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 import bridge
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from tests.runtime import calling_agents
+from tests.runtime.calling_agents import EXECUTED, GATES
 
 
 @pytest.fixture
@@ -27,3 +30,22 @@ def agent(db: None) -> Callable[..., Awaitable[Agent]]:
         return await bridge.run(register_hosted, name.lower(), f"tests.runtime.agents:{name}", **policies)
 
     return register
+
+
+@pytest.fixture
+def cast(db: None) -> Iterator[dict[str, Agent]]:
+    """The agents of `calling_agents`, by their slugs, with their gates shut."""
+    EXECUTED.clear()
+    GATES.update({name: threading.Event() for name in "abc"})
+    kinds = [
+        name
+        for name, kind in vars(calling_agents).items()
+        if isinstance(kind, type) and kind.__module__ == calling_agents.__name__
+    ]
+    yield {name.lower(): _registered(name) for name in kinds}
+    for gate in GATES.values():
+        gate.set()
+
+
+def _registered(name: str) -> Agent:
+    return register_hosted(name.lower(), f"{calling_agents.__name__}:{name}", access=Agent.Access.PUBLIC)

@@ -42,7 +42,7 @@ async def test_an_agent_that_raises_fails_without_telling_why(ada, agent, said, 
 async def test_what_is_no_json_fails_the_task(ada, agent, said, kind):
     task, run = await outcome_of(ada, await agent("Nonsense"), said(kind))
     assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert run.error["code"] == "agent_error"
+    assert run.error["code"] == ("agent_error" if kind == "chunk" else "invalid_agent_response")
     assert task["artifacts"] == []
 
 
@@ -64,7 +64,7 @@ async def test_an_agent_that_takes_too_long_is_stopped(ada, agent, said):
 async def test_an_agent_whose_words_cannot_be_recorded_is_not_left_waiting(ada, agent, said):
     task, run = await outcome_of(ada, await agent("Flooding"), said())
     assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert run.error["code"] == "agent_error"
+    assert run.error["code"] == "invalid_agent_response"
 
 
 async def test_an_agent_that_cannot_be_loaded_fails_its_tasks(ada, agent, said):

@@ -7,7 +7,6 @@ import pytest
 import bridge
 from apps.conversations import intake
 from apps.conversations.models import Artifact, Blob, Event, Message, Run, Task
-from apps.runtime.answering import NoAnswer
 from apps.runtime.cleaning import clean_parts
 from apps.runtime.sending import send
 from tests.working import carry_out
@@ -54,7 +53,7 @@ async def test_the_name_of_somebody_elses_file_fails_the_task(ada, bob, agent, s
     parts = [{"text": word}, {"data": [adas_file]}]
     task, run = await forwarded(bob, thief, said(parts=parts))
     assert task.state == "failed"
-    assert run.error["code"] == "agent_error"
+    assert run.error["code"] == ("agent_error" if word == "streamed" else "invalid_agent_response")
     artifacts = Artifact.objects.filter(task=task, state=Artifact.State.DELIVERED)
     assert not await bridge.run(artifacts.exists)
     assert not await bridge.run(Event.objects.filter(task=task, type="artifact_update").exists)
@@ -80,9 +79,9 @@ async def test_what_an_agent_says_of_a_file_it_was_given_changes_nothing_about_i
 
 async def test_an_answer_names_no_files_either(bob, agent, said, adas_file):
     thief = await agent("ForwardingAtOnce")
-    with pytest.raises(NoAnswer):
-        await send(bob.principal, thief, said(parts=[{"data": [adas_file]}]))
-    assert not await bridge.run(Message.objects.filter(context__owner=bob).exists)
+    answer = (await send(bob.principal, thief, said(parts=[{"data": [adas_file]}]))).answer
+    assert answer["metadata"] == {"error": {"code": "invalid_agent_response"}}
+    assert adas_file["stored"]["sha256"] not in str(answer)
 
 
 @pytest.mark.parametrize("part", WRONG.values(), ids=WRONG)

@@ -32,6 +32,7 @@ def test_the_first_time_makes_two_people_and_the_agents() -> None:
         ("echo", "authenticated"),
         ("countdown", "authenticated"),
         ("report", "authenticated"),
+        ("router", "authenticated"),
     }
 
 

@@ -31,9 +31,9 @@ async def test_hello_answers_with_a_message_that_uses_the_text():
     message = testing.user_message("I am  Ada.\n")
     handler = as_handler(Hello)
     assert handler.select_response_type(message) is ResponseType.MESSAGE
-    (part,) = await answer(handler, message)
+    (part,) = (await answer(handler, message)).parts
     assert part["text"] == "Hello! You said “I am Ada.”. It is good to hear from you."
-    (part,) = await answer(handler, testing.user_message(" "))
+    (part,) = (await answer(handler, testing.user_message(" "))).parts
     assert part["text"].startswith("Hello! Send me")
 
 

@@ -93,3 +93,18 @@ def test_any_time_zone_a_browser_names_is_taken_or_left(ada_browser, finished, z
 def test_a_conversation_costs_few_queries(ada_browser, finished, django_assert_max_num_queries):
     with django_assert_max_num_queries(12):
         ada_browser.get(f"/sessions/{finished.context}")
+
+
+def test_an_agent_that_is_not_well_says_so_to_all_and_why_to_operators(ada_browser, ada, echo):
+    assert "Not available now" not in ada_browser.get("/agents").text
+    Agent.objects.update(health="unavailable", ailment="The module 'gone' cannot be imported.")
+    for path in ("/agents", "/agents/echo", "/"):
+        page = ada_browser.get(path).text
+        assert "Not available now" in page
+        assert "cannot be imported" not in page
+    ada.is_staff = True
+    ada.save()
+    for path in ("/agents", "/agents/echo"):
+        assert "The module &#x27;gone&#x27; cannot be imported." in ada_browser.get(path).text
+    Agent.objects.update(health="degraded")
+    assert "Fails more often than not" in ada_browser.get("/agents").text

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from apps.conversations.models import Context, Message, Run, Task
+from apps.conversations.models import Context, Feedback, Message, Run, Task
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -236,3 +236,31 @@ class TestStoppingAndTryingAgain:
         answer = ada_browser.post(f"/sessions/{finished.context}/stop")
         assert answer["Content-Type"] == "application/json"
         assert set(json.loads(answer.content)) == {"error", "field"}
+
+
+class TestStars:
+    def rate(self, browser, finished, **form):
+        return browser.post(f"/sessions/{finished.context}/feedback", {"task": str(finished.task), **form})
+
+    def test_stars_are_a_line_of_the_log_and_shown_when_the_page_is_opened_again(self, ada_browser, finished):
+        for form, payload in (
+            ({"rating": "2"}, {"rating": 2}),
+            ({"rating": "5", "text": " fine\0 "}, {"rating": 5, "feedback": "fine"}),
+        ):
+            assert self.rate(ada_browser, finished, **form).json() == {"rated": payload["rating"]}
+            assert Feedback.objects.order_by("index").last().payload == payload
+        shown = ada_browser.get(f"/sessions/{finished.context}").context["beginning"]["entries"]
+        assert [entry["rating"] for entry in shown if entry["type"] == "feedback"] == [2, 5]
+
+    @pytest.mark.parametrize("rating", ["", "0", "6", "4.5", "x", "-1"])
+    def test_what_are_no_stars_is_refused(self, ada_browser, finished, rating):
+        answer = self.rate(ada_browser, finished, rating=rating)
+        assert (answer.status_code, answer.json()) == (422, {"error": "Give 1 to 5 stars.", "field": "rating"})
+        assert self.rate(ada_browser, finished, rating="3", text="x" * 10_001).status_code == 422
+        assert not Feedback.objects.exists()
+
+    def test_a_task_of_somebody_else_or_of_no_session_is_not_found(self, ada_browser, bob_browser, finished):
+        assert self.rate(bob_browser, finished, rating="1").status_code == 404
+        assert self.rate(ada_browser, finished, rating="1", task="").status_code == 404
+        assert self.rate(ada_browser, finished, rating="1", task=str(uuid.uuid4())).status_code == 404
+        assert not Feedback.objects.exists()

@@ -2,33 +2,67 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin, messages
 from django.contrib.admin import display
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
+from unfold.decorators import action
 
 from agentkit import HandlerError
+from apps.agents import versions
+from apps.agents.definition_form import DefinitionForm
 from apps.agents.forms import AgentForm
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import explain, register_hosted
 from console import cells
 from console.cells import Tone
 
+HEALTH_TONES = {
+    Agent.Health.OK: Tone.DONE,
+    Agent.Health.DEGRADED: Tone.WAITING,
+    Agent.Health.UNAVAILABLE: Tone.FAILED,
+}
 
-@admin.register(Agent)
+ACCESS = ("Who may use it", {"fields": ("access", "groups")})
+ASKED_ABOUT = ("What others ask about", {"fields": ("cost", "tools")})
+POLICIES = ("on_busy", "time_limit", "attempts", "retry_safe", "keep_thoughts", "sign_artifacts")
+RECORD = ("Record", {"fields": ("address", "current", "work", "created", "updated")})
+WITHOUT_CODE = (
+    (None, {"fields": ("name", "slug", "is_enabled", "description", "opened")}),
+    (
+        "What it does",
+        {"fields": ("instructions", "model", "temperature", "max_tokens", "max_steps", "streaming")},
+    ),
+    ("What it may use", {"fields": ("tools", "agents", "mcp_servers")}),
+    ("On its card", {"fields": ("skills", "input_modes")}),
+    ACCESS,
+    ("What others ask about", {"fields": ("cost",)}),
+    ("How it runs", {"fields": (*POLICIES, "workspace"), "classes": ("collapse",)}),
+    ("This version", {"fields": ("note",)}),
+)
+
+
 class AgentAdmin(ModelAdmin):
+    """Registered by `apps.runtime.admin.agents`, which adds what is measured of an agent's work."""
+
     form = AgentForm
-    list_display = ("name", "address", "state", "kind", "access", "version", "work", "updated")
-    list_filter = ("kind", "access", "is_enabled", "groups")
+    list_display = ("name", "address", "state", "condition", "kind", "access", "version", "work", "updated")
+    list_filter = ("kind", "health", "access", "is_enabled", "groups")
     search_fields = ("slug", "name", "description", "handler")
     ordering = ("name",)
     actions = ("read_handler_again", "switch_on", "switch_off")
     filter_horizontal = ("groups",)
-    readonly_fields = ("address", "work", "created", "updated")
+    actions_list = ("add_without_code",)
+    actions_detail = ("try_it", "show_versions")
+    readonly_fields = ("address", "current", "work", "created", "updated")
     add_fieldsets = (
         (None, {"fields": ("slug", "is_enabled", "kind", "handler", "workspace")}),
         (
@@ -36,16 +70,62 @@ class AgentAdmin(ModelAdmin):
             {"fields": ("name", "version", "description", "input_modes", "output_modes", "skills", "capabilities")},
         ),
         ("On its extended card", {"fields": ("extended_card",)}),
-        ("Who may use it", {"fields": ("access", "groups")}),
-        (
-            "How it runs",
-            {"fields": ("on_busy", "time_limit", "attempts", "retry_safe", "keep_thoughts", "sign_artifacts")},
-        ),
+        ACCESS,
+        ASKED_ABOUT,
+        ("How it runs", {"fields": POLICIES}),
     )
-    fieldsets = (*add_fieldsets, ("Record", {"fields": ("address", "work", "created", "updated")}))
+    fieldsets = (*add_fieldsets, RECORD)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
+        if not self._is_defined_here(request, obj):
+            return super().get_fieldsets(request, obj)
+        return (*WITHOUT_CODE, RECORD) if obj else WITHOUT_CODE
+
+    def get_form(self, request: HttpRequest, obj: Agent | None = None, change: bool = False, **kwargs: Any) -> Any:
+        if self._is_defined_here(request, obj):
+            kwargs["form"] = DefinitionForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Agent | None = None) -> dict[str, tuple[str, ...]]:
+        return {"slug": ("name",)} if obj is None and self._is_defined_here(request, obj) else {}
+
+    def _is_defined_here(self, request: HttpRequest, agent: Agent | None) -> bool:
+        """Is this the form of an agent without code? Who may only look is shown what every agent has."""
+        if agent is None:
+            return request.GET.get("kind") == Agent.Kind.MODEL
+        return agent.kind == Agent.Kind.MODEL and self.has_change_permission(request, agent)
+
+    def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: bool) -> None:
+        if isinstance(form, DefinitionForm):
+            form.keep(request.user)  # type: ignore[arg-type]
+        else:
+            super().save_model(request, obj, form, change)
+            versions.keep(obj, versions.stated(obj), author=request.user)  # type: ignore[arg-type]
 
     def has_register_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_agent")
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Versions go with their agent, though nobody deletes one by itself."""
+        shown, counts, forbidden, protected = super().get_deleted_objects(objs, request)
+        return shown, counts, forbidden - {AgentVersion._meta.verbose_name}, protected
+
+    @action(description="Add an agent without code", permissions=["add"], icon="edit_note", url_path="without-code")
+    def add_without_code(self, request: HttpRequest) -> HttpResponse:
+        return redirect(f"{reverse('admin:agents_agent_add')}?kind={Agent.Kind.MODEL}")
+
+    @action(description="Try it", permissions=["view"], icon="chat", url_path="try-it")
+    def try_it(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect("web:agent", self._found(request, object_id).slug)
+
+    @action(description="Versions", permissions=["view"], icon="history", url_path="versions")
+    def show_versions(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect(cells.list_url(AgentVersion, agent__id__exact=self._found(request, object_id).pk))
+
+    def _found(self, request: HttpRequest, object_id: str) -> Agent:
+        if (agent := self.get_object(request, object_id)) is None:
+            raise Http404
+        return agent
 
     @admin.action(description="Read again what the handler says", permissions=["register"])
     def read_handler_again(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
@@ -83,6 +163,16 @@ class AgentAdmin(ModelAdmin):
     @display(description="state", ordering="is_enabled")
     def state(self, agent: Agent) -> SafeString:
         return cells.state("on", Tone.DONE) if agent.is_enabled else cells.state("off", Tone.STOPPED)
+
+    @display(description="health", ordering="health")
+    def condition(self, agent: Agent) -> SafeString:
+        told = cells.state(agent.health, HEALTH_TONES[Agent.Health(agent.health)])
+        return format_html('<span title="{}">{}</span>', agent.ailment, told) if agent.ailment else told
+
+    @display(description="version")
+    def current(self, agent: Agent) -> SafeString:
+        version = agent.current_version
+        return cells.link(version.number, cells.page_url(AgentVersion, version.pk)) if version else cells.NOTHING
 
     @display(description="work")
     def work(self, agent: Agent) -> SafeString:

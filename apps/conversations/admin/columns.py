@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.admin import display
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.conversations.admin.gist import gist, gist_of_parts
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
+from apps.conversations.models import Artifact, Context, Event, Feedback, Message, Run, Task
 from console import cells
 from console.cells import Tone
 from console.records import timed
@@ -39,11 +40,24 @@ ARTIFACT_TONES = {
     Artifact.State.DISCARDED: Tone.STOPPED,
 }
 
+STARS = 5  # that there are to give
+
 created = timed("created_at")
 updated = timed("updated_at")
 queued = timed("queued_at")
 since = timed("status_at", "since")
 at = timed("at")
+
+
+@display(description="stars")
+def stars(row: Feedback) -> SafeString:
+    filled = row.rating
+    return format_html('<span title="{} of {}">{}{}</span>', filled, STARS, "★" * filled, "☆" * (STARS - filled))
+
+
+@display(description="says")
+def comment(row: Feedback) -> SafeString:
+    return cells.link(cells.shortened(row.text) or "(no words)", cells.page_url(Feedback, row.pk))
 
 
 @display(description="id")

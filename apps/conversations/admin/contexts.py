@@ -26,7 +26,7 @@ class ContextAdmin(LiveAdmin):
     list_filter = ("agent", ("deleted_at", admin.EmptyFieldListFilter))
     search_fields = ("=context_id", "title", "owner__email")
     search_help_text = "Id, title or owner's e-mail"
-    id_lookups = ("pk", "context_id")
+    id_lookups = ("pk", "context_id", "parent_task")
     date_hierarchy = "created_at"
     ordering = ("-updated_at",)
     select_related = ("agent", "owner", "workspace", "parent")
@@ -44,6 +44,7 @@ class ContextAdmin(LiveAdmin):
         "cleared",
         "tasks",
         "messages",
+        "works_for",
         "parent",
         "forked_at",
         "fork_reason",
@@ -70,6 +71,10 @@ class ContextAdmin(LiveAdmin):
     @display(description="forks")
     def forks(self, context: Context) -> SafeString:
         return cells.number(context.forks.count(), Context, parent__id__exact=context.pk)
+
+    @display(description="works for task")
+    def works_for(self, context: Context) -> SafeString:
+        return cells.row_id(Task, context.parent_task)
 
     @display(description="id")
     def key(self, context: Context) -> SafeString:

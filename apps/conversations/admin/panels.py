@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from apps.accounts.models import User
 from apps.conversations.admin import columns
 from apps.conversations.admin.gist import gist_of_parts
-from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
+from apps.conversations.models import Artifact, Context, Event, Feedback, Message, Run, Task
 from console import cells
 
 NEWEST = 50  # rows of each table; a link leads to all of them
@@ -84,11 +84,13 @@ def _of_task(task: Task) -> tuple[list[tuple[str, Any]], list[Table]]:
         ("context", columns.context(task)),
     ]
     runs, artifacts = Run.objects.filter(task=task), Artifact.objects.filter(task=task)
+    given = Feedback.objects.filter(task=task)
     messages, events = Message.objects.filter(task=task), Event.objects.filter(task=task)
     return facts, [
         Table("Runs", runs.order_by("-turn"), RUNS, whole := {"task__id__exact": task.pk}),
         Table("Artifacts", artifacts, ARTIFACTS, whole),
         Table("Messages", messages.order_by("-index"), MESSAGES, whole),
+        Table("Feedback", given.order_by("-index"), FEEDBACK, whole),
         _events(events, whole),
     ]
 
@@ -125,6 +127,7 @@ RUNS = (
 )
 ARTIFACTS = (columns.artifact_name, columns.artifact_state, columns.artifact_gist, columns.created)
 MESSAGES = (columns.index, columns.role, columns.message_gist, columns.created)
+FEEDBACK = (columns.stars, columns.comment, columns.at)
 EVENTS = (columns.index, columns.type_, columns.event_gist, columns.at)
 PANELS: dict[type[Subject], Callable[[Any], tuple[list[tuple[str, Any]], list[Table]]]] = {
     Context: _of_context,

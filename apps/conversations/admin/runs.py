@@ -6,9 +6,11 @@ from django.contrib import admin
 from django.contrib.admin import display
 from django.utils.safestring import SafeString
 
+from apps.agents.models import AgentVersion
 from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Message, Run, Task
+from apps.conversations.usage import Spent
 from console import cells
 from console.records import structured, timed
 
@@ -42,8 +44,10 @@ class RunAdmin(LiveAdmin):
         "resumed",
         *map(timed, ("queued_at", "published_at", "started_at", "finished_at")),
         "answers",
+        "version",
         "input_hash_",
-        *map(structured, ("error", "notes", "usage", "input", "memory", "slot", "remote")),
+        "language_models",
+        *map(structured, ("error", "notes", "input", "memory", "slot", "remote")),
     )
 
     @display(description="id")
@@ -53,6 +57,15 @@ class RunAdmin(LiveAdmin):
     @display(description="message")
     def answers(self, run: Run) -> SafeString:
         return cells.ident(run.message.message_id, cells.page_url(Message, run.message_id))
+
+    @display(description="version of the agent")
+    def version(self, run: Run) -> SafeString:
+        used = run.input.get("agent")
+        return cells.link(used["number"], cells.page_url(AgentVersion, used["version"])) if used else cells.NOTHING
+
+    @display(description="language models")
+    def language_models(self, run: Run) -> SafeString:
+        return cells.lines(Spent.of([run.usage]).lines)
 
     @display(description="input hash")
     def input_hash_(self, run: Run) -> SafeString:

@@ -10,6 +10,7 @@ from apps.agents.models import Agent
 from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
 from apps.conversations.models import Context, Task
+from apps.conversations.usage import Spent
 from console import cells
 from console.records import structured
 
@@ -45,6 +46,7 @@ class TaskAdmin(LiveAdmin):
         "parent_task",
         "workspace",
         "children",
+        "language_models",
         structured("slot"),
         structured("status_message"),
         structured("metadata"),
@@ -66,3 +68,7 @@ class TaskAdmin(LiveAdmin):
     @display(description="children")
     def children(self, task: Task) -> SafeString:
         return cells.number(task.children.count(), Task, parent__id__exact=task.pk)
+
+    @display(description="language models")
+    def language_models(self, task: Task) -> SafeString:
+        return cells.lines(Spent.of(task.runs.values_list("usage", flat=True)).lines)

@@ -9,6 +9,7 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from apps.accounts.models import User
 from apps.agents.models import Agent
 
 register = template.Library()
@@ -27,6 +28,12 @@ STATES = {
 }
 """How each state of a task looks, and what it is called."""
 
+HEALTH = {
+    "degraded": ("waiting", "Fails more often than not"),
+    "unavailable": ("failed", "Not available now"),
+}
+"""The same for agents that are not well."""
+
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
@@ -39,6 +46,19 @@ def avatar(agent: Agent) -> SafeString:
     """The agent's letter in its own hue."""
     hue = zlib.crc32(agent.slug.encode()) % HUES
     return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue, agent.name[:1].upper())
+
+
+@register.simple_tag
+def health(agent: Agent, viewer: User) -> SafeString:
+    """How an agent is that is not well: a sign and a word for everybody, and why for operators."""
+    if agent.health == Agent.Health.OK:
+        return SafeString("")
+    look, word = HEALTH[agent.health]
+    why = agent.ailment if viewer.is_staff else ""
+    return format_html(
+        '<span class="health"><span class="sign sign-{}">{}</span> {} <span class="muted">{}</span></span>',
+        look, icon(look), word, why,
+    )  # fmt: skip
 
 
 @register.simple_tag

@@ -10,6 +10,7 @@ from uuid import uuid4
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.emissions import Emission, Usage
 from agentkit.errors import HandlerError
+from agentkit.llm.importing import imported
 from agentkit.llm.models import AnyModel, lent
 from agentkit.messages import Message
 
@@ -21,11 +22,18 @@ type Said = str | Message | Iterable[Message]
 
 
 async def ask(
-    agent: Agent[TaskContext, Any], task: TaskContext, messages: list[Message], model: AnyModel, **options: Any
+    agent: Agent[TaskContext, Any],
+    about: str,
+    task: TaskContext,
+    messages: list[Message],
+    model: AnyModel,
+    **options: Any,
 ) -> Any:
-    """What the model answers at last. Raises AgentFailure where there is none to ask, or it cannot answer."""
+    """What the model answers at last; `about` are its instructions. Raises AgentFailure where it cannot be asked."""
+    await imported("agentkit.llm.endpoints", "agentkit.llm.failures", "agentkit.llm.bookmarks")
     from pydantic_ai import RunUsage
 
+    from agentkit.llm.bookmarks import bookmarked
     from agentkit.llm.conversations import prompt_of, to_model_messages
     from agentkit.llm.failures import told
 
@@ -36,10 +44,10 @@ async def ask(
     async with lent(model) as lender:
         secrets = [getattr(getattr(lender, "client", None), "api_key", "")]
         try:
-            with told(lender.model_name, secrets):
+            with told(lender.model_name, secrets), bookmarked(task, about, messages) as before:
                 result = await agent.run(
-                    prompt_of(newest),
-                    message_history=to_model_messages(earlier),
+                    None if before else prompt_of(newest),
+                    message_history=[*to_model_messages(earlier), *before],
                     model=lender,
                     deps=task,
                     usage=usage,

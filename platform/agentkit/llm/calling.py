@@ -49,9 +49,10 @@ def function_tool(function: ToolFunction) -> Tool[TaskContext]:
     call.__annotations__ = {"ctx": RunContext[TaskContext]} | {
         name: hint for name, hint in hints.items() if name not in given_task
     }
-    call.__name__, call.__doc__ = traits.name, inspect.getdoc(function)
-    described = None if function.__doc__ == traits.description else traits.description
-    return Tool(call, takes_ctx=True, name=traits.name, description=described)
+    call.__name__, call.__doc__ = traits.name, function.__doc__
+    # Where the docstring is the description, the library takes it apart: what is said of parameters goes to them.
+    is_docstring = traits.description == inspect.cleandoc(function.__doc__ or "")
+    return Tool(call, takes_ctx=True, name=traits.name, description=None if is_docstring else traits.description)
 
 
 async def _on_loop(call: functools.partial[Any], given_task: list[str], task: TaskContext) -> Any:

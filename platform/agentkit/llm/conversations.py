@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from pydantic_ai.messages import (
     BinaryContent,
@@ -17,6 +17,7 @@ from pydantic_ai.messages import (
 
 from agentkit.messages import File, Message
 from agentkit.parts import UnreadableContent
+from agentkit.threads import Thread
 
 FILE_CHARACTERS = 100_000  # of one text file that a model is shown
 IMAGE_BYTES = 10 * 1024 * 1024
@@ -39,32 +40,31 @@ def _model_message(message: Message, *, with_images: bool) -> ModelMessage:
 
 def prompt_of(message: Message, *, with_images: bool = True) -> str | Sequence[UserContent]:
     """What a user's message says to a model."""
-    images = [_image(file) for file in message.files if _is_image(file)] if with_images else []
-    words = words_of(message, without_images=bool(images))
-    return [words, *images] if images else words
+    seen = {at: _image(file) for at, file in enumerate(message.files)} if with_images else {}
+    images = {at: image for at, image in seen.items() if image is not None}
+    words = words_of(message, without=images)
+    return [words, *images.values()] if images else words
 
 
-def from_model_messages(messages: Iterable[ModelMessage]) -> list[Message]:
-    """The words of a model's conversation, as messages; calls of tools and their results are left out."""
-    found = []
+def from_model_messages(messages: Iterable[ModelMessage]) -> Thread:
+    """What was said, as a thread; calls of tools and their results are left out."""
+    thread = Thread()
     for message in messages:
-        if isinstance(message, ModelResponse):
-            found.append(("ROLE_AGENT", message.text or ""))
-            continue
-        prompts = [part.content for part in message.parts if isinstance(part, UserPromptPart)]
-        pieces = [piece for content in prompts for piece in ([content] if isinstance(content, str) else content)]
-        found.append(("ROLE_USER", "\n".join(piece for piece in pieces if isinstance(piece, str))))
-    wires = [
-        {"messageId": str(index), "role": role, "parts": [{"text": text}]}
-        for index, (role, text) in enumerate(found)
-        if text
-    ]
-    return [Message.from_wire(wire) for wire in wires]
+        role, text = ("agent", message.text) if isinstance(message, ModelResponse) else ("user", asked_in(message))
+        thread = thread.add(role, text) if text else thread
+    return thread
 
 
-def words_of(message: Message, *, without_images: bool = False) -> str:
-    """All that a message says, in words: its text, its data as JSON, its files."""
-    files = [file for file in message.files if not (without_images and _is_image(file))]
+def asked_in(request: ModelRequest) -> str:
+    """The user's words in a request."""
+    contents = [part.content for part in request.parts if isinstance(part, UserPromptPart)]
+    pieces = [piece for content in contents for piece in ([content] if isinstance(content, str) else content)]
+    return "\n".join(piece for piece in pieces if isinstance(piece, str))
+
+
+def words_of(message: Message, *, without: Container[int] = ()) -> str:
+    """All that a message says, in words: its text, its data as JSON, its files but those at the places of `without`."""
+    files = [file for at, file in enumerate(message.files) if at not in without]
     data = [json.dumps(value, ensure_ascii=False) for value in message.data]
     return "\n\n".join(filter(None, [message.text, *data, *map(_described, files)])) or "(nothing)"
 
@@ -83,9 +83,11 @@ def _described(file: File) -> str:
     return f"[A file: {name}, {file.media_type}]\n{text[:FILE_CHARACTERS]}{cut}"
 
 
-def _is_image(file: File) -> bool:
-    return file.media_type in IMAGES and file.url is None and (file.size or 0) <= IMAGE_BYTES
-
-
-def _image(file: File) -> UserContent:
-    return BinaryContent(file.read(), media_type=file.media_type)
+def _image(file: File) -> BinaryContent | None:
+    """An image that a model can be shown."""
+    if file.media_type not in IMAGES or file.url is not None or (file.size or 0) > IMAGE_BYTES:
+        return None
+    try:
+        return BinaryContent(file.read(), media_type=file.media_type)
+    except UnreadableContent:
+        return None

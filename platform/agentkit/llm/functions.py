@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.llm.asking import Said, ask, conversation, heard_by_nobody, in_thread
+from agentkit.llm.importing import imported
 from agentkit.llm.models import AnyModel
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class LlmFunction[T]:
         Raises:
             AgentFailure: no model is configured, it cannot be reached, or no answer fits.
         """
+        await imported("agentkit.llm.failures")
         messages = conversation(task, said)
-        answer = await ask(self._agent, task or heard_by_nobody(messages), messages, self.model)
+        answer = await ask(self._agent, self.instructions, task or heard_by_nobody(messages), messages, self.model)
         return cast(T, answer)
 
     def sync(self, task: SyncTaskContext | None, said: Said | None = None) -> T:

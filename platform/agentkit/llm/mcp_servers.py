@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastmcp.client.transports import ClientTransport, StdioTransport, StreamableHttpTransport
 from pydantic_ai.mcp import MCPToolset
@@ -14,20 +16,33 @@ from agentkit.llm.surroundings import surroundings
 from agentkit.llm.tools import McpServer
 from agentkit.outcomes import AgentFailure
 
+logger = logging.getLogger(__name__)
+
 
 async def connect(server: McpServer, stack: AsyncExitStack) -> AbstractToolset[TaskContext]:
     """The server's tools, until the end of the stack. Raises AgentFailure."""
     toolset = MCPToolset[TaskContext](_transport(server), id=server.label, tool_error_behavior="failed")
     try:
-        await stack.enter_async_context(toolset)
+        await stack.enter_async_context(_entered(toolset))
         await toolset.list_tools()
     except Exception as error:
-        detail = detail_of(error, server.headers.values())
-        raise AgentFailure(
-            f"The tool server {server.label} cannot be used. Try again later.", "tools_unreachable", detail
-        ) from None
+        sentence = f"The tool server {server.label} cannot be used. Try again later."
+        raise AgentFailure(sentence, "tools_unreachable", detail_of(error, server.secrets)) from None
     only = server.only
     return toolset if only is None else toolset.filtered(lambda _, tool: tool.name in only)
+
+
+@asynccontextmanager
+async def _entered(toolset: MCPToolset[TaskContext]) -> AsyncIterator[None]:
+    """Connected, until the end. That a connection was lost is said by the calls of its tools, not by its end."""
+    await toolset.__aenter__()
+    try:
+        yield
+    finally:
+        try:
+            await toolset.__aexit__(None, None, None)
+        except Exception as error:
+            logger.warning("the tool server %s was lost: %s", toolset.id, type(error).__name__)
 
 
 def _transport(server: McpServer) -> ClientTransport:

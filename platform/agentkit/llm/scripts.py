@@ -16,11 +16,11 @@ from pydantic_ai.messages import (
     TextPart,
     ToolCallPart,
     ToolReturnPart,
-    UserPromptPart,
 )
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
+from agentkit.llm.conversations import asked_in
 from agentkit.llm.scripting import Asked, Call, Respond, Returned
 
 PIECE = re.compile(r"\S+\s*|\s+")  # text is streamed word by word
@@ -82,18 +82,12 @@ def asked(messages: Sequence[ModelMessage], info: AgentInfo) -> Asked:
     ]
     again = [one for one in run[1:] if not any(getattr(part, "tool_name", None) in functions for part in one.parts)]
     return Asked(
-        text=_text(run[0]),
+        text=asked_in(run[0]),
         earlier=[
-            ("agent", one.text or "") if isinstance(one, ModelResponse) else ("user", _text(one)) for one in earlier
+            ("agent", one.text or "") if isinstance(one, ModelResponse) else ("user", asked_in(one)) for one in earlier
         ],
         instructions=info.instructions or "",
         tools=functions,
         results=results,
         attempt=1 + len(again),
     )
-
-
-def _text(request: ModelRequest) -> str:
-    contents = [part.content for part in request.parts if isinstance(part, UserPromptPart)]
-    pieces = [piece for content in contents for piece in ([content] if isinstance(content, str) else content)]
-    return "\n".join(piece for piece in pieces if isinstance(piece, str))

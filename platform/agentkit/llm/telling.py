@@ -35,6 +35,7 @@ class Teller:
         self.text = ""
         self._task = task
         self._stream = stream
+        self._calls: dict[str, str] = {}  # what a call of a tool is named by the model, and in the record
 
     async def follow(self, _: RunContext[TaskContext], events: AsyncIterable[AgentStreamEvent]) -> None:
         """Called by the model library for each step: a model's answer, or the tools that it called."""
@@ -49,12 +50,16 @@ class Teller:
                 case PartEndEvent(part=ThinkingPart(content=thought)) if thought:
                     await self._task.thought(thought)
                 case FunctionToolCallEvent(part=call):
-                    await self._task.tool_call(call.tool_name, call.args_as_dict(), call.tool_call_id)
-                case FunctionToolResultEvent(part=result):
-                    failed = result.outcome != "success"
-                    await self._task.tool_result(
-                        result.tool_call_id, result.tool_name, recordable(result.content), is_error=failed
+                    # Some endpoints count calls anew in each step.
+                    known = call.tool_call_id in self._calls
+                    told = None if known else call.tool_call_id
+                    self._calls[call.tool_call_id] = await self._task.tool_call(
+                        call.tool_name, call.args_as_dict(), told
                     )
+                case FunctionToolResultEvent(part=result):
+                    call_id, failed = self._calls[result.tool_call_id], result.outcome != "success"
+                    content = recordable(result.content)
+                    await self._task.tool_result(call_id, result.tool_name, content, is_error=failed)
 
     async def _say(self, words: str, *, is_new: bool) -> bool:
         """Streams a piece of text; gives whether the step's text is still to begin."""

@@ -47,7 +47,14 @@ class McpServer:
 
     @property
     def label(self) -> str:
-        return self.url or shlex.join(self.command)
+        """What it is called where people read it: a URL without its query, which may hold a key."""
+        return self.url.partition("?")[0] or shlex.join(self.command)
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must be shown to nobody: the headers' values, without their scheme too, and the URL's query."""
+        values = list(self.headers.values())
+        return [*values, *(value.rpartition(" ")[2] for value in values), self.url.partition("?")[2]]
 
 
 type Tool = ToolFunction | AgentTool | McpServer

@@ -12,6 +12,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from agentkit.context import TaskContext
 from agentkit.llm.calling import Bounded, function_tool
 from agentkit.llm.conversations import words_of
+from agentkit.llm.importing import imported
 from agentkit.llm.tools import AgentTool, McpServer
 from agentkit.llm.tools import Tool as AnyTool
 from agentkit.messages import Message
@@ -33,6 +34,7 @@ async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[Toolset]]:
     if not servers:
         yield []
         return
+    await imported("agentkit.llm.mcp_servers")
     from agentkit.llm.mcp_servers import connect
 
     async with AsyncExitStack() as stack:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.llm.asking import Said, ask, conversation, heard_by_nobody, in_thread
+from agentkit.llm.importing import imported
 from agentkit.llm.models import AnyModel
 from agentkit.llm.tools import Tool
 from agentkit.messages import Message
@@ -79,6 +80,7 @@ class LlmWorker:
         return in_thread(task, lambda on_loop: self.run(on_loop, thread, message, stream=stream))
 
     async def _work(self, task: TaskContext, messages: list[Message], *, stream: bool) -> str:
+        await imported("agentkit.llm.toolsets", "agentkit.llm.telling")
         from pydantic_ai import UsageLimitExceeded, UsageLimits
 
         from agentkit.llm.telling import Teller
@@ -89,6 +91,7 @@ class LlmWorker:
             try:
                 last: str = await ask(
                     self._agent,
+                    self.instructions,
                     task,
                     messages,
                     self.model,

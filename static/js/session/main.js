@@ -28,6 +28,8 @@ const view = new View($("items"), {
   artifactOf: (key) => state.artifacts[key],
   openArtifact: (key) => panel.show(key),
   again,
+  rate: beginning.rate,
+  ratingOf: (taskId) => state.ratings[taskId] ?? 0,
   retry: (id) => deliver(unsent.get(id)),
 });
 const composer = new Composer($("composer"), (message) => {
@@ -68,7 +70,9 @@ function drawHead() {
   $("head-state").replaceChildren(...(look ? [sign(look), h("span", { class: "word" }, word)] : []));
   const stop = composer.form.querySelector(".stop");
   stop.hidden = !(busy ?? waiting);
-  composer.words.placeholder = waiting ? `Answer ${agent}…` : `Message ${agent}…`;
+  const shut = Boolean(waiting?.wantsCredential); // a key that is written here would be part of the conversation
+  composer.shut(shut);
+  composer.words.placeholder = shut ? "Use the button above" : waiting ? `Answer ${agent}…` : `Message ${agent}…`;
   composer.form.querySelector(".composer-hint").textContent =
     busy && !waiting ? "What you send now is read after this step" : "";
   if (state.title) {
@@ -193,4 +197,4 @@ stop.addEventListener("click", async () => {
 draw();
 end.go();
 view.tick();
-if (!document.querySelector("form.question")) composer.words.focus();
+if (!document.querySelector(".question")) composer.words.focus();

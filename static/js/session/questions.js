@@ -14,11 +14,11 @@ export class Questions {
 
   /** Go to a question that is new, unless the person is in the middle of writing. */
   focusNewest() {
-    const form = [...this.list.querySelectorAll("form.question")].at(-1);
+    const form = [...this.list.querySelectorAll(".question")].at(-1);
     if (!form || this.focused.has(form.closest("li").dataset.message)) return;
     this.focused.add(form.closest("li").dataset.message);
     const writing = document.activeElement?.matches("textarea, input") && document.activeElement.value;
-    if (!writing) form.querySelector("input:checked, input:not([type=hidden]), textarea")?.focus();
+    if (!writing) form.querySelector("input:checked, input:not([type=hidden]), textarea, a")?.focus();
   }
 
   answer(form) {

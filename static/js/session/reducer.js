@@ -7,7 +7,7 @@ const TEXT_KEPT = 20000; // characters of an artifact in the making that are kep
 
 export function begin(artifacts = []) {
   const kept = Object.fromEntries(artifacts.map((artifact) => [artifactKey(artifact), artifact]));
-  return { last: 0, title: null, items: [], tasks: {}, artifacts: kept };
+  return { last: 0, title: null, items: [], tasks: {}, ratings: {}, artifacts: kept };
 }
 
 /** The state after an entry. One that is known already (sent again after a lost line) changes nothing. */
@@ -103,7 +103,8 @@ function withoutMaking(state, taskId) {
 function agentStatus(state, entry) {
   const { taskId, at } = entry;
   const before = state.tasks[taskId] ?? { id: taskId };
-  let next = { ...state, tasks: { ...state.tasks, [taskId]: { ...before, state: entry.state, at } } };
+  const wantsCredential = entry.wantsCredential ?? false;
+  let next = { ...state, tasks: { ...state.tasks, [taskId]: { ...before, state: entry.state, at, wantsCredential } } };
   if (entry.progress) return addStep(next, taskId, { kind: "progress", at, text: entry.progress.text }, entry.progress);
   if (entry.state === "working") {
     next = answered(next, taskId);
@@ -242,6 +243,7 @@ const FOLDS = {
   agent_tool_result: toolResult,
   artifact_update: artifactUpdate,
   agent_complete: agentComplete,
+  feedback: (state, { taskId, rating }) => ({ ...state, ratings: { ...state.ratings, [taskId]: rating } }),
   session_renamed: (state, { title }) => ({ ...state, title }),
   "local:sending": sending,
   "local:unsent": unsent,

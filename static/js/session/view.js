@@ -1,6 +1,7 @@
 // From items to the page: each item has one element, redrawn when the reducer has made the item a new one.
 import { bytes, h, icon, safe, sign } from "../dom.js";
 import { dress, seconds } from "../times.js";
+import { stars } from "./stars.js";
 
 const CHIPS = 8; // files that are named below an answer; all of them are in the panel
 const CLIPPED = 6000; // characters of one's own message beyond which it is folded
@@ -16,7 +17,8 @@ const OUTCOMES = {
 };
 
 export class View {
-  /** `page` offers agent, avatar(), artifactOf(key), openArtifact(key), again(taskId), retry(messageId). */
+  /** `page` offers agent, avatar(), artifactOf(key), openArtifact(key), again(taskId), retry(messageId), rate (an address),
+   *  ratingOf(taskId). */
   constructor(list, page) {
     Object.assign(this, { list, page, drawn: new Map() });
     setInterval(() => this.tick(), 1000);
@@ -138,6 +140,7 @@ export class View {
     if (item.outcome === "failed" || item.outcome === "rejected") {
       element.append(h("div", { class: "after" }, this.again(item.taskId)));
     }
+    if (item.outcome === "completed") element.append(stars(this.page.rate, item.taskId, this.page.ratingOf(item.taskId)));
   }
 
   again(taskId) {

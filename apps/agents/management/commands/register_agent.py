@@ -1,4 +1,4 @@
-"""`./manage.py register_agent SLUG --handler dotted.path:Class [--access public]`, and more policies."""
+"""`./manage.py register_agent SLUG --handler dotted.path:Class | --from agent.yaml [--access public]`, and more."""
 
 import json
 from argparse import ArgumentTypeError, BooleanOptionalAction
@@ -9,8 +9,9 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentkit import HandlerError
+from apps.agents.definitions import Definition
 from apps.agents.models import Agent
-from apps.agents.registration import explain, register_hosted
+from apps.agents.registration import explain, register_hosted, register_model
 
 POLICIES = ("access", "sign_artifacts", "extended_card")
 
@@ -23,12 +24,22 @@ def read_json(name: str) -> Any:
         raise ArgumentTypeError(f"{name} is no file with JSON.") from error
 
 
+def read_text(name: str) -> str:
+    """What a file says. Raises ArgumentTypeError."""
+    try:
+        return Path(name).read_text()
+    except (OSError, ValueError) as error:
+        raise ArgumentTypeError(f"{name} is no file with text.") from error
+
+
 class Command(BaseCommand):
-    help = "Registers or updates an agent that this platform hosts."
+    help = "Registers or updates an agent that this platform hosts, with a handler or without code."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("slug")
-        parser.add_argument("--handler", required=True, metavar="dotted.path:Name")
+        what = parser.add_mutually_exclusive_group(required=True)
+        what.add_argument("--handler", metavar="dotted.path:Name")
+        what.add_argument("--from", type=read_text, metavar="F", dest="definition", help="YAML of one without code")
         parser.add_argument("--access", choices=Agent.Access.values)
         parser.add_argument(
             "--sign-artifacts", action=BooleanOptionalAction, help="does it sign what it delivers? default: no"
@@ -38,10 +49,13 @@ class Command(BaseCommand):
             "--extended-card", type=read_json, metavar="F", help="JSON file of what only known callers are told"
         )
 
-    def handle(self, *args: Any, slug: str, handler: str, **options: Any) -> None:
+    def handle(self, *args: Any, slug: str, handler: str | None, definition: str | None, **options: Any) -> None:
         policies = {name: options[name] for name in POLICIES if options[name] is not None}
         try:
-            agent = register_hosted(slug, handler, **policies)
+            if handler is not None:
+                agent = register_hosted(slug, handler, **policies)
+            else:
+                agent = register_model(slug, Definition.from_yaml(definition or ""), **policies)
         except HandlerError as error:
             raise CommandError(str(error)) from error
         except ValidationError as error:

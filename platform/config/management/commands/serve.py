@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from apps.runtime.router import register_router
 from apps.showcase import loading
 from config import serving, static_files
 
@@ -24,6 +25,7 @@ class Command(BaseCommand):
             serving.claim_address(settings.HOST, settings.PORT)
             call_command("migrate", interactive=False, verbosity=0)
             static_files.collect_if_changed()
+            register_router()
             loaded = None if no_showcase else loading.load()
             from config.asgi import application  # after the migrations: it builds the URLs and so the pages
 

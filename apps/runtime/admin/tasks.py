@@ -15,8 +15,11 @@ from apps.conversations.admin.tasks import TaskAdmin
 from apps.conversations.errors import Refusal, TaskNotCancelable
 from apps.conversations.lifecycle import TERMINAL
 from apps.conversations.models import Task
+from apps.runtime.admin.agents import MeasuredAgentAdmin
 from apps.runtime.repeating import run_again
 from console import cells
+
+__all__ = ["MeasuredAgentAdmin", "OperatedTaskAdmin"]
 
 CANCEL = {
     "title": "Cancel this task?",

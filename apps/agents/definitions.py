@@ -1,0 +1,220 @@
+"""What an agent without code is made of, and whether it can be: the same for a form, for a file and for a version."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+import pydantic
+import yaml
+from django.core.exceptions import ValidationError
+from django.utils.text import slugify
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+import outbound
+from agentkit import HandlerError
+from apps.agents import tools
+from apps.agents.models import Agent
+
+JSON = dict[str, Any]
+
+MOST_BYTES = 200_000  # of a definition as a file
+MOST_STEPS = 100
+LONGEST_URL = 2000
+HEADER = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"  # RFC 9110 §5.1
+
+
+def _plain(text: Any) -> Any:
+    """Lines end alike wherever they were written. Raises ValueError for what no database keeps."""
+    if not isinstance(text, str):
+        return text
+    if "\0" in text or any("\ud800" <= one <= "\udfff" for one in text):
+        raise ValueError("Write text without control characters.")
+    return text.replace("\r\n", "\n").strip()
+
+
+Text = Annotated[str, Field(min_length=1), BeforeValidator(_plain)]
+Line = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_plain)]
+Name = Annotated[str, Field(min_length=1, max_length=120), BeforeValidator(_plain)]
+Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL), BeforeValidator(_plain)]
+ModelName = Annotated[str, Field(max_length=200), BeforeValidator(_plain)]
+
+
+class _Exact(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SkillDefinition(_Exact):
+    """A skill of the agent's card (A2A 1.0 §4.4.5). Without an id it has one made of its name."""
+
+    id: Line = ""
+    name: Line
+    description: Text
+    tags: list[Line] = Field(["general"], min_length=1)
+    examples: list[Line] = []
+
+    @property
+    def wire(self) -> JSON:
+        told = {"id": self.id, "name": self.name, "description": self.description, "tags": self.tags}
+        return told | ({"examples": self.examples} if self.examples else {})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_id(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not given.get("id") and isinstance(given.get("name"), str):
+            return {**given, "id": slugify(given["name"]) or "skill"}
+        return given
+
+
+class ToolServer(_Exact):
+    """An MCP server whose tools the agent may use. The secret that `header` carries is kept apart (`ToolSecret`)."""
+
+    url: Url
+    header: Annotated[str, Field(pattern=HEADER)] = "Authorization"
+
+
+class Definition(_Exact):
+    """An agent without code: what its card says, and how a language model does its work.
+
+    Attributes:
+        model: a name that the model's provider knows; empty: the platform's (LLM_MODEL).
+        temperature, max_tokens: passed on to the model; None leaves them to it. Tokens are those of one answer.
+        max_steps: how often the model may be asked in one turn.
+        tools: names of registered functions (AGENT_TOOLS).
+        agents: slugs of agents of this platform that it may ask.
+    """
+
+    name: Name
+    description: Text
+    instructions: Text
+    model: ModelName = ""
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1, le=10_000_000)
+    max_steps: int = Field(10, ge=1, le=MOST_STEPS)
+    tools: list[Line] = Field([], max_length=100)
+    mcp_servers: list[ToolServer] = Field([], max_length=20)
+    agents: list[Line] = Field([], max_length=100)
+    skills: list[SkillDefinition] = Field([], max_length=100)
+    input_modes: list[Line] = Field(["text/*", "application/json"], min_length=1)
+    output_modes: list[Line] = Field(["text/plain"], min_length=1)
+    streaming: bool = True
+
+    @classmethod
+    def read(cls, content: Any) -> Self:
+        """From JSON. Raises ValidationError with a sentence for each field that cannot be."""
+        if isinstance(content, dict):
+            content = {name: value for name, value in content.items() if (name, value) != ("kind", Agent.Kind.MODEL)}
+        try:
+            return cls.model_validate(content)
+        except pydantic.ValidationError as error:
+            raise ValidationError(_sentences(error)) from None
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Self:
+        """From a file's text. Raises ValidationError."""
+        if len(text.encode()) > MOST_BYTES:
+            raise ValidationError({"file": f"It is larger than {MOST_BYTES:,} bytes."})
+        try:
+            content = yaml.safe_load(text)
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            where = f" (line {mark.line + 1})" if (mark := getattr(error, "problem_mark", None)) else ""
+            raise ValidationError({"file": f"It is no YAML{where}."}) from None
+        if not isinstance(content, dict):
+            raise ValidationError({"file": "Write a mapping with name, description and instructions."})
+        return cls.read(content)
+
+    @property
+    def content(self) -> JSON:
+        """The content of a version."""
+        return {"kind": Agent.Kind.MODEL.value, **self.model_dump()}
+
+    @property
+    def stated(self) -> JSON:
+        """The fields of Agent that it decides."""
+        return {
+            "kind": Agent.Kind.MODEL,
+            "handler": "",
+            "name": self.name,
+            "description": self.description,
+            "skills": [skill.wire for skill in self.skills],
+            "input_modes": list(self.input_modes),
+            "output_modes": list(self.output_modes),
+            "tools": list(self.tools),
+        }
+
+
+def as_yaml(content: JSON) -> str:
+    """The content of a version as a file, in the order in which a person would write it."""
+    order = {name: place for place, name in enumerate(("kind", *Definition.model_fields))}
+    names = sorted(content, key=lambda name: order.get(name, len(order)))
+    told = {name: content[name] for name in names if content[name] not in (None, "", [], {})}
+    return yaml.dump(told, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=100)
+
+
+class _Readable(yaml.SafeDumper):
+    """Texts of many lines are written as such."""
+
+
+def _as_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Readable.add_representer(str, _as_block)
+
+
+def check(definition: Definition, slug: str) -> None:
+    """Raises ValidationError where the agent `slug` could not work as it is defined, with a sentence for each field."""
+    problems = {
+        "tools": _problem_of_tools(definition.tools),
+        "agents": _problem_of_agents(definition.agents, slug),
+        "mcp_servers": _problem_of_servers([server.url for server in definition.mcp_servers]),
+        "skills": _problem_of_names("Two skills have the id", [skill.id for skill in definition.skills]),
+    }
+    if found := {field: problem for field, problem in problems.items() if problem}:
+        raise ValidationError(found)
+
+
+def _problem_of_tools(names: list[str]) -> str:
+    if not names:
+        return ""
+    try:
+        known = tools.registered()
+    except HandlerError as error:
+        return str(error)
+    if unknown := [name for name in names if name not in known]:
+        return f"There is no tool {', '.join(unknown)}. There are: {', '.join(known) or 'none'}."
+    return _problem_of_names("It is given twice:", names)
+
+
+def _problem_of_agents(slugs: list[str], slug: str) -> str:
+    if slug in slugs:
+        return "An agent cannot ask itself. Choose others."
+    known = set(Agent.objects.filter(slug__in=slugs).values_list("slug", flat=True))
+    if unknown := [one for one in slugs if one not in known]:
+        return f"There is no agent {', '.join(unknown)}. Write the slugs of agents that are registered here."
+    return _problem_of_names("It is given twice:", slugs)
+
+
+def _problem_of_servers(urls: list[str]) -> str:
+    for url in urls:
+        try:
+            outbound.guard().check(url)  # its name is looked up, and judged, when it is called
+        except outbound.Forbidden as refusal:
+            return f"{url}: {refusal}"
+    return _problem_of_names("It is given twice:", urls)
+
+
+def _problem_of_names(sentence: str, names: list[str]) -> str:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return f"{sentence} {', '.join(twice)}." if twice else ""
+
+
+def _sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
+    """By field: what is wrong with it, and where in it."""
+    found: dict[str, list[str]] = {}
+    for problem in error.errors(include_url=False):
+        field, *inner = [str(step) for step in problem["loc"]] or ["file"]
+        where = f"{'.'.join(inner)}: " if inner else ""
+        is_empty = problem["type"] == "string_too_short"
+        said = "This cannot be empty" if is_empty else problem["msg"].removeprefix("Value error, ").rstrip(".")
+        found.setdefault(field, []).append(f"{where}{said}.")
+    return found

@@ -1,0 +1,197 @@
+"""Would an agent take a piece of work, and how well would it do? The formulas, which know no database.
+
+They are described for callers in docs/extensions/negotiation-v1.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from apps.agents.matching import Match
+from apps.agents.models import Agent
+
+JSON = dict[str, Any]
+
+GOOD_MATCH = 0.3  # a best skill above this adds to the confidence
+MATCHES_TOLD = 5  # of one agent
+DIGITS = 4  # of what is told
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each subscore counts, before they are made to sum up to one."""
+
+    skill: float = 0.55
+    io: float = 0.20
+    performance: float = 0.15
+    load: float = 0.05
+    cost: float = 0.05
+
+    def applied_to(self, subscores: Subscores) -> float:
+        """The mean of the subscores, so weighted. The weights must not all be zero."""
+        weights, scores = asdict(self), asdict(subscores)
+        total: float = sum(weight * scores[name] for name, weight in weights.items()) / sum(weights.values())
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Subscores:
+    """Each from 0 to 1."""
+
+    skill: float
+    io: float
+    performance: float
+    load: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A piece of work as it is put to agents. None and empty lists mean that nothing is asked for."""
+
+    summary: str
+    details: str = ""
+    input_types: Sequence[str] = ()
+    output_types: Sequence[str] = ()
+    max_latency_ms: int | None = None
+    max_cost: float | None = None
+    required_tools: Sequence[str] = ()
+    forbidden_tools: Sequence[str] = ()
+    min_score: float = 0.0
+    weights: Weights = Weights()
+
+    @property
+    def text(self) -> str:
+        return f"{self.summary}\n{self.details}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is measured of an agent; None where nothing is known."""
+
+    latency_ms: int | None = None
+    queue_depth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What is answered for one agent; `rejection` is one of the extension's reasons, or None."""
+
+    agent: Agent
+    score: float
+    confidence: float
+    rejection: str | None
+    matches: Sequence[Match]  # the best first
+    matched_tags: Sequence[str]
+    facts: Facts
+    subscores: Subscores
+
+    @property
+    def accepted(self) -> bool:
+        return self.rejection is None
+
+    @property
+    def rank(self) -> tuple[bool, float, str]:
+        """What a list of assessments is sorted by: an agent that is not well counts half, but is not left out."""
+        counted = self.score if self.agent.health == Agent.Health.OK else self.score / 2
+        return not self.accepted, -counted, self.agent.slug
+
+    @property
+    def wire(self) -> JSON:
+        return {
+            "accepted": self.accepted,
+            "score": round(self.score, DIGITS),
+            "confidence": round(self.confidence, DIGITS),
+            "rejection_reason": self.rejection,
+            "skill_matches": [
+                {
+                    "skill_id": match.skill["id"],
+                    "skill_name": match.skill["name"],
+                    "score": round(match.score, DIGITS),
+                    "reasons": match.reasons,
+                }
+                for match in self.matches[:MATCHES_TOLD]
+            ],
+            "matched_tags": list(self.matched_tags),
+            "latency_estimate_ms": self.facts.latency_ms,
+            "queue_depth": self.facts.queue_depth,
+            "subscores": {name: round(value, DIGITS) for name, value in asdict(self.subscores).items()},
+        }
+
+
+def assess(ask: Ask, agent: Agent, facts: Facts, skills: Sequence[Match]) -> Assessment:
+    """How an agent fits what is asked; `skills` says how each of its skills does."""
+    matches = sorted((match for match in skills if match.score > 0), key=lambda match: -match.score)
+    best = matches[0].score if matches else 0.0
+    subscores = Subscores(
+        skill=best,
+        io=io_score(ask, agent),
+        performance=performance_score(facts.latency_ms, ask.max_latency_ms),
+        load=load_score(facts.queue_depth),
+        cost=cost_score(agent.cost, ask.max_cost),
+    )
+    score = ask.weights.applied_to(subscores) if agent.is_available else 0.0
+    return Assessment(
+        agent,
+        score,
+        confidence_in(ask, facts, best),
+        next(reasons_against(ask, agent, facts, score), None),
+        matches,
+        list(dict.fromkeys(tag for match in matches for tag in match.tags)),
+        facts,
+        subscores,
+    )
+
+
+def reasons_against(ask: Ask, agent: Agent, facts: Facts, score: float) -> Iterator[str]:
+    """Why the agent would not take it, the first reason first."""
+    if not agent.skills:
+        yield "no_skills_advertised"
+    if not all(map(agent.takes, ask.input_types)):
+        yield "input_mime_unsupported"
+    if ask.output_types and not agent.makes_any_of(ask.output_types):
+        yield "output_mime_unsupported"
+    if not set(ask.required_tools) <= set(agent.tools):
+        yield "required_tool_missing"
+    if not set(ask.forbidden_tools).isdisjoint(agent.tools):
+        yield "forbidden_tool_present"
+    if ask.max_cost is not None and agent.cost > ask.max_cost:
+        yield "cost_exceeds_budget"
+    if ask.max_latency_ms is not None and (facts.latency_ms or 0) > 2 * ask.max_latency_ms:
+        yield "latency_exceeds_constraint"
+    if score < ask.min_score or not agent.is_available:
+        yield "score_below_threshold"
+
+
+def io_score(ask: Ask, agent: Agent) -> float:
+    """The share of the media types asked for that the agent takes and makes; 1 where none is asked for."""
+    fits = [agent.takes(one) for one in ask.input_types]
+    fits += [agent.makes_any_of([one]) for one in ask.output_types]
+    return sum(fits) / len(fits) if fits else 1.0
+
+
+def performance_score(estimate_ms: int | None, limit_ms: int | None) -> float:
+    """1 where no limit is set, and one half where it is not known whether it is kept."""
+    if limit_ms is None:
+        return 1.0
+    return 0.5 if estimate_ms is None else max(0.0, 1 - estimate_ms / limit_ms)
+
+
+def load_score(queue_depth: int | None) -> float:
+    return 0.5 if queue_depth is None else 1 / (1 + queue_depth)
+
+
+def cost_score(cost: float, budget: float | None) -> float:
+    if cost == 0:
+        return 1.0
+    if budget is None:
+        return 0.5
+    return max(0.0, 1 - 0.5 * cost / budget) if budget > 0 else 0.0
+
+
+def confidence_in(ask: Ask, facts: Facts, best: float) -> float:
+    """How much the assessment is worth: the more is known, the more."""
+    known = (bool(ask.input_types or ask.output_types), facts.latency_ms is not None, facts.queue_depth is not None)
+    return min(1.0, 0.5 + (0.2 if best > GOOD_MATCH else 0.1) + 0.1 * sum(known))

@@ -1,0 +1,77 @@
+"""Agents without code: a language model takes their turns, as the version of the agent says that the run goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import bridge
+from agentkit import HandlerError, Outcome, SkillHandler, TaskContext, drive
+from agentkit.llm import AgentTool, LlmWorker, McpServer, NoModel
+from agentkit.llm.tools import Tool
+from agentkit.tools import ToolFunction
+from apps.agents import tool_secrets, tools
+from apps.agents.definitions import Definition
+from apps.agents.models import Agent
+from apps.runtime import language_models
+
+NO_VERSION = "The agent {} has no version: save it once more in admin."
+
+
+class Defined(SkillHandler):
+    """What a definition does with a turn."""
+
+    def __init__(self, worker: LlmWorker, *, streaming: bool) -> None:
+        self.worker = worker
+        self.streaming = streaming
+
+    async def on_request(self, task: TaskContext) -> str:
+        return await self.worker.run(task, stream=self.streaming)
+
+
+async def execute(agent: Agent, task: TaskContext) -> Outcome:
+    """Let the agent take one turn. Raises HandlerError where it lacks what its version speaks of."""
+    version = agent.current_version
+    if version is None:
+        raise HandlerError(NO_VERSION.format(agent.slug))
+    definition = Definition.read(version.content)
+    settings = {"temperature": definition.temperature, "max_tokens": definition.max_tokens}
+    worker = LlmWorker(
+        definition.instructions,
+        [*_functions(definition.tools), *await bridge.run(_reached, agent, definition)],
+        model=definition.model or None,
+        max_steps=definition.max_steps,
+        settings={name: value for name, value in settings.items() if value is not None},
+    )
+    return await drive(Defined(worker, streaming=definition.streaming), task)
+
+
+def ailment_of(agent: Agent) -> str:
+    """Why the agent cannot work here, as a sentence for operators; "" where it can."""
+    version = agent.current_version
+    if version is None:
+        return NO_VERSION.format(agent.slug)
+    definition = Definition.read(version.content)
+    try:
+        language_models.check(definition.model)
+        _functions(definition.tools)
+    except (NoModel, HandlerError) as error:
+        return str(error)
+    return ""
+
+
+def _functions(names: Iterable[str]) -> list[ToolFunction]:
+    known = tools.registered()
+    if missing := [name for name in names if name not in known]:
+        raise HandlerError(f"There is no tool {', '.join(missing)} here: name its module in AGENT_TOOLS.")
+    return [known[name].function for name in names]
+
+
+def _reached(agent: Agent, definition: Definition) -> list[Tool]:
+    """The other agents that are there at this moment, and the MCP servers with what lets the agent in."""
+    there = {other.slug: other for other in Agent.objects.enabled().filter(slug__in=definition.agents)}
+    asked = [there[slug] for slug in definition.agents if slug in there]
+    headers = tool_secrets.headers_of(agent, definition)
+    return [
+        *(AgentTool(other.slug, f"{other.name}: {other.description}") for other in asked),
+        *(McpServer(server.url, headers[server.url]) for server in definition.mcp_servers),
+    ]

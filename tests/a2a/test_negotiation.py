@@ -1,0 +1,243 @@
+"""Before anything is sent agents can be asked whether they would take it; who may not use one hears nothing of it."""
+
+import asyncio
+import json
+from time import perf_counter
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+import bridge
+from apps.accounts.models import ApiKey
+from apps.agents.models import Agent, AgentStats
+from apps.agents.negotiation import Ask
+from apps.agents.registration import house_workspace, register_hosted
+from apps.conversations import intake
+from apps.runtime import ranking
+from tests.a2a.resting import Resource
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ECHO = "apps.showcase.agents.echo:Echo"
+ASKED = {"task_summary": "Count down from 20, please"}
+
+
+@pytest.fixture
+def ada_asks(ada_key):
+    """Ada's answer from an agent, or from the front door."""
+
+    async def ask(slug, body=ASKED, address="negotiation", **options):
+        return await Resource(slug, ada_key).ask("POST", address, body, **options)
+
+    return ask
+
+
+def make_agent(slug, **fields):
+    told = {"name": slug.title(), "description": "It works.", "handler": ECHO, "workspace": house_workspace()}
+    skill = {"id": slug, "name": slug.title(), "description": f"It does {slug}.", "tags": [slug]}
+    return Agent.objects.create(slug=slug, **told | {"skills": [skill]} | fields)
+
+
+async def test_an_agent_says_whether_it_would_take_it_and_why(ada_asks, countdown):
+    answer = await ada_asks("countdown")
+    assert answer.status == 200
+    body = answer.body
+    assert (body["accepted"], body["rejection_reason"]) == (True, None)
+    assert body["skill_matches"][0]["skill_id"] == "countdown"
+    assert "count" in body["skill_matches"][0]["reasons"][0]
+    assert (body["latency_estimate_ms"], body["queue_depth"]) == (None, 0)
+    assert body["subscores"] == {
+        "skill": body["skill_matches"][0]["score"], "io": 1.0, "performance": 1.0, "load": 1.0, "cost": 1.0,
+    }  # fmt: skip
+    assert body["score"] == pytest.approx(0.55 * body["subscores"]["skill"] + 0.45, abs=1e-4)
+
+
+async def test_all_agents_are_ranked_and_score_what_they_score_alone(ada_asks, countdown, echo):
+    for summary in ("Count down from 20", "something that returns a text"):
+        ranked = (await ada_asks("", {"task_summary": summary})).body["agents"]
+        assert [one["agent"] for one in ranked] == (["countdown", "echo"] if "20" in summary else ["echo", "countdown"])
+        for one in ranked:
+            about = {name: one.pop(name) for name in ("agent", "name", "url", "health")}
+            assert about["url"].endswith(f"/a2a/{about['agent']}")
+            assert about["health"] == "ok"
+            assert (await ada_asks(about["agent"], {"task_summary": summary})).body == one
+
+
+async def test_with_and_without_a_slash_and_in_the_media_type_that_is_asked_for(ada_asks, echo):
+    for slug in ("", "echo"):
+        for address in ("negotiation", "negotiation/"):
+            assert (await ada_asks(slug, address=address)).status == 200
+    assert (await ada_asks("echo", content_type="application/a2a+json")).headers[
+        "Content-Type"
+    ] == "application/a2a+json"
+    assert (await ada_asks("echo")).headers["Content-Type"] == "application/json"
+
+
+async def test_no_version_need_be_named(ada_key, echo):
+    for version in ("", "0.3", "1.0"):
+        assert (await Resource("echo", ada_key, version).ask("POST", "negotiation", ASKED)).status == 200
+
+
+async def test_the_extension_is_declared_described_and_named_back(ada_asks, echo, client):
+    uri = "http://127.0.0.1:8000/ext/negotiation/v1"
+    card = (await Resource("echo").ask("GET", ".well-known/agent-card.json")).body
+    assert uri in [one["uri"] for one in card["capabilities"]["extensions"]]
+    assert (await ada_asks("echo", headers={"A2A-Extensions": uri})).headers["A2A-Extensions"] == uri
+    assert "A2A-Extensions" not in (await ada_asks("echo")).headers
+
+
+async def test_an_agent_that_the_caller_may_not_use_never_shows(ada, ada_asks, ada_key, echo, hello):
+    await bridge.run(register_hosted, "hello", hello.handler, access=Agent.Access.PUBLIC)
+    lab = await bridge.run(Group.objects.create, name="Lab")
+    secret = await bridge.run(make_agent, "secret", access=Agent.Access.GROUPS)
+    await bridge.run(secret.groups.add, lab)
+    off = await bridge.run(make_agent, "off", is_enabled=False)
+    for slug in (secret.slug, off.slug, "nobody"):
+        answer = await ada_asks(slug)
+        assert (answer.status, answer.reason) == (404, "AGENT_NOT_FOUND")
+    assert {one["agent"] for one in (await ada_asks("")).body["agents"]} == {"echo", "hello"}
+    anonymous = (await Resource("").ask("POST", "negotiation", ASKED)).body["agents"]
+    assert [one["agent"] for one in anonymous] == ["hello"]
+    assert (await Resource("echo").ask("POST", "negotiation", ASKED)).status == 401
+    await bridge.run(ada.groups.add, lab)
+    assert {one["agent"] for one in (await ada_asks("")).body["agents"]} == {"echo", "hello", "secret"}
+    assert (await ada_asks("secret")).status == 200
+
+
+async def test_the_router_ranks_and_is_not_ranked(ada_asks, echo):
+    await bridge.run(make_agent, "router")
+    assert [one["agent"] for one in (await ada_asks("")).body["agents"]] == ["echo"]
+    assert (await ada_asks("router", {"task_summary": "router"})).body["accepted"]
+
+
+async def test_what_changes_in_the_registry_counts_at_once(ada_asks, echo):
+    asked = {"task_summary": "paint a zebra"}
+    assert [one["skill_matches"] for one in (await ada_asks("", asked)).body["agents"]] == [[]]
+    painter = await bridge.run(make_agent, "zebra")
+    assert [one["agent"] for one in (await ada_asks("", asked)).body["agents"]] == ["zebra", "echo"]
+    painter.skills = [{"id": "s", "name": "Horses", "description": "Horses alone.", "tags": ["horse"]}]
+    await bridge.run(painter.save)
+    assert (await ada_asks("zebra", asked)).body["skill_matches"] == []
+    await bridge.run(painter.delete)
+    assert [one["agent"] for one in (await ada_asks("", asked)).body["agents"]] == ["echo"]
+
+
+async def test_measured_latency_and_the_queue_of_this_moment_count(ada, ada_asks, echo, said):
+    await bridge.run(AgentStats.objects.create, agent=echo, took_p50=0.3, waited_p50=0.1, updated_at=timezone.now())
+    for depth in range(3):
+        body = (await ada_asks("echo", ASKED | {"max_latency_ms": 1600})).body
+        assert (body["latency_estimate_ms"], body["queue_depth"]) == (400, depth)
+        assert (body["subscores"]["performance"], body["subscores"]["load"]) == (0.75, round(1 / (1 + depth), 4))
+        await bridge.run(intake.accept, ada.principal, echo, said())
+    refused = (await ada_asks("echo", ASKED | {"max_latency_ms": 199})).body
+    assert (refused["accepted"], refused["rejection_reason"]) == (False, "latency_exceeds_constraint")
+
+
+async def test_those_that_would_not_take_it_come_last(ada_asks, countdown):
+    await bridge.run(make_agent, "painter", output_modes=["image/png"])
+    ranked = (await ada_asks("", ASKED | {"output_mime_types": ["image/*"]})).body["agents"]
+    assert [(one["agent"], one["rejection_reason"]) for one in ranked] == [
+        ("painter", None),
+        ("countdown", "output_mime_unsupported"),
+    ]
+
+
+WRONG = {
+    "task_summary": [{}, *({"task_summary": one} for one in ("", "  ", 5, "x" * 10_001, "a\0"))],
+    "task_details": [{"task_details": []}, {"task_details": "x" * 10_001}],
+    "input_mime_types": [{"input_mime_types": "text/plain"}, {"input_mime_types": ["text/plain"] * 101}],
+    "input_mime_types[1]": [
+        {"input_mime_types": ["text/plain", one]} for one in ("text", "text/", "a b/c", 5, "*/png")],
+    "output_mime_types[0]": [{"output_mime_types": [None]}],
+    "max_latency_ms": [{"max_latency_ms": one} for one in (0, -1, 1.5, "soon", True, 2**31)],
+    "max_cost_amount": [{"max_cost_amount": one} for one in (-0.1, "much", True, [], 10**399)],
+    "required_tools": [{"required_tools": "search"}],
+    "required_tools[0]": [{"required_tools": [one]} for one in (5, "a\nb", "x" * 201)],
+    "forbidden_tools[0]": [{"forbidden_tools": [{}]}],
+    "min_score": [{"min_score": one} for one in (-0.1, 1.1, "half", False)],
+    "weights": [{"weights": one} for one in ([], 1, dict.fromkeys(("skill", "io", "performance", "load", "cost"), 0))],
+    "weights.skill": [{"weights": {"skill": one}} for one in (-1, "x", 2_000_000, True)],
+    "weights.skil": [{"weights": {"skil": 1}}],
+}  # fmt: skip
+
+
+async def test_each_field_that_cannot_be_used_is_named(ada_asks, echo, subtests):
+    for field, bodies in WRONG.items():
+        for body in bodies:
+            with subtests.test(f"{field}: {str(body)[:40]}"):
+                usable = {} if field == "task_summary" else ASKED
+                answer = await ada_asks("echo", usable | body)
+                assert (answer.status, answer.fields) == (400, [field]), answer.body
+    several = await ada_asks("", {"min_score": 2, "max_latency_ms": 0})
+    assert several.fields == ["task_summary", "max_latency_ms", "min_score"]
+
+
+async def test_what_can_be_used_is(ada_asks, echo):
+    usable = [
+        {"max_latency_ms": "100"}, {"max_cost_amount": "1.5"}, {"max_cost_amount": 0}, {"min_score": 0},
+        {"weights": None},
+        {"weights": {"skill": 1, "io": 0, "performance": 0, "load": 0, "cost": 0}}, {"unknown": [1]},
+        {"input_mime_types": ["TEXT/plain", "image/svg+xml", "application/*"], "output_mime_types": []},
+    ]  # fmt: skip
+    for body in usable:
+        assert (await ada_asks("echo", ASKED | body)).status == 200, body
+    assert (await ada_asks("echo", {"taskSummary": "hi", "minScore": 1})).body["rejection_reason"]
+    assert (await ada_asks("echo", {"taskSummary": "hi", "task_summary": "hi"})).status == 400
+
+
+async def test_it_refuses_as_the_binding_does(ada_asks, ada, ada_key, echo):
+    for body, status in ((b"{", 400), (b"[]", 400), (b'{"a": NaN}', 400), (b'{"a": 1, "a": 2}', 400)):
+        assert (await ada_asks("echo", body)).status == status
+    assert (await ada_asks("echo", json.dumps(ASKED).encode(), content_type="text/plain")).status == 415
+    for verb in ("GET", "PUT", "DELETE"):
+        refused = await Resource("echo", ada_key).ask(verb, "negotiation")
+        assert (refused.status, refused.headers["Allow"]) == (405, "POST")
+    assert (await Resource("echo", "wrong").ask("POST", "negotiation", ASKED)).status == 401
+    writing = (await bridge.run(ApiKey.issue, ada, "k", scopes=["tasks:write"]))[1]
+    assert (await Resource("echo", writing).ask("POST", "negotiation", ASKED)).status == 403
+
+
+async def test_a_caller_that_asks_too_often_is_told_when_to_come_back(bob_key, echo):
+    with override_settings(REQUESTS_PER_MINUTE=1):
+        bob = Resource("echo", bob_key)
+        answers = [await bob.ask("POST", "negotiation", ASKED) for _ in range(3)]
+    assert answers[-1].status == 429
+    assert int(answers[-1].headers["Retry-After"]) > 0
+
+
+def test_a_ranking_costs_two_queries_however_many_agents_there_are(ada, echo):
+    counts = []
+    for more in (2, 20):
+        for number in range(more):
+            make_agent(f"of-{more}-{number}")
+        ranking.look_up(ada.principal)
+        with CaptureQueriesContext(connection) as captured:
+            usable = ranking.look_up(ada.principal)
+        counts.append((len(captured), len(usable.facts)))
+    assert counts == [(2, 3), (2, 23)]
+
+
+def test_a_thousand_agents_are_ranked_within_a_moment(ada, echo):
+    Agent.objects.bulk_create(
+        Agent(
+            slug=f"agent-{number}", name=f"Agent {number}", description="It works.", handler=ECHO,
+            workspace=echo.workspace,
+            skills=[{
+                "id": "s", "name": f"Skill {number}", "tags": [f"tag{number % 50}", "work"],
+                "description": f"Does the work of department {number % 20} with topic{number}.",
+            }],
+        )
+        for number in range(1000)
+    )  # fmt: skip
+    ask = Ask("Which department does the work on topic77 and tag7?")
+    for _ in range(2):  # the first time the registry is read
+        began = perf_counter()
+        ranked = asyncio.run(ranking.rank(ada.principal, ask))
+        took = 1000 * (perf_counter() - began)
+        print(f"{len(ranked)} agents ranked in {took:.0f} ms")
+    assert (len(ranked), ranked[0].agent.slug) == (1001, "agent-77")
+    assert took < 500  # milliseconds; some 25 on an idle machine

@@ -1,0 +1,86 @@
+"""A credential shows itself to nobody; a handler asks for it, in whatever form it is written."""
+
+import logging
+
+import pytest
+
+from agentkit import AuthRequired, Completed, Credential, SkillHandler, testing
+from agentkit.outcomes import as_outcome
+
+SECRET = "k-5f1d2a90-secret"
+
+
+class Calendar(SkillHandler):
+    async def on_request(self, task):
+        credential = await task.credential("calendar")
+        if credential is None:
+            return AuthRequired("Your key?", service="calendar")
+        return Completed(credential.authorization)
+
+
+class InAThread(SkillHandler):
+    def on_request(self, task):
+        credential = task.credential("calendar")
+        return Completed(credential.secret) if credential else AuthRequired("Your key?", service="calendar")
+
+
+@pytest.mark.parametrize("shown", [repr, str, "{}".format, "%s".__mod__, lambda one: f"{one!r:>200}"])
+def test_no_way_of_showing_it_tells_the_secret(shown):
+    text = shown(Credential("calendar", "basic", SECRET, "the-user"))
+    assert "calendar" in text
+    assert SECRET not in text
+    assert "the-user" not in text
+
+
+def test_a_log_does_not_tell_it_either(caplog):
+    logging.getLogger().warning("with %s", Credential("calendar", "bearer", SECRET))
+    assert SECRET not in caplog.text
+
+
+def test_a_header_is_made_for_those_that_have_one():
+    assert Credential("c", "bearer", "token").authorization == "Bearer token"
+    assert Credential("c", "basic", "open sesame", "Aladdin").authorization == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+    with pytest.raises(ValueError, match=r"credential\.secret"):
+        _ = Credential("c", "api_key", "key").authorization
+
+
+@pytest.mark.parametrize("handler", [Calendar, InAThread])
+async def test_a_handler_that_has_none_asks_and_one_that_has_goes_on(handler):
+    asked = await testing.run(handler, "open")
+    assert asked.outcome == AuthRequired("Your key?", service="calendar")
+    given = await testing.run(handler, "open", slot="credential", resumed=True, credentials={"calendar": SECRET})
+    assert SECRET in given.said
+    other = await testing.run(handler, "open", credentials={"mail": SECRET})
+    assert isinstance(other.outcome, AuthRequired)
+
+
+async def test_a_credential_of_a_kind_can_be_given_to_a_trial():
+    run = await testing.run(Calendar, "open", credentials={"calendar": Credential("calendar", "basic", "b", "a")})
+    assert run.said == "Basic YTpi"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"auth_type": "oauth2"}, "one of api_key, bearer, basic"),
+        ({"service": "a\nb"}, "one line"),
+        ({"service": "a\u202eb"}, "one line"),
+        ({"service": "x" * 101}, "at most 100"),
+    ],
+)
+def test_what_no_host_can_ask_for_is_refused_at_once(wrong, told):
+    with pytest.raises(ValueError, match=told):
+        AuthRequired("Your key?", **{"service": "calendar", **wrong})
+
+
+def test_a_directive_asks_for_the_credential_that_it_names():
+    said = {"state": "auth-required", "prompt": "Your token?", "service": "calendar", "auth_type": "bearer"}
+    outcome = as_outcome(said)
+    assert (outcome.service, outcome.auth_type, outcome.message) == ("calendar", "bearer", "Your token?")
+
+
+@pytest.mark.parametrize("unknown", [{"auth_type": "oauth2"}, {"service": ["calendar"]}, {"service": ""}])
+def test_a_directive_for_what_no_host_can_ask_for_has_its_words_alone(unknown):
+    said = {"state": "auth-required", "prompt": "Sign in there.", "service": "calendar", **unknown}
+    outcome = as_outcome(said)
+    assert (outcome.service, outcome.message) == ("", "Sign in there.")

@@ -1,0 +1,138 @@
+"""How a message is answered, per message: constants, rules, functions and methods, async or not."""
+
+import asyncio
+import threading
+
+import pytest
+
+from agentkit import (
+    Answer,
+    Completed,
+    ExistingTask,
+    Failed,
+    HandlerError,
+    InputRequired,
+    Rejected,
+    ResponseType,
+    SkillHandler,
+    agent,
+    always_message,
+    always_task,
+    answer,
+    as_handler,
+    by_rules,
+)
+from agentkit.responding import asks_for_task, constant, select
+from agentkit.selecting import has_files, longer_than, says
+from agentkit.testing import user_message
+
+MESSAGE, TASK = ResponseType.MESSAGE, ResponseType.TASK
+
+
+class Handler(SkillHandler):
+    async def on_request(self, task):
+        return "done"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [(TASK, TASK), (MESSAGE, MESSAGE), ("message", MESSAGE), (always_message, MESSAGE), (always_task, TASK)],
+)
+async def test_a_constant_needs_no_asking(written, meant):
+    class Constant(Handler):
+        response_type = written
+
+    assert constant(Constant()) is meant
+    assert await select(Constant(), user_message("hi")) is meant
+    assert Constant().select_response_type(user_message("hi")) in (meant, meant.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "meant"),
+    [
+        ("hi", {}, MESSAGE),
+        ("a REPORT, please", {}, TASK),
+        ("reporters", {}, MESSAGE),
+        ("hi", {"a.txt": b"a"}, TASK),
+        ("long " * 30, {}, TASK),
+    ],
+)
+async def test_rules_are_looked_at_in_turn(text, files, meant):
+    class Ruled(Handler):
+        response_type = by_rules(
+            (has_files, "task"), (says("report", "go on"), "task"), (longer_than(100), TASK), otherwise="message"
+        )
+
+    assert constant(Ruled()) is None
+    assert await select(Ruled(), user_message(text, files)) is meant
+
+
+def test_a_rule_with_an_unknown_choice_is_refused_where_it_is_written():
+    with pytest.raises(ValueError, match="letter"):
+        by_rules((has_files, "letter"))
+
+
+class Methods:
+    class Plain(Handler):
+        def select_response_type(self, message):
+            return "message" if threading.current_thread() is not threading.main_thread() else "task"
+
+    class WithTask(Handler):
+        def select_response_type(self, message, task):
+            return "message" if task and task.state == "completed" else "task"
+
+    class Async(Handler):
+        async def select_response_type(self, message, task=None):
+            await asyncio.sleep(0)
+            return ResponseType.MESSAGE
+
+
+async def test_a_method_is_asked_with_or_without_the_task_in_a_thread_unless_it_is_async():
+    existing = ExistingTask("1", "completed")
+    assert await select(Methods.Plain(), user_message("hi")) is MESSAGE
+    assert await select(Methods.WithTask(), user_message("hi"), existing) is MESSAGE
+    assert await select(Methods.WithTask(), user_message("hi")) is TASK
+    assert await select(Methods.Async(), user_message("hi")) is MESSAGE
+    asks = [asks_for_task(kind()) for kind in (Methods.Plain, Methods.WithTask, Methods.Async, Handler)]
+    assert asks == [False, True, True, False]
+
+
+async def test_a_function_in_the_place_of_the_constant_is_asked():
+    def greets(message):
+        return "message" if message.text == "hi" else "task"
+
+    class Own(Handler):
+        response_type = greets
+
+    @agent(response_type=greets)
+    def function(text: str) -> str:
+        return text
+
+    for handler in (Own(), as_handler(function)):
+        assert await select(handler, user_message("hi")) is MESSAGE
+        assert await select(handler, user_message("a report")) is TASK
+
+
+async def test_a_choice_that_is_none_is_the_handlers_error():
+    class Wrong(Handler):
+        def select_response_type(self, message):
+            return "letter"
+
+    with pytest.raises(HandlerError, match="letter"):
+        await select(Wrong(), user_message("hi"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "metadata"),
+    [
+        (Completed("Yes."), "Yes.", {}),
+        (Completed("Yes.", metadata={"mood": "good"}), "Yes.", {"mood": "good"}),
+        (Failed("No oven.", "oven"), "No oven.", {"error": {"code": "oven"}}),
+        (Rejected("Not me."), "Not me.", {"error": {"code": "rejected"}}),
+        (InputRequired("Which one?"), "Which one?", {}),
+        (Failed(None, "odd"), "It could not be done.", {"error": {"code": "odd"}}),
+    ],
+)
+async def test_an_answer_says_whether_it_is_an_error(outcome, said, metadata):
+    given = await answer(as_handler(lambda text: outcome), user_message("hi"))
+    assert given == Answer([{"text": said}], metadata)

@@ -1,0 +1,133 @@
+"""What an agent without code may be made of; what cannot be is refused, with a sentence at its field."""
+
+import pytest
+from django.core.exceptions import ValidationError
+
+import outbound
+from apps.agents import tools
+from apps.agents.definitions import MOST_BYTES, Definition, as_yaml
+from apps.agents.registration import register_hosted, register_model
+from outbound.allowing import Allowed
+from tests.agents.definitions import PLAIN, clerk, definition
+
+pytestmark = pytest.mark.django_db
+
+
+def problems(**fields) -> dict[str, str]:
+    with pytest.raises(ValidationError) as caught:
+        register_model("clerk", definition(**fields))
+    return {field: " ".join(messages) for field, messages in caught.value.message_dict.items()}
+
+
+FULL = {
+    **PLAIN,
+    "instructions": "Answer in one sentence.\n\nBe kind: no shouting.",
+    "model": "small-model",
+    "temperature": 0.0,
+    "max_tokens": 500,
+    "max_steps": 3,
+    "tools": ["current_time", "calculate"],
+    "mcp_servers": [{"url": "https://tools.example.org/mcp", "header": "X-Key"}],
+    "agents": ["echo"],
+    "skills": [{"name": "Sort mail", "description": "Sorts.", "tags": ["mail"], "examples": ["Sort this: …"]}],
+    "streaming": False,
+}
+
+
+def test_a_definition_may_say_everything(echo):
+    register_model("clerk", Definition.read(FULL))
+
+
+def test_what_is_written_as_a_file_is_read_as_the_same():
+    read = Definition.from_yaml(as_yaml(Definition.read(FULL).content))
+    assert read == Definition.read(FULL)
+    assert "instructions: |-\n  Answer in one sentence.\n\n  Be kind: no shouting.\n" in as_yaml(read.content)
+
+
+def test_a_skill_without_an_id_has_one_made_of_its_name():
+    assert definition(skills=FULL["skills"]).stated["skills"][0]["id"] == "sort-mail"
+    assert definition(skills=[{"name": "整理", "description": "d"}]).skills[0].id == "skill"
+
+
+def test_lines_end_alike_wherever_they_were_written():
+    assert definition(instructions="one\r\ntwo\r\n") == definition(instructions="one\ntwo")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "sentence"),
+    [
+        ({"instructions": "  "}, "instructions", "cannot be empty"),
+        ({"instructions": "a\0b"}, "instructions", "without control characters"),
+        ({"name": ""}, "name", "cannot be empty"),
+        ({"name": "n" * 121}, "name", "at most 120 characters"),
+        ({"temperature": 2.5}, "temperature", "less than or equal to 2"),
+        ({"temperature": "hot"}, "temperature", "valid number"),
+        ({"max_tokens": 0}, "max_tokens", "greater than or equal to 1"),
+        ({"max_steps": 1000}, "max_steps", "less than or equal to 100"),
+        ({"tools": ["nothing"]}, "tools", "There is no tool nothing. There are: calculate, current_time, read_file."),
+        ({"tools": ["calculate", "calculate"]}, "tools", "It is given twice: calculate."),
+        ({"agents": ["clerk"]}, "agents", "An agent cannot ask itself."),
+        ({"agents": ["nobody"]}, "agents", "There is no agent nobody."),
+        ({"mcp_servers": [{"url": "http://127.0.0.1/mcp"}]}, "mcp_servers", "not on the public internet"),
+        ({"mcp_servers": [{"url": "http://localhost/mcp"}]}, "mcp_servers", "not on the public internet"),
+        ({"mcp_servers": [{"url": "file:///etc/passwd"}]}, "mcp_servers", "http"),
+        ({"mcp_servers": [{"url": "https://a.example.org", "header": "A: b"}]}, "mcp_servers", "0.header: "),
+        ({"mcp_servers": [{"url": "https://a.example.org", "secret": "s"}]}, "mcp_servers", "0.secret: "),
+        ({"skills": [{"name": "A", "description": "a"}] * 2}, "skills", "Two skills have the id a."),
+        ({"skills": [{"name": "A"}]}, "skills", "0.description: Field required."),
+        ({"unknown": 1}, "unknown", "not permitted"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_its_field(fields, field, sentence):
+    found = problems(**fields)
+    assert list(found) == [field]
+    assert sentence in found[field]
+
+
+def test_a_private_tool_server_may_be_opened_by_the_operator(monkeypatch):
+    monkeypatch.setattr(outbound, "_guard", outbound.Guard(Allowed.read(["127.0.0.1"])))
+    clerk(mcp_servers=[{"url": "http://127.0.0.1:9/mcp"}])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[1, 2]", "Write a mapping"),
+        ("a: [", "It is no YAML (line 1)"),
+        ("!!python/object/apply:os.system ['true']", "It is no YAML"),
+        ("name: x" + " " * MOST_BYTES, "larger than 200,000 bytes"),
+        ("a: &a [1]\nb: *a\n", "Field required"),
+    ],
+)
+def test_a_file_that_is_no_definition_is_refused(text, sentence):
+    with pytest.raises(ValidationError) as caught:
+        Definition.from_yaml(text)
+    assert sentence in " ".join(caught.value.messages)
+
+
+def test_a_slug_of_an_agent_with_a_handler_is_not_taken_over(echo):
+    with pytest.raises(ValidationError, match="another kind"):
+        register_model("echo", definition())
+    clerk()
+    with pytest.raises(ValidationError, match="without code"):
+        register_hosted("clerk", "apps.showcase.agents.echo:Echo")
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        ("tests.agents.another_clock", "Two functions of AGENT_TOOLS are named current_time."),
+        ("nowhere.tools", "'nowhere.tools' of AGENT_TOOLS cannot be imported"),
+        ("tests.agents.definitions", "has no tools: mark its functions with @tool()."),
+    ],
+)
+def test_a_module_whose_functions_cannot_be_offered_is_named_in_a_sentence(settings, module, sentence):
+    settings.AGENT_TOOLS = ["apps.runtime.tools", module]
+    assert sentence in problems(tools=["current_time"])["tools"]
+
+
+def test_a_tool_is_offered_under_its_name_with_what_its_author_says(settings):
+    settings.AGENT_TOOLS = ["tests.agents.another_clock"]
+    [offered] = tools.registered().values()
+    assert (offered.name, offered.summary) == ("current_time", "Tells another time.")
+    assert offered.function() == "never"

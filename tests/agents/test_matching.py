@@ -1,0 +1,87 @@
+"""Skills fit a text by the words that they share; what else is registered matters as little as can be."""
+
+import pytest
+
+from apps.agents.matching import Index
+from apps.agents.words import words_of
+
+
+def skill(name, description="", tags=(), examples=()):
+    return {
+        "id": name.lower(),
+        "name": name,
+        "description": description or f"{name}.",
+        "tags": list(tags),
+        "examples": list(examples),
+    }
+
+
+TRANSLATE = skill("Translate", "Turns a text into another language.", ["french", "german"])
+COUNT = skill("Countdown", "Counts from a number.", ["numbers"])
+OTHERS = [skill(f"Other{number}", f"Handles case{number} of numbers.") for number in range(1000)]
+
+
+def scores(asked, *skills):
+    return Index(skills).scores(words_of(asked))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Translate the TEXT, please!", ["translate", "text"]),
+        ("Straße CAFÉ файл", ["strasse", "café", "файл"]),
+        ("ﬁle x_y _z_ 3.5", ["file", "x_y", "z", "3", "5"]),
+        ("翻訳して", ["翻訳", "訳し", "して"]),
+        ("猫 cat猫", ["猫", "cat", "猫"]),
+        ("don't", []),
+        ("  \n!", []),
+    ],
+)
+def test_words_are_those_that_tell_something_in_any_script(text, words):
+    assert words_of(text) == words
+
+
+def test_the_skill_that_shares_words_is_found_and_no_other():
+    assert scores("translate into French", TRANSLATE, COUNT) == [pytest.approx(2 / 3, abs=1e-3), 0.0]
+    assert scores("bake bread", TRANSLATE, COUNT) == [0.0, 0.0]
+    assert scores("", TRANSLATE) == [0.0]
+    assert Index([]).matches(["translate"]) == []
+    assert scores("anything", skill("The", "a")) == [0.0]
+
+
+@pytest.mark.parametrize("field", ["name", "description", "tags", "examples"])
+def test_a_word_is_found_wherever_the_skill_says_it(field):
+    saying = {"name": {"name": "Zebra"}, "description": {"name": "S", "description": "zebra"}}
+    made = skill(**saying.get(field, {"name": "S", field: ["zebra"]}))
+    assert scores("a ZEBRA", made)[0] > 0.4
+
+
+@pytest.mark.parametrize(("words", "score"), [(1, 1 / 2), (2, 2 / 3), (3, 3 / 4)])
+def test_so_many_words_that_nobody_else_says_give_so_much(words, score):
+    named = [f"rare{number}" for number in range(words)]
+    assert scores(" ".join(named), skill("S", " ".join(named)))[0] == pytest.approx(score, abs=1e-3)
+
+
+def test_a_long_text_does_not_hide_what_it_shares():
+    filler = " ".join(f"other{number}" for number in range(500))
+    assert scores(f"translate {filler}", TRANSLATE) == scores("translate", TRANSLATE)
+
+
+def test_words_said_again_add_a_little():
+    once, twice, often = (scores("x1", skill("S", "x1 " * number))[0] for number in (1, 2, 50))
+    assert once < twice < often < 0.7
+
+
+def test_other_agents_matter_only_by_the_words_that_they_say_too():
+    alone = scores("translate into french", TRANSLATE)[0]
+    assert scores("translate into french", TRANSLATE, *OTHERS)[0] == pytest.approx(alone, abs=1e-4)
+    with_one, with_many = scores("numbers", COUNT)[0], scores("numbers", COUNT, *OTHERS)[0]
+    assert with_one == pytest.approx(0.5, abs=1e-3)
+    assert with_many < 0.05
+
+
+def test_reasons_name_the_words_and_the_tags():
+    [match] = Index([TRANSLATE]).matches(words_of("Translate into French or german"))
+    assert match.words == ("translate", "french", "german")
+    assert match.reasons == ["shares the words translate, french, german"]
+    assert match.tags == ["french", "german"]

@@ -1,0 +1,55 @@
+"""What the page about agents without code shows is what works."""
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from django.core.management import call_command
+
+import bridge
+from apps.agents.definitions import Definition
+from apps.agents.models import Agent
+from apps.conversations import intake
+from tests.agents.definitions import clerk
+from tests.llm.conftest import endpoint
+from tests.llm.endpoint import calls, says
+from tests.working import carry_out
+
+__all__ = ["endpoint"]
+PAGE = (Path(__file__).parents[2] / "docs/agents/without-code.md").read_text()
+
+
+def block(language: str) -> str:
+    [found] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return found
+
+
+@pytest.mark.django_db
+def test_the_file_of_the_page_is_registered_by_its_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("clerk.yaml").write_text(block("yaml"))
+    program, *arguments = block("sh").split()
+    assert program == "./manage.py"
+    call_command(*arguments)
+    agent = Agent.objects.get()
+    assert (agent.slug, agent.skills[0]["examples"]) == ("clerk", ["Answer this: …"])
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_tools_of_the_page_are_used(ada, said, endpoint, settings, monkeypatch):
+    module = ModuleType("my_tools_of_the_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(block("python"), vars(module))
+    settings.AGENT_TOOLS = [module.__name__]
+    endpoint.replies = [calls(("convert_miles", {"miles": 2}), ("last_words", {})), says("Done.")]
+    agent = await bridge.run(clerk, tools=["convert_miles", "last_words"])
+    receipt = await bridge.run(intake.accept, ada.principal, agent, said("How far is it?"))
+    await carry_out(receipt.run)
+    results = [content for role, content in endpoint.said() if role == "tool"]
+    assert results == ["3.22 km", "How far is it?"]
+
+
+def test_the_page_names_every_field_of_a_definition():
+    assert [name for name in Definition.model_fields if name not in PAGE] == []

@@ -1,0 +1,132 @@
+"""Versions of agents: one for each change of what an agent is, never changed, and a way back."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import rfc8785
+from django.core.exceptions import ValidationError
+from django.db import connection
+
+from apps.agents import cards, versions
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import go_back, register_hosted, register_model
+from tests.agents.definitions import clerk, definition
+
+pytestmark = pytest.mark.django_db
+
+ECHO = "apps.showcase.agents.echo:Echo"
+HELLO = "apps.showcase.agents.hello:Hello"
+
+
+def numbers(agent) -> list[int]:
+    return list(agent.versions.order_by("number").values_list("number", flat=True))
+
+
+def test_a_change_makes_a_version_and_the_same_again_makes_none():
+    agent = clerk()
+    assert clerk().pk == agent.pk
+    assert numbers(agent) == [1]
+    agent = clerk(instructions="Answer in two sentences.")
+    assert numbers(agent) == [1, 2]
+    assert agent.current_version.number == 2
+    assert [one.content["instructions"] for one in agent.versions.order_by("number")] == [
+        "Answer in one sentence.",
+        "Answer in two sentences.",
+    ]
+
+
+def test_a_policy_is_no_part_of_a_version():
+    agent = clerk()
+    register_model("clerk", definition(), access="public")
+    assert Agent.objects.get().access == "public"
+    assert numbers(agent) == [1]
+
+
+def test_a_version_names_its_content_by_its_sha256():
+    version = AgentVersion.objects.get(pk=clerk(temperature=0.5).current_version_id)
+    assert version.sha256 == hashlib.sha256(rfc8785.dumps(version.content)).hexdigest()
+    assert version.content["temperature"] == 0.5
+
+
+def test_a_version_is_never_changed():
+    version = clerk().current_version
+    version.note = "other"
+    with pytest.raises(TypeError, match="never changed"):
+        version.save()
+
+
+def test_a_hosted_agent_has_versions_of_what_it_says_of_itself():
+    agent = register_hosted("greeter", ECHO)
+    register_hosted("greeter", ECHO, access="public")
+    assert numbers(agent) == [1]
+    agent = register_hosted("greeter", HELLO)
+    assert numbers(agent) == [1, 2]
+    assert [agent.current_version.content[field] for field in ("kind", "handler", "name")] == ["hosted", HELLO, "Hello"]
+    assert agent.version == "1.0.0"  # its handler's, not ours to count
+
+
+def test_an_agent_goes_back_to_a_version_by_a_new_one(ada):
+    agent = clerk(name="First", skills=[{"name": "Sort", "description": "Sorts."}])
+    first = agent.current_version
+    clerk(name="Second")
+    back = go_back(first, ada)
+    agent.refresh_from_db()
+    assert (back.number, back.sha256, back.author, back.note) == (3, first.sha256, ada, "Back to version 1.")
+    assert (agent.name, agent.current_version, agent.skills[0]["id"]) == ("First", back, "sort")
+
+
+def test_an_agent_does_not_go_back_to_what_cannot_work_any_more():
+    first = clerk("asker", agents=[clerk("helper").slug]).current_version
+    agent = clerk("asker")
+    Agent.objects.get(slug="helper").delete()
+    with pytest.raises(ValidationError, match="There is no agent helper"):
+        go_back(first, None)
+    assert numbers(agent) == [1, 2]
+
+
+def test_a_hosted_agent_is_what_its_handler_says_and_does_not_go_back():
+    agent = register_hosted("greeter", ECHO)
+    with pytest.raises(ValidationError, match="Change the handler"):
+        go_back(agent.current_version, None)
+
+
+def test_the_card_counts_the_versions_and_follows_the_definition():
+    assert cards.card(clerk())["version"] == "1.0.0"
+    shown = cards.card(clerk(name="Chief clerk", streaming=False, input_modes=["image/*"]))
+    assert (shown["version"], shown["name"], shown["defaultInputModes"]) == ("1.1.0", "Chief clerk", ["image/*"])
+    assert shown["capabilities"]["streaming"] is False
+    assert shown["capabilities"]["pushNotifications"] is True
+
+
+def test_an_agent_without_skills_has_one_of_its_name_and_description():
+    [skill] = cards.card(clerk())["skills"]
+    assert (skill["id"], skill["name"], skill["description"]) == ("clerk", "Clerk", "Answers letters.")
+
+
+def test_an_agent_goes_with_its_versions():
+    clerk().delete()
+    assert not AgentVersion.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_that_change_an_agent_at_once_make_two_versions_one_after_the_other():
+    agent = clerk()
+
+    def change(text):
+        try:
+            return clerk(instructions=text).current_version.number
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(change, ["left", "right"])) == [2, 3]
+    agent.refresh_from_db()
+    assert agent.current_version.number == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_version_is_looked_up_once_in_a_process(django_assert_num_queries):
+    key = clerk().current_version_id
+    with django_assert_num_queries(1):
+        assert versions.version_at(key) is versions.version_at(key)

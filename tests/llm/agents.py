@@ -1,0 +1,69 @@
+"""Agents with language models, as they are registered on a platform."""
+
+from agentkit import InputRequired, ResponseType, SkillHandler, SyncTaskContext, TaskContext
+from agentkit.llm import AgentTool, Asked, Call, LlmFunction, LlmWorker, scripted
+
+
+def double(number: int) -> int:
+    """Doubles a number."""
+    return 2 * number
+
+
+class Helper(SkillHandler):
+    """Answers with the platform's model and a tool."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        return await LlmWorker("Help.", [double]).run(task)
+
+
+class HelperInAThread(SkillHandler):
+    """The same, not async."""
+
+    def on_request(self, task: SyncTaskContext) -> str:
+        return LlmWorker("Help.", [double]).sync(task)
+
+
+class Greeter(SkillHandler):
+    """Answers with a message."""
+
+    response_type = ResponseType.MESSAGE
+
+    async def on_request(self, task: TaskContext) -> str:
+        return await LlmFunction("Greet.")(task)
+
+
+def play(asked: Asked) -> str | Call:
+    return f"Twice is {asked.results[0].content}." if asked.results else Call("double", number=len(asked.text))
+
+
+class Actor(SkillHandler):
+    """Plays a model."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        return await LlmWorker("Help.", [double], model=scripted(play, name="actor")).run(task)
+
+
+class Painter(SkillHandler):
+    """Asks for the colour."""
+
+    async def on_request(self, task: TaskContext) -> InputRequired:
+        return InputRequired(f"Which colour, for: {task.message.text}?", slot="colour")
+
+    async def on_input_received(self, task: TaskContext) -> str:
+        return f"It is {task.message.text}."
+
+
+def direct(asked: Asked) -> str | Call:
+    """Says something else each time that it is asked, as models do."""
+    Director.asked += 1
+    return str(asked.results[0].content) if asked.results else Call("ask_painter", message=f"take {Director.asked}")
+
+
+class Director(SkillHandler):
+    """Has the painter paint."""
+
+    asked = 0
+
+    async def on_request(self, task: TaskContext) -> str:
+        tools = [AgentTool("painter", "Paints.")]
+        return await LlmWorker("Help.", tools, model=scripted(direct)).run(task)

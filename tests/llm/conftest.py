@@ -1,0 +1,18 @@
+"""A language model's endpoint on this machine, which the installation's settings name."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.llm import endpoint as endpoints
+from tests.llm.endpoint import Endpoint
+
+KEY = "sk-test-e7a1c0ffee"
+
+
+@pytest.fixture
+def endpoint(settings: Any) -> Iterator[Endpoint]:
+    with endpoints.running() as running:
+        settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY = "test-model", running.url, KEY
+        yield running

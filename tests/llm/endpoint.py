@@ -1,0 +1,220 @@
+"""A server on this machine that speaks OpenAI's chat completions API, and answers as a test wants.
+
+Streams come in pieces, as server-sent events with a last chunk of usage; calls of tools come with their arguments in
+pieces too (https://platform.openai.com/docs/api-reference/chat-streaming).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+USAGE = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}
+
+
+@dataclass
+class Asking:
+    """A request, and the way to answer it."""
+
+    endpoint: Endpoint
+    headers: dict[str, str]
+    body: dict[str, Any]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def respond(self, status: int, body: bytes, media_type: str = "application/json", **headers: str) -> None:
+        named = {"content-type": media_type, "content-length": str(len(body)), **headers}
+        self._head(status, {name.replace("_", "-"): value for name, value in named.items()})
+        self.writer.write(body)
+        await self.writer.drain()
+
+    def begin_stream(self) -> None:
+        self._head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
+
+    async def event(self, data: str) -> None:
+        line = f"data: {data}\n\n".encode()
+        self.writer.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+        await self.writer.drain()
+
+    async def delta(self, finish: str | None = None, **delta: Any) -> None:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        await self.event(json.dumps(self._chunk([choice])))
+
+    async def end_stream(self, finish: str) -> None:
+        await self.delta(finish)
+        await self.event(json.dumps(self._chunk([]) | {"usage": USAGE}))
+        await self.event("[DONE]")
+        self.writer.write(b"0\r\n\r\n")
+        await self.writer.drain()
+
+    async def whole(self, message: dict[str, Any], finish: str) -> None:
+        choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": finish}
+        await self.respond(200, json.dumps(self._completion([choice]) | {"usage": USAGE}).encode())
+
+    def _completion(self, choices: list[Any]) -> dict[str, Any]:
+        return {"id": "c1", "object": "chat.completion", "created": 1, "model": self.body["model"], "choices": choices}
+
+    def _chunk(self, choices: list[Any]) -> dict[str, Any]:
+        return self._completion(choices) | {"object": "chat.completion.chunk"}
+
+    def _head(self, status: int, headers: dict[str, str]) -> None:
+        lines = [f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in headers.items())]
+        self.writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
+
+
+Reply = Callable[[Asking], Awaitable[None]]
+
+
+def says(*pieces: str, thinking: str = "") -> Reply:
+    """Text, in these pieces where it is streamed."""
+
+    async def reply(asking: Asking) -> None:
+        if not asking.body.get("stream"):
+            await asking.whole({"content": "".join(pieces)}, "stop")
+            return
+        asking.begin_stream()
+        await asking.delta(role="assistant", content="")
+        if thinking:
+            await asking.delta(reasoning_content=thinking)
+        for piece in pieces:
+            await asking.delta(content=piece)
+        await asking.end_stream("stop")
+
+    return reply
+
+
+def calls(*wanted: tuple[str, Any], text: str = "", prefix: str = "") -> Reply:
+    """Calls of tools by name with arguments (a dict, or the JSON as it is), after some text."""
+
+    async def reply(asking: Asking) -> None:
+        numbered = [
+            (index, name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+            for index, (name, arguments) in enumerate(wanted)
+        ]
+        if not asking.body.get("stream"):
+            made = [
+                {"id": f"call-{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
+                for index, name, arguments in numbered
+            ]
+            await asking.whole({"tool_calls": made}, "tool_calls")
+            return
+        asking.begin_stream()
+        if text:
+            await asking.delta(content=text)
+        for index, name, arguments in numbered:
+            call_id = f"{prefix or f'call-{len(asking.endpoint.requests)}'}-{index}"
+            begun = {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+            await asking.delta(tool_calls=[begun])
+            half = len(arguments) // 2
+            for piece in (arguments[:half], arguments[half:]):
+                await asking.delta(tool_calls=[{"index": index, "function": {"arguments": piece}}])
+        await asking.end_stream("tool_calls")
+
+    return reply
+
+
+def refuses(status: int, message: str, code: str | None = None, **headers: str) -> Reply:
+    """An error in OpenAI's form."""
+    body = json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode()
+    return lambda asking: asking.respond(status, body, **headers)
+
+
+def sends(body: bytes, media_type: str = "application/json") -> Reply:
+    """Just these bytes."""
+    return lambda asking: asking.respond(200, body, media_type)
+
+
+def breaks_off(*pieces: str) -> Reply:
+    """A stream that is cut in the middle."""
+
+    async def reply(asking: Asking) -> None:
+        asking.begin_stream()
+        for piece in pieces:
+            await asking.delta(content=piece)
+        asking.writer.close()
+
+    return reply
+
+
+def hangs(*pieces: str) -> Reply:
+    """A stream that begins, or an answer that does not, until the client hangs up."""
+
+    async def reply(asking: Asking) -> None:
+        if pieces:
+            asking.begin_stream()
+        for piece in pieces:
+            await asking.delta(content=piece)
+        asking.endpoint.hanging.set()
+        while await asking.reader.read(1):
+            pass
+        asking.endpoint.hung_up.set()
+
+    return reply
+
+
+@dataclass
+class Endpoint:
+    """The server. Replies are given in order; `requests` are the bodies that came, `headers` what came with them."""
+
+    replies: list[Reply] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    hanging: threading.Event = field(default_factory=threading.Event)
+    hung_up: threading.Event = field(default_factory=threading.Event)
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def said(self, request: int = -1) -> list[tuple[str, Any]]:
+        """The messages of a request, as (role, content)."""
+        return [(message["role"], message.get("content")) for message in self.requests[request]["messages"]]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                target, *lines = head.strip().split("\r\n")
+                assert target == "POST /v1/chat/completions HTTP/1.1", target
+                headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+                body = json.loads(await reader.readexactly(int(headers["content-length"])))
+                self.requests.append(body)
+                self.headers.append(headers)
+                reply = self.replies.pop(0) if self.replies else refuses(400, "The test has no further reply.")
+                await reply(Asking(self, headers, body, reader, writer))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@contextmanager
+def running() -> Iterator[Endpoint]:
+    """The server, on a loop and in a thread of its own."""
+    endpoint = Endpoint()
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(endpoint.serve, "127.0.0.1", 0))
+    endpoint.port = server.sockets[0].getsockname()[1]
+    thread = threading.Thread(target=loop.run_forever, name="endpoint")
+    thread.start()
+    try:
+        yield endpoint
+    finally:
+        asyncio.run_coroutine_threadsafe(_close(server), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _close(server: asyncio.Server) -> None:
+    server.close()
+    server.close_clients()
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    if rest:
+        await asyncio.wait(rest, timeout=5)

@@ -1,0 +1,176 @@
+"""What can go wrong with a language model: a sentence for people, the detail for operators, the key for nobody."""
+
+import logging
+import time
+
+import pytest
+
+from agentkit import AgentFailure, Failed, TaskContext, testing
+from agentkit.llm import LlmFunction, LlmWorker, NoModel, use_models
+from apps.runtime import language_models
+from tests.llm.conftest import KEY
+from tests.llm.endpoint import Endpoint, breaks_off, calls, hangs, refuses, says, sends
+
+LATER = "Try again later."
+FOREVER = 5  # times, which is more than a request is sent
+
+REFUSED = {
+    "a wrong key": (
+        refuses(401, f"Incorrect API key provided: {KEY}.", "invalid_api_key"),
+        "model_key", "The language model refuses the key. An operator must correct it.",
+    ),
+    "a key without rights": (
+        refuses(403, "not yours"),
+        "model_key", "The language model refuses the key. An operator must correct it.",
+    ),
+    "an unknown model": (
+        refuses(404, "no such model", "model_not_found"),
+        "model_unknown", "Its endpoint does not know the language model test-model.",
+    ),
+    "no more money": (
+        refuses(429, "You exceeded your quota", "insufficient_quota", retry_after_ms="1"),
+        "model_quota", "The quota of the language model is used up.",
+    ),
+    "too many requests": (
+        refuses(429, "slow down", "rate_limit_exceeded", retry_after_ms="1"),
+        "model_busy", f"The language model has too much to do. {LATER}",
+    ),
+    "too long a conversation": (
+        refuses(400, "maximum context length is 10", "context_length_exceeded"),
+        "too_long", "The conversation is too long for the language model.",
+    ),
+    "a request that it does not like": (
+        refuses(400, "no images please"),
+        "model_refused", "The language model does not take this request.",
+    ),
+    "an error of its own": (
+        refuses(500, "oops", retry_after_ms="1"),
+        "model_failed", f"The language model failed. {LATER}",
+    ),
+    "an overloaded server": (
+        refuses(503, "busy", retry_after_ms="1"),
+        "model_failed", f"The language model failed. {LATER}",
+    ),
+    "a page of HTML": (
+        sends(b"<html>Welcome to the wifi</html>", "text/html"),
+        "model_unfit", "The language model gave no answer that can be used.",
+    ),
+    "other JSON": (
+        sends(b'{"hello": "world"}'),
+        "model_unfit", "The language model gave no answer that can be used.",
+    ),
+    "a redirect": (
+        refuses(302, "elsewhere", location="http://127.0.0.1:1/"),
+        "model_unreachable", f"The language model cannot be reached. {LATER}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asks", ["a function", "a worker"])
+@pytest.mark.parametrize("case", REFUSED)
+async def test_each_is_a_sentence_with_the_detail_for_operators_and_without_the_key(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture, asks: str, case: str
+):
+    caplog.set_level(logging.DEBUG)
+    reply, code, sentence = REFUSED[case]
+    endpoint.replies = [reply] * FOREVER
+    asking = LlmFunction("Help.")(None, "x") if asks == "a function" else LlmWorker("Help.").run(message="x")
+    with pytest.raises(AgentFailure) as failed:
+        await asking
+    assert (str(failed.value), failed.value.code) == (sentence, code)
+    assert failed.value.detail
+    assert KEY in endpoint.headers[0]["authorization"]
+    assert KEY not in failed.value.detail + str(failed.value) + caplog.text
+
+
+@pytest.mark.parametrize("body", [b"{nonsense", b""], ids=["no JSON", "nothing"])
+async def test_an_answer_that_is_no_json_is_none(endpoint: Endpoint, body: bytes):
+    endpoint.replies = [sends(body)] * FOREVER
+    with pytest.raises(AgentFailure, match="The language model failed"):
+        await LlmFunction("Help.")(None, "x")
+    with pytest.raises(AgentFailure, match="gave no answer that can be used"):
+        await LlmWorker("Help.").run(message="x")
+
+
+async def test_what_is_refused_for_now_is_asked_for_again_when_it_says(endpoint: Endpoint):
+    endpoint.replies = [
+        refuses(429, "slow down", retry_after_ms="300"),
+        refuses(500, "oops", retry_after_ms="1"),
+        says("At last."),
+    ]
+    began = time.monotonic()
+    assert await LlmFunction("Help.")(None, "x") == "At last."
+    assert time.monotonic() - began >= 0.3
+    assert len(endpoint.requests) == 3
+
+
+async def test_what_asks_to_wait_for_long_is_given_up_at_once(endpoint: Endpoint):
+    endpoint.replies = [refuses(429, "slow down", retry_after="3600")] * FOREVER
+    with pytest.raises(AgentFailure, match="too much to do"):
+        await LlmFunction("Help.")(None, "x")
+    assert len(endpoint.requests) == 1
+
+
+async def test_a_stream_that_is_cut_fails_and_keeps_what_was_said(endpoint: Endpoint):
+    async def handler(task: TaskContext) -> str:
+        return await LlmWorker("Help.").run(task)
+
+    endpoint.replies = [breaks_off("It ", "is ")]
+    run = await testing.run(handler, "x")
+    assert isinstance(run.outcome, Failed)
+    assert run.outcome.message == f"The language model cannot be reached. {LATER}"
+    assert run.text == "It is "
+
+
+@pytest.mark.parametrize("reply", [hangs(), hangs("It ")], ids=["before the answer", "in the middle"])
+async def test_an_endpoint_that_falls_silent_is_left(endpoint: Endpoint, settings, reply):
+    settings.LLM_SECONDS = 0.2
+    endpoint.replies = [reply] * FOREVER
+    with pytest.raises(AgentFailure) as failed:
+        await LlmWorker("Help.").run(message="x")
+    assert str(failed.value) == f"The language model did not answer in time. {LATER}"
+    assert endpoint.hung_up.wait(10)
+
+
+async def test_an_endpoint_that_is_not_there(endpoint: Endpoint, settings):
+    settings.LLM_BASE_URL = "http://127.0.0.1:1/v1"
+    with pytest.raises(AgentFailure) as failed:
+        await LlmFunction("Help.")(None, "x")
+    assert failed.value.code == "model_unreachable"
+    assert "127.0.0.1 cannot be reached" in failed.value.detail
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "No language model is configured. Set LLM_MODEL, and LLM_BASE_URL or LLM_API_KEY"),
+        ({"LLM_API_KEY": KEY}, "No language model is configured."),
+        ({"LLM_MODEL": "gpt-5"}, "The language model gpt-5 cannot be reached. Set LLM_API_KEY"),
+    ],
+)
+@pytest.mark.parametrize("host", ["the platform", "a script"])
+async def test_without_a_model_the_agent_says_what_to_set(settings, monkeypatch, given, sentence, host):
+    for name in ("LLM_MODEL", "LLM_BASE_URL", "LLM_API_KEY"):
+        setattr(settings, name, given.get(name, ""))
+        monkeypatch.setenv(name, given.get(name, ""))
+    use_models(language_models.resolve if host == "the platform" else None)
+    try:
+        for ask in (LlmFunction("Help.")(None, "x"), LlmWorker("Help.").run(message="x")):
+            with pytest.raises(NoModel) as failed:
+                await ask
+            assert str(failed.value).startswith(sentence)
+            assert failed.value.code == "no_model"
+    finally:
+        use_models(language_models.resolve)
+
+
+async def test_a_script_takes_its_model_from_the_environment(endpoint: Endpoint, monkeypatch):
+    for name, value in {"LLM_MODEL": "script-model", "LLM_BASE_URL": endpoint.url, "LLM_API_KEY": KEY}.items():
+        monkeypatch.setenv(name, value)
+    use_models(None)
+    try:
+        endpoint.replies = [calls(("final_result", {"response": 4}))]
+        assert await LlmFunction("Add.", int)(None, "2 and 2") == 4
+    finally:
+        use_models(language_models.resolve)
+    assert endpoint.requests[0]["model"] == "script-model"

@@ -1,0 +1,35 @@
+"""The model library takes seconds to import: nobody waits for it who asks no model."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pydantic_ai", "openai", "fastmcp", "mcp")
+
+
+@pytest.mark.parametrize("code", ["import agentkit.llm", "import django; django.setup(); import config.asgi"])
+def test_it_is_not_imported_before_a_model_is_asked(code):
+    program = f"import sys\n{code}\nprint(*(name for name in {HEAVY} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_the_event_loop_goes_on_while_it_is_imported():
+    program = """
+import asyncio, sys, time
+from agentkit.llm import LlmWorker, scripted
+assert "pydantic_ai" not in sys.modules
+
+async def main():
+    asked = asyncio.ensure_future(LlmWorker("Help.", model=scripted(lambda asked: "ok")).run(message="x"))
+    turns = 0
+    while "pydantic_ai.models.openai" not in sys.modules:
+        await asyncio.sleep(0)
+        turns += 1
+    print(turns > 10, await asked)
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "True ok"

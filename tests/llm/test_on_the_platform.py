@@ -1,0 +1,162 @@
+"""Agents with language models on the platform: what they do is in the record, what they use on the run."""
+
+import asyncio
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+import bridge
+import outbound
+from agentkit.llm import LlmFunction
+from apps.agents.registration import register_hosted
+from apps.conversations import intake, replay, wire
+from apps.conversations.models import Event, Run, Task
+from apps.runtime import language_models
+from apps.runtime.sending import send, settled
+from tests.llm import agents
+from tests.llm.conftest import KEY
+from tests.llm.endpoint import Endpoint, calls, hangs, refuses, says
+from tests.working import carry_out
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def ask(ada, said, worker):
+    """Sends a message to an agent of this folder and gives the task, as far as it then is."""
+
+    async def sent(name: str, text: str = "hello", **fields):
+        agent = await bridge.run(register_hosted, name.lower(), f"tests.llm.agents:{name}")
+        return await send(ada.principal, agent, said(text, **fields))
+
+    async def until_settled(name: str, text: str = "hello", **fields) -> Task:
+        receipt = await sent(name, text, **fields)
+        async with asyncio.timeout(30):
+            await settled(receipt.context, receipt.task, receipt.index, wire.load_task)
+        return await bridge.run(Task.objects.select_related("context").get, pk=receipt.task)
+
+    until_settled.sent = sent
+    return until_settled
+
+
+def told(task: Task) -> dict:
+    return {event.type: event.payload for event in Event.objects.filter(task=task).order_by("index")}
+
+
+@pytest.mark.parametrize("name", ["Helper", "HelperInAThread"])
+async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: Endpoint, ask, name):
+    endpoint.replies = [calls(("double", {"number": 4}), text="Let me see."), says("It is ", "8.")]
+    task = await ask(name, "Twice four?")
+    events, run = await bridge.run(told, task), await bridge.run(Run.objects.get, task=task)
+    assert task.state == "completed"
+    call = events["agent_tool_call"]
+    assert (call["name"], call["arguments"]) == ("double", {"number": 4})
+    assert events["agent_tool_result"] == {"callId": call["callId"], "name": "double", "result": 8, "isError": False}
+    counts = {"requests": 2, "inputTokens": 40, "outputTokens": 10}
+    assert run.usage == events["agent_complete"]["usage"] == {**counts, "models": {"test-model": counts}}
+    shown = await bridge.run(wire.load_task, task)
+    (artifact,) = shown["artifacts"]
+    assert [part["text"] for part in artifact["parts"]] == ["Let me see.\n\nIt is 8."]
+    assert shown["status"]["message"]["metadata"] == {"models": ["test-model"]}
+    assert await bridge.run(replay.differences, task.context_id) == []
+
+
+async def test_a_scripted_model_is_named_so_wherever_it_answers(ask):
+    task = await ask("Actor", "four")
+    events, run = await bridge.run(told, task), await bridge.run(Run.objects.get, task=task)
+    message = events["agent_status"]["message"]
+    assert message["parts"] == [{"text": "Twice is 8."}]
+    assert message["metadata"] == {"models": ["scripted:actor"]}
+    assert list(run.usage["models"]) == ["scripted:actor"]
+
+
+async def test_without_a_model_the_task_fails_and_says_what_to_set(ask):
+    task = await ask("Helper")
+    events = await bridge.run(told, task)
+    assert task.state == "failed"
+    assert events["agent_failed"]["code"] == "no_model"
+    assert "Set LLM_MODEL" in events["agent_status"]["message"]["parts"][0]["text"]
+
+
+async def test_without_a_model_a_message_says_what_to_set(ada, said):
+    agent = await bridge.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
+    answered = await send(ada.principal, agent, said())
+    assert answered.task is None
+    assert "Set LLM_MODEL" in answered.answer["parts"][0]["text"]
+    assert answered.answer["metadata"] == {"error": {"code": "no_model"}}
+
+
+async def test_a_message_names_the_model_that_made_it(endpoint: Endpoint, ada, said):
+    endpoint.replies = [says("Good day.")]
+    agent = await bridge.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
+    answered = (await send(ada.principal, agent, said())).answer
+    assert (answered["parts"], answered["metadata"]) == ([{"text": "Good day."}], {"models": ["test-model"]})
+
+
+async def test_what_went_wrong_is_for_operators_and_the_key_for_nobody(endpoint: Endpoint, ask):
+    endpoint.replies = [refuses(401, f"Incorrect API key provided: {KEY}")]
+    task = await ask("Helper")
+    run = await bridge.run(Run.objects.get, task=task)
+    assert run.error["code"] == "model_key"
+    assert "Incorrect API key provided: ***" in run.error["detail"]
+    log = await bridge.run(lambda: str(list(Event.objects.values_list("payload", flat=True))))
+    assert "Incorrect API key" not in log
+    assert KEY not in log + str(run.error)
+
+
+@pytest.mark.parametrize("name", ["Helper", "HelperInAThread"])
+async def test_a_stop_in_the_middle_cuts_the_request(endpoint: Endpoint, ask, ada, name):
+    endpoint.replies = [calls(("double", {"number": 4})), hangs("It ")]
+    receipt = await ask.sent(name)
+    assert await asyncio.to_thread(endpoint.hanging.wait, 20)
+    task = await bridge.run(Task.objects.select_related("agent").get, pk=receipt.task)
+    await bridge.run(intake.cancel, ada.principal, task.agent, str(task.pk))
+    assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
+
+
+async def test_what_a_stopped_turn_used_is_kept(endpoint: Endpoint, ada, said):
+    endpoint.replies = [calls(("double", {"number": 4})), hangs("It ")]
+    agent = await bridge.run(register_hosted, "helper", "tests.llm.agents:Helper")
+    receipt = await bridge.run(intake.accept, ada.principal, agent, said())
+    work = asyncio.create_task(carry_out(receipt.run))
+    assert await asyncio.to_thread(endpoint.hanging.wait, 20)
+    await bridge.run(intake.cancel, ada.principal, agent, str(receipt.task))
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    run = await bridge.run(Run.objects.get, pk=receipt.run)
+    assert run.state == Run.State.CANCELED
+    assert run.usage["models"]["test-model"]["inputTokens"] == 20
+
+
+async def test_an_agents_question_reaches_the_person_and_the_answer_the_same_agent(ask, ada, said):
+    agents.Director.asked = 0
+    await bridge.run(register_hosted, "painter", "tests.llm.agents:Painter")
+    task = await ask("Director", "Paint!")
+    assert task.state == "input-required"
+    assert task.status_message["parts"][0]["text"] == "Which colour, for: take 1?"
+    task = await ask("Director", "blue", taskId=str(task.pk))
+    assert (task.state, task.status_message["parts"][0]["text"]) == ("completed", "It is blue.")
+    assert agents.Director.asked == 2  # once for the call, once for what came of it
+    assert await bridge.run(task.children.count) == 1
+
+
+async def test_a_model_on_a_private_address_opens_nothing_else(endpoint: Endpoint):
+    endpoint.replies = [says("Here.")]
+    assert await LlmFunction("Help.")(None, "x") == "Here."
+    with pytest.raises(outbound.Forbidden):
+        outbound.guard().check(endpoint.url)
+
+
+async def test_the_endpoint_may_be_named_by_the_machines_own_name(endpoint: Endpoint, settings):
+    settings.LLM_BASE_URL = endpoint.url.replace("127.0.0.1", "localhost")
+    endpoint.replies = [says("Here.")]
+    assert await LlmFunction("Help.")(None, "x") == "Here."
+
+
+@pytest.mark.parametrize("url", ["models.internal", "ftp://models.internal", "http://user:secret@models.internal/v1"])
+def test_a_base_url_that_is_none_is_said_at_the_start(settings, url):
+    settings.LLM_BASE_URL = url
+    with pytest.raises(ImproperlyConfigured, match="LLM_BASE_URL: Must") as refused:
+        language_models.use()
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,145 @@
+"""The tools of MCP servers: over HTTP by the one way out, and as programs where an operator allows them."""
+
+import asyncio
+import logging
+import shlex
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+import outbound
+from agentkit import AgentFailure, Completed, HandlerError, TaskContext, ToolResult, testing
+from agentkit.llm import LlmWorker, McpServer
+from tests.llm import tool_servers
+from tests.llm.endpoint import Endpoint, calls, says
+
+KEY = "tools-0ddba11"
+PROGRAM = [sys.executable, "-m", "tests.llm.tool_servers"]
+
+
+@pytest.fixture
+def opened(settings):
+    """Outgoing calls may reach this machine."""
+    outbound.configure(["127.0.0.1"])
+    yield
+    outbound.configure(settings.OUTBOUND_ALLOW)
+
+
+async def worked(server: McpServer) -> testing.Run:
+    async def handler(task: TaskContext) -> str:
+        return await LlmWorker("Help.", [server]).run(task)
+
+    return await testing.run(handler, "x")
+
+
+def results(run: testing.Run) -> list[tuple[object, bool]]:
+    return [(one.result, one.is_error) for one in run.emissions if isinstance(one, ToolResult)]
+
+
+@pytest.mark.usefixtures("opened")
+async def test_its_tools_are_offered_and_called_with_the_headers(endpoint: Endpoint):
+    with tool_servers.running(KEY) as server:
+        endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
+        run = await worked(McpServer(server.url, {"Authorization": f"Bearer {KEY}"}))
+    assert isinstance(run.outcome, Completed)
+    assert results(run) == [(5, False)]
+    offered = {one["function"]["name"]: one["function"] for one in endpoint.requests[0]["tools"]}
+    assert offered.keys() == {"add", "explode"}
+    assert offered["add"]["description"] == "Adds two numbers."
+    assert {one["authorization"] for one in server.headers} == {f"Bearer {KEY}"}
+
+
+@pytest.mark.usefixtures("opened")
+async def test_only_those_that_were_chosen_are_offered(endpoint: Endpoint):
+    with tool_servers.running() as server:
+        endpoint.replies = [says("ok")]
+        await worked(McpServer(server.url, only=["add"]))
+    assert [one["function"]["name"] for one in endpoint.requests[0]["tools"]] == ["add"]
+
+
+@pytest.mark.usefixtures("opened")
+async def test_its_errors_go_back_to_the_model_in_few_words(endpoint: Endpoint):
+    with tool_servers.running() as server:
+        endpoint.replies = [calls(("explode", {"text": "boom "})), says("No.")]
+        run = await worked(McpServer(server.url))
+    ((told, is_error),) = results(run)
+    assert is_error
+    assert "boom" in told
+    assert len(told) < 1100
+    assert isinstance(run.outcome, Completed)
+
+
+@pytest.mark.usefixtures("opened")
+async def test_one_that_refuses_fails_in_a_sentence_and_shows_no_key(endpoint: Endpoint, caplog):
+    caplog.set_level(logging.DEBUG)
+    wrong = "wrong-c0ffee"
+    with tool_servers.running(KEY) as server:
+        run = await worked(McpServer(server.url, {"Authorization": wrong}))
+    assert run.outcome.message == f"The tool server {server.url} cannot be used. Try again later."
+    assert run.outcome.code == "tools_unreachable"
+    assert run.outcome.detail
+    assert wrong not in run.outcome.detail + caplog.text + repr(McpServer(server.url, {"Authorization": wrong}))
+    assert endpoint.requests == []
+
+
+@pytest.mark.usefixtures("opened")
+async def test_one_that_is_not_there_fails_in_a_sentence(endpoint: Endpoint):
+    run = await worked(McpServer("http://127.0.0.1:1/mcp"))
+    assert run.outcome.code == "tools_unreachable"
+    assert endpoint.requests == []
+
+
+@pytest.mark.usefixtures("opened")
+async def test_one_that_goes_away_in_the_middle_is_an_error_for_the_model(endpoint: Endpoint):
+    with ExitStack() as stack:
+        server = stack.enter_context(tool_servers.running())
+
+        async def close() -> str:
+            """Closes the server."""
+            await asyncio.to_thread(stack.close)
+            return "closed"
+
+        async def handler(task: TaskContext) -> str:
+            return await LlmWorker("Help.", [close, McpServer(server.url)]).run(task)
+
+        endpoint.replies = [calls(("close", {})), calls(("add", {"a": 2, "b": 3})), says("It is gone.")]
+        run = await testing.run(handler, "x")
+    assert run.outcome == Completed("It is gone.", run.artifacts)
+    assert [is_error for _, is_error in results(run)] == [False, True]
+
+
+async def test_a_private_address_is_refused_unless_an_operator_opened_it(endpoint: Endpoint):
+    with tool_servers.running() as server:
+        run = await worked(McpServer(server.url))
+        assert run.outcome.code == "tools_unreachable"
+        assert "OUTBOUND_ALLOW" in run.outcome.detail
+        assert server.headers == []
+
+
+async def test_a_program_is_started_where_settings_name_it(endpoint: Endpoint, settings):
+    settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
+    endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
+    run = await worked(McpServer(command=PROGRAM))
+    assert results(run) == [(5, False)]
+
+
+async def test_no_other_program_is_started(endpoint: Endpoint, settings):
+    settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
+    run = await worked(McpServer(command=[*PROGRAM, "--more"]))
+    assert run.outcome.code == "tools_forbidden"
+    assert "MCP_STDIO_ALLOW" in run.outcome.message
+    with pytest.raises(AgentFailure, match="MCP_STDIO_ALLOW"):
+        await LlmWorker("Help.", [McpServer(command=["true"])]).run(message="x")
+
+
+def test_its_name_shows_no_query_and_its_keys_are_known():
+    server = McpServer("https://a.example/mcp?key=secret", {"Authorization": "Bearer abc"})
+    assert server.label == "https://a.example/mcp"
+    assert set(server.secrets) == {"Bearer abc", "abc", "key=secret"}
+
+
+@pytest.mark.parametrize("given", [{}, {"url": "http://a.example", "command": ["a"]}])
+def test_a_server_has_either_a_url_or_a_command(given):
+    with pytest.raises(HandlerError, match="either a url or a command"):
+        McpServer(**given)

@@ -1,0 +1,17 @@
+"""Agents whose health a test decides."""
+
+from agentkit import SkillHandler
+
+
+class Moody(SkillHandler):
+    """Works while nothing is missing."""
+
+    missing = ""
+
+    async def on_request(self, task) -> str:
+        return "fine"
+
+    def ailment(self) -> str:
+        if Moody.missing == "raise":
+            raise RuntimeError("no mood")
+        return Moody.missing

@@ -1,0 +1,134 @@
+"""Agents that call each other."""
+
+import asyncio
+import threading
+from typing import ClassVar
+
+from agentkit import Artifact, Call, Completed, Failed, InputRequired, Outcome, SkillHandler, TaskContext
+
+EXECUTED: dict[str, int] = {}
+"""How often a turn was executed, by agent and text."""
+GATES: dict[str, threading.Event] = {}
+"""What children wait for, by name."""
+
+
+def executed(kind: str, task) -> None:
+    key = f"{kind}:{task.message.text}"
+    EXECUTED[key] = EXECUTED.get(key, 0) + 1
+
+
+class Shouting(SkillHandler):
+    """Delivers the text in capitals, with any files that came along."""
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        executed("shouting", task)
+        parts = [{"text": task.message.text.upper()}, *(file.part for file in task.files)]
+        return Completed(task.message.text.upper(), [Artifact(parts, "loud")])
+
+
+class Gated(SkillHandler):
+    """Tells progress, and answers once the gate that the message names is open."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        executed("gated", task)
+        await task.progress(f"waiting at {task.message.text}")
+        while not GATES[task.message.text].is_set():  # noqa: ASYNC110 - the gate is of another thread
+            await asyncio.sleep(0.01)
+        return task.message.text
+
+
+class Asking(SkillHandler):
+    """Asks for a colour, and says which it was told."""
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        executed("asking", task)
+        schema = {"type": "object", "properties": {"shade": {"type": "string"}, "colour": {"type": "string"}}}
+        return InputRequired(f"Which colour for {task.message.text}?", slot="colour", schema=schema)
+
+    async def on_input_received(self, task: TaskContext) -> str:
+        executed("answered", task)
+        return f"{[*task.history, task.message][0].text}: {task.message.text}"
+
+
+class Failing(SkillHandler):
+    async def on_request(self, task: TaskContext) -> Failed:
+        return Failed("The oven is broken.", "oven")
+
+
+class Caller(SkillHandler):
+    """Calls the agent of each line ("agent: text") side by side, and says what came of it."""
+
+    retry_safe = True
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        executed("caller", task)
+        task.memory["executed"] = task.memory.get("executed", 0) + 1
+        calls = [Call(*line.split(": ", 1)) for line in task.message.text.splitlines()]
+        results = await task.gather(*calls)
+        said = " | ".join(result.text for result in results)
+        return Completed(f"{said} ({task.memory['executed']})", [Artifact.text("said", said)])
+
+
+class CallingInAThread(SkillHandler):
+    def on_request(self, task) -> str:
+        agent, text = task.message.text.split(": ", 1)
+        return task.call(agent, text).text
+
+
+class PassingOn(SkillHandler):
+    """Has its files shouted, delivers what came of it, and names the task as a reference of another call."""
+
+    async def on_request(self, task: TaskContext) -> list[Artifact]:
+        first = await task.call("shouting", ["once", *task.files])
+        second = await task.call("referring", "which?", references=[first])
+        return [Artifact(first.artifacts[0].parts, "passed on"), Artifact.text("references", second.text)]
+
+
+class Referring(SkillHandler):
+    async def on_request(self, task: TaskContext) -> str:
+        return ", ".join(reference.artifacts[0].parts[0]["text"] for reference in task.references)
+
+
+class Circling(SkillHandler):
+    """Calls itself."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        return (await task.call("circling", task.message.text)).text
+
+
+class Repeating(SkillHandler):
+    """Calls for the same several times, and with a key of its own."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        executed("repeating", task)
+        results = [await task.call("shouting", "same") for _ in range(2)]
+        results += [await task.call("shouting", f"attempt {EXECUTED['repeating:' + task.message.text]}", key="mine")]
+        if task.message.text == "twice":
+            await task.call("shouting", "other", key="mine")
+        return " ".join(result.text for result in results) + " " + " ".join(sorted({r.task_id for r in results}))
+
+
+class Swallowing(SkillHandler):
+    """Lets nothing pass, and says that all is well."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        await task.artifact("draft").append("half")
+        try:
+            return (await task.call("asking", "swallowed")).text
+        except BaseException:
+            return "all is well"
+
+
+class Abandoning(SkillHandler):
+    """Ends, or waits, while a child of it works."""
+
+    called: ClassVar[list[asyncio.Task[object]]] = []
+
+    async def on_request(self, task: TaskContext) -> str:
+        call = asyncio.ensure_future(task.call("gated", task.message.text.split()[0]))
+        Abandoning.called.append(call)
+        while not EXECUTED.get(f"gated:{task.message.text.split()[0]}"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        if "failing" in task.message.text:
+            raise RuntimeError("boom")
+        return "I did not wait."

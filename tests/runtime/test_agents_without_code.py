@@ -1,0 +1,212 @@
+"""Agents without code at work: the model is told what the version says, and every run names the version it went by."""
+
+import asyncio
+
+import pytest
+
+import bridge
+import outbound
+from apps.agents import tool_secrets
+from apps.agents.models import Agent, ToolSecret
+from apps.conversations import intake
+from apps.conversations.digests import digest_of
+from apps.conversations.models import Event, Run, Task
+from apps.runtime import sending
+from tests.agents.definitions import clerk, definition
+from tests.llm import tool_servers
+from tests.llm.conftest import endpoint
+from tests.llm.endpoint import calls, hangs, says
+from tests.working import begin, carry_out, let_the_lease_run_out, state_of, types_of
+
+__all__ = ["endpoint"]
+pytestmark = pytest.mark.django_db(transaction=True)
+SOON = 10
+
+
+async def told(ada, agent, message):
+    """The task that a message leads to, once its turn is over."""
+    receipt = await bridge.run(intake.accept, ada.principal, agent, message)
+    await carry_out(receipt.run)
+    return await bridge.run(Task.objects.select_related("context").get, pk=receipt.task)
+
+
+def words(task) -> str:
+    return task.status_message["parts"][0]["text"]
+
+
+def offered(endpoint, request=-1) -> set[str]:
+    return {tool["function"]["name"] for tool in endpoint.requests[request].get("tools", [])}
+
+
+async def test_the_model_is_told_what_the_agent_is_made_of(ada, said, endpoint):
+    agent = await bridge.run(
+        clerk, model="another-model", temperature=0.5, max_tokens=77, tools=["calculate", "current_time"]
+    )
+    endpoint.replies = [says("Gladly", ".")]
+    task = await told(ada, agent, said("Will you?"))
+    assert (task.state, words(task)) == ("completed", "Gladly.")
+    [asked] = endpoint.requests
+    assert (asked["model"], asked["temperature"], asked["stream"]) == ("another-model", 0.5, True)
+    assert 77 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
+    assert offered(endpoint) == {"calculate", "current_time"}
+    assert endpoint.said() == [("system", "Answer in one sentence."), ("user", "Will you?")]
+
+
+async def test_without_a_model_of_its_own_it_has_the_platforms_and_streams_unless_told_otherwise(ada, said, endpoint):
+    endpoint.replies = [says("Yes."), says("Yes.")]
+    for streaming, first in ((True, "agent_token_start"), (False, "artifact_update")):
+        task = await told(ada, await bridge.run(clerk, streaming=streaming), said())
+        assert endpoint.requests[-1]["model"] == "test-model"
+        kinds = [kind for kind in await bridge.run(types_of, task.pk) if kind.startswith(("agent_token", "artifact"))]
+        assert kinds[0] == first
+
+
+async def test_what_was_said_before_is_what_the_model_remembers(ada, said, endpoint):
+    endpoint.replies = [says("Hello Ada."), says("Ada.")]
+    agent = await bridge.run(clerk)
+    first = await told(ada, agent, said("I am Ada."))
+    await told(ada, agent, said("Who am I?", contextId=first.context.context_id))
+    assert endpoint.said()[1:] == [("user", "I am Ada."), ("assistant", "Hello Ada."), ("user", "Who am I?")]
+
+
+async def test_a_tool_is_used_and_the_record_says_so(ada, said, endpoint):
+    endpoint.replies = [calls(("calculate", {"expression": "17 * 3"})), says("51.")]
+    task = await told(ada, await bridge.run(clerk, tools=["calculate"]), said("17 times 3?"))
+    assert words(task) == "51."
+    events = await bridge.run(lambda: list(Event.objects.filter(task=task.pk, type__startswith="agent_tool")))
+    assert [event.type for event in events] == ["agent_tool_call", "agent_tool_result"]
+    assert events[0].payload["arguments"] == {"expression": "17 * 3"}
+    assert events[1].payload["result"] == "51"
+    run = await bridge.run(Run.objects.get, task=task.pk)
+    assert run.usage["requests"] == 2
+
+
+async def test_a_tool_reads_the_file_that_came_with_the_message(ada, said, endpoint):
+    endpoint.replies = [calls(("read_file", {"name": "a.csv"})), says("Two columns.")]
+    file = {"text": "x,y\n1,2\n", "filename": "a.csv", "mediaType": "text/csv"}
+    message = said() | {"parts": [{"text": "What is in it?"}, file]}
+    await told(ada, await bridge.run(clerk, tools=["read_file"]), message)
+    results = [content for role, content in endpoint.said() if role == "tool"]
+    assert results == ["Characters 0 to 8 of 8:\nx,y\n1,2\n"]
+
+
+async def test_another_agent_is_a_tool_while_it_is_there(ada, said, endpoint, echo):
+    agent = await bridge.run(clerk, agents=["echo"])
+    endpoint.replies = [says("Yes."), says("Yes.")]
+    await told(ada, agent, said())
+    assert offered(endpoint) == {"ask_echo"}
+    await bridge.run(Agent.objects.filter(pk=echo.pk).update, is_enabled=False)
+    await told(ada, agent, said())
+    assert offered(endpoint) == set()
+
+
+async def test_its_limit_of_steps_ends_a_turn_with_a_sentence(ada, said, endpoint):
+    endpoint.replies = [calls(("current_time", {})) for _ in range(5)]
+    task = await told(ada, await bridge.run(clerk, tools=["current_time"], max_steps=2), said())
+    assert (task.state, len(endpoint.requests)) == ("failed", 2)
+    assert "within its limit of 2 steps" in words(task)
+
+
+async def test_a_stop_ends_the_request_to_the_model_too(ada, said, endpoint, worker):
+    agent = await bridge.run(clerk)
+    endpoint.replies = [hangs("Once upon")]
+    sent = await sending.send(ada.principal, agent, said("Tell me a long story."))
+    assert await asyncio.to_thread(endpoint.hanging.wait, SOON)
+    await bridge.run(intake.cancel, ada.principal, agent, str(sent.task))
+    assert await asyncio.to_thread(endpoint.hung_up.wait, SOON)
+    assert await bridge.run(state_of, sent.task) == "canceled"
+
+
+async def test_without_any_model_it_says_so_in_a_sentence(ada, said, settings):
+    settings.LLM_MODEL = ""
+    task = await told(ada, await bridge.run(clerk), said())
+    assert task.state == "failed"
+    assert "No language model is configured" in words(task)
+
+
+async def test_a_tool_that_is_not_installed_any_more_is_named_to_operators(ada, said, endpoint, settings):
+    agent = await bridge.run(clerk, tools=["calculate"])
+    settings.AGENT_TOOLS = ["tests.agents.another_clock"]
+    task = await told(ada, agent, said())
+    run = await bridge.run(Run.objects.get, task=task.pk)
+    assert (task.state, run.error["code"]) == ("failed", "agent_unavailable")
+    assert "There is no tool calculate here: name its module in AGENT_TOOLS." in run.error["message"]
+    assert "calculate" not in words(task)
+
+
+async def test_it_always_answers_with_a_task(ada, said, endpoint):
+    agent = await bridge.run(clerk)
+    sent = await sending.send(ada.principal, agent, said())
+    assert sent.task is not None
+
+
+def test_a_run_names_the_version_that_it_goes_by(ada, said):
+    agent = clerk()
+    version = agent.current_version
+    run = begin_one(ada, agent, said)
+    assert run.input["agent"] == {"version": str(version.pk), "number": 1, "sha256": version.sha256}
+    assert run.input_hash == digest_of(run.input)
+
+
+def test_a_hosted_agents_run_names_its_version_too(ada, said, echo):
+    assert begin_one(ada, echo, said).input["agent"]["sha256"] == echo.current_version.sha256
+
+
+def begin_one(ada, agent, said) -> Run:
+    return Run.objects.get(pk=begin(intake.accept(ada.principal, agent, said()).run).hold.run_id)
+
+
+async def test_the_next_message_goes_by_the_newest_version(ada, said, endpoint):
+    endpoint.replies = [says("One."), says("Two.")]
+    agent = await bridge.run(clerk)
+    first = await told(ada, agent, said())
+    await bridge.run(clerk, instructions="Answer in two sentences.")
+    await told(ada, agent, said(contextId=first.context.context_id))
+    assert [endpoint.said(request)[0][1] for request in (0, 1)] == [
+        "Answer in one sentence.",
+        "Answer in two sentences.",
+    ]
+    inputs = await bridge.run(lambda: list(Run.objects.order_by("queued_at").values_list("input", flat=True)))
+    assert [one["agent"]["number"] for one in inputs] == [1, 2]
+
+
+async def test_a_turn_that_a_crash_cut_off_stays_with_its_version(ada, said, endpoint):
+    agent = await bridge.run(clerk)
+    await bridge.run(Agent.objects.filter(pk=agent.pk).update, retry_safe=True)
+    receipt = await bridge.run(intake.accept, ada.principal, agent, said())
+    lost = await bridge.run(begin, receipt.run)
+    await bridge.run(let_the_lease_run_out, lost.hold)
+    await bridge.run(clerk, instructions="Answer in two sentences.")
+    endpoint.replies = [says("One.")]
+    await carry_out(receipt.run)
+    assert await bridge.run(state_of, receipt.task) == "completed"
+    assert endpoint.said()[0] == ("system", "Answer in one sentence.")
+    run = await bridge.run(Run.objects.get, pk=receipt.run)
+    assert (run.attempt, run.input["agent"]["number"]) == (2, 1)
+
+
+def test_what_lets_an_agent_in_is_sent_to_its_own_server_alone(db):
+    urls = ["https://a.example.org/mcp", "https://b.example.org/mcp"]
+    made = definition(mcp_servers=[{"url": urls[0], "header": "X-Key"}, {"url": urls[1]}])
+    agent = clerk()
+    ToolSecret.objects.create(agent=agent, url=urls[0], secret="sesame")
+    ToolSecret.objects.create(agent=clerk("other"), url=urls[1], secret="not ours")
+    assert tool_secrets.headers_of(agent, made) == {urls[0]: {"X-Key": "sesame"}, urls[1]: {}}
+
+
+async def test_the_tools_of_a_server_are_used_with_what_lets_the_agent_in(ada, said, endpoint, settings):
+    outbound.configure(["127.0.0.1"])
+    try:
+        with tool_servers.running("sesame") as server:
+            agent = await bridge.run(clerk, mcp_servers=[{"url": server.url}])
+            closed = await told(ada, agent, said("2 and 3?"))
+            await bridge.run(ToolSecret.objects.create, agent=agent, url=server.url, secret="Bearer sesame")
+            endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
+            task = await told(ada, agent, said("2 and 3?"))
+    finally:
+        outbound.configure(settings.OUTBOUND_ALLOW)
+    assert (closed.state, "cannot be used" in words(closed)) == ("failed", True)
+    assert words(task) == "5"
+    assert [content for role, content in endpoint.said() if role == "tool"] == ["5"]
+    run = await bridge.run(Run.objects.get, task=task.pk)
+    assert "sesame" not in str([run.input, run.error, run.usage])

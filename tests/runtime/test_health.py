@@ -1,0 +1,140 @@
+"""An agent that cannot work says so: to operators why, to everybody else that it cannot."""
+
+import logging
+import sys
+
+import pytest
+from django.test import AsyncClient
+
+import bridge
+from agentkit import HandlerError
+from apps.agents.models import Agent, AgentStats
+from apps.agents.registration import register_hosted
+from apps.runtime import embedded, hosting
+from apps.runtime.observing import examine, observe
+from tests.runtime.ailing import Moody
+from tests.runtime.test_measuring import make_runs
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GONE = "The module 'gone_agents' of 'gone_agents:Gone' cannot be imported"
+URI = "http://127.0.0.1:8000/ext/health/v1"
+
+
+@pytest.fixture
+def moody(db):
+    Moody.missing = ""
+    yield register_hosted("moody", "tests.runtime.ailing:Moody")
+    Moody.missing = ""
+
+
+def health_of(agent):
+    agent.refresh_from_db()
+    return agent.health, agent.ailment
+
+
+def lose_handler(agent):
+    Agent.objects.filter(pk=agent.pk).update(handler="gone_agents:Gone")
+
+
+def test_an_agent_that_can_work_is_well(echo, moody):
+    observe()
+    assert health_of(echo) == health_of(moody) == ("ok", "")
+
+
+def test_an_agent_whose_handler_cannot_be_imported_is_unavailable_and_says_why_in_a_sentence(echo, countdown, caplog):
+    lose_handler(echo)
+    with caplog.at_level(logging.WARNING, "parley.runtime"):
+        examine()
+        examine()
+    health, ailment = health_of(echo)
+    assert health == "unavailable"
+    assert ailment.startswith(GONE)
+    assert "\n" not in ailment
+    assert caplog.text.count("agent echo is unavailable") == 1
+    assert health_of(countdown) == ("ok", "")
+
+
+def test_it_is_well_again_as_soon_as_its_module_is(echo, tmp_path, monkeypatch):
+    lose_handler(echo)
+    examine()
+    assert health_of(echo)[0] == "unavailable"
+    (tmp_path / "gone_agents.py").write_text("def Gone(text):\n    return text\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        examine()
+        assert health_of(echo) == ("ok", "")
+    finally:
+        sys.modules.pop("gone_agents", None)
+        hosting.handler_at.cache_clear()
+
+
+def test_registering_finds_out_at_once(echo):
+    lose_handler(echo)
+    examine()
+    with pytest.raises(HandlerError):
+        register_hosted("echo", "gone_agents:Gone")
+    assert health_of(echo)[0] == "unavailable"
+    register_hosted("echo", "apps.showcase.agents.echo:Echo")
+    assert health_of(echo) == ("ok", "")
+
+
+def test_a_handler_may_say_itself_what_is_missing(moody):
+    Moody.missing = "No language model is configured. Set LLM_MODEL."
+    examine()
+    assert health_of(moody) == ("unavailable", "No language model is configured. Set LLM_MODEL.")
+    Moody.missing = "raise"
+    examine()
+    assert "could not say whether it can work: RuntimeError('no mood')" in health_of(moody)[1]
+    Moody.missing = ""
+    examine()
+    assert health_of(moody) == ("ok", "")
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "failed", "health"),
+    [(20, 0, "ok"), (10, 10, "ok"), (9, 11, "degraded"), (0, 20, "degraded"), (0, 4, "ok"), (2, 3, "degraded")],
+)
+def test_an_agent_that_fails_more_often_than_not_is_degraded(ada, echo, succeeded, failed, health):
+    if succeeded + failed == 20:
+        make_runs(ada, echo, *[("done", 0, 1.0)] * 100)  # older ones do not count
+    turns = [("done", 0, 1.0)] * succeeded + [("failed", 0, 1.0)] * failed
+    make_runs(ada, echo, *turns, at=ada.date_joined)
+    observe()
+    found, ailment = health_of(echo)
+    assert found == health
+    assert ailment == (f"Of its newest {succeeded + failed} turns {failed} failed." if health == "degraded" else "")
+
+
+def test_an_agent_that_is_switched_off_is_left_alone(echo):
+    lose_handler(echo)
+    Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
+    examine()
+    assert health_of(echo) == ("ok", "")
+
+
+def test_a_process_looks_at_its_start(echo):
+    lose_handler(echo)
+    with embedded.worker(grace=1):
+        assert health_of(echo)[0] == "unavailable"
+        assert AgentStats.objects.filter(agent=echo).exists()
+
+
+async def test_the_card_tells_everybody_how_the_agent_is_and_nobody_why(echo):
+    client = AsyncClient()
+
+    async def told():
+        response = await client.get("/a2a/echo/.well-known/agent-card.json")
+        [extension] = [one for one in response.json()["capabilities"]["extensions"] if one["uri"] == URI]
+        return response, extension["params"]
+
+    before, params = await told()
+    assert params == {"status": "ok"}
+    await bridge.run(lose_handler, echo)
+    await bridge.run(examine)
+    after, params = await told()
+    assert params == {"status": "unavailable", "reason": "It cannot work at the moment. The operators can see why."}
+    assert "gone_agents" not in after.content.decode()
+    assert after["ETag"] != before["ETag"]
+    page = await client.get("/ext/health/v1")
+    assert "An A2A extension of Parley's." in page.content.decode()

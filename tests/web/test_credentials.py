@@ -1,0 +1,279 @@
+"""The page where a credential is given: only to whom it concerns, only once, and nothing of it stays in the page."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from agentkit import AuthRequired
+from apps.accounts.models import User
+from apps.accounts.principals import ANONYMOUS
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.conversations import intake, replay
+from apps.conversations.models import Context, Event, Run, Task
+from apps.runtime import credential_requests
+from apps.runtime.models import Credential, CredentialRequest
+from tests.working import begin, end, state_of
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "k-5f1d2a90-secret"
+
+
+@pytest.fixture(autouse=True)
+def published(monkeypatch):
+    runs = []
+    monkeypatch.setattr(credential_requests, "publish", runs.append)
+    return runs
+
+
+@pytest.fixture
+def calendar(db):
+    return register_hosted("calendar", "tests.runtime.agents:Calendar", access=Agent.Access.PUBLIC)
+
+
+@pytest.fixture
+def asked(ada, calendar, said):
+    """Asks for a credential in the name of somebody, by default Ada; gives the task."""
+
+    def ask(principal=None, auth_type="api_key", words="I need your key.", service="calendar"):
+        sent = intake.accept(principal or ada.principal, calendar, said("open it"))
+        end(begin(sent.run), AuthRequired(words, service=service, auth_type=auth_type))
+        return Task.objects.get(pk=sent.task)
+
+    return ask
+
+
+def link_of(task):
+    """Where its link leads, on whatever address the platform is."""
+    return "/credentials/" + task.status_message["metadata"]["url"].rpartition("/")[2]
+
+
+def operator():
+    return User.objects.create_superuser("root@example.org", "hush hush hush")
+
+
+def test_the_page_says_who_asks_for_what_and_in_which_words(ada_browser, asked):
+    page = ada_browser.get(link_of(asked())).text
+    for text in ("Calendar asks for an API key", "calendar", "I need your key.", "open it", "Give it to Calendar"):
+        assert text in page
+    assert "/credentials/" not in page.partition("blockquote")[2], "the link need not repeat itself"
+
+
+@pytest.mark.parametrize(
+    ("auth_type", "fields"),
+    [("api_key", ["API key"]), ("bearer", ["Access token"]), ("basic", ["User name", "Password"])],
+)
+def test_the_form_has_the_fields_of_the_kind(ada_browser, asked, auth_type, fields):
+    page = ada_browser.get(link_of(asked(auth_type=auth_type))).text
+    assert re.findall(r"<label for=\"\w+\">([^<]+)</label>", page) == fields
+
+
+def test_what_is_given_lets_the_task_go_on_and_leads_back_to_the_session(ada_browser, ada, asked, published):
+    task = asked()
+    answer = ada_browser.post(link_of(task), {"answer": "give", "secret": f" {SECRET}\n"})
+    assert (answer.status_code, answer["Location"]) == (302, f"/sessions/{task.context_id}")
+    assert Credential.objects.get().secret == SECRET
+    assert published == [Run.objects.get(turn=2).pk]
+    assert state_of(task.pk) == "working"
+    assert replay.differences(task.context_id) == []
+
+
+def test_a_name_and_password_are_given_together(ada_browser, asked):
+    given = {"answer": "give", "username": " ada ", "secret": " open sesame "}
+    ada_browser.post(link_of(asked(auth_type="basic")), given)
+    assert (Credential.objects.get().username, Credential.objects.get().secret) == ("ada", " open sesame ")
+
+
+@pytest.mark.parametrize(
+    ("auth_type", "given", "told"),
+    [
+        ("api_key", {}, "nothing to give yet"),
+        ("api_key", {"secret": " \n"}, "nothing to give yet"),
+        ("bearer", {"secret": "two\nlines"}, "line breaks"),
+        ("bearer", {"secret": "nul\x00"}, "line breaks"),
+        ("bearer", {"secret": "x" * 10_001}, "10,000 characters"),
+        ("basic", {"secret": "x"}, "Fill in the user name"),
+        ("basic", {"username": "a:b", "secret": "x"}, "no colon"),
+        ("basic", {"username": "a"}, "nothing to give yet"),
+    ],
+)
+def test_what_is_no_credential_is_refused_in_a_sentence_and_not_repeated(
+    ada_browser, asked, auth_type, given, told, published
+):
+    task = asked(auth_type=auth_type)
+    answer = ada_browser.post(link_of(task), {"answer": "give", **given})
+    assert answer.status_code == 422
+    assert told in answer.text
+    assert "two" not in answer.text
+    assert not Credential.objects.exists()
+    assert published == []
+    assert ada_browser.get(link_of(task)).status_code == 200, "the link is as good as before"
+
+
+@pytest.mark.parametrize("nonsense", [{}, {"answer": "open"}, {"answer": ["give", ""]}])
+def test_a_form_of_nobodys_changes_nothing(ada_browser, asked, nonsense):
+    task = asked()
+    assert ada_browser.post(link_of(task), nonsense).status_code == 200
+    assert state_of(task.pk) == "auth-required"
+
+
+def test_a_link_that_was_used_says_so_and_gives_nothing(ada_browser, asked, published):
+    task = asked()
+    ada_browser.post(link_of(task), {"answer": "give", "secret": SECRET})
+    again = ada_browser.post(link_of(task), {"answer": "give", "secret": "another"}, follow=True)
+    assert "It was given" in again.text
+    assert "cannot be used again" in again.text
+    assert Credential.objects.get().secret == SECRET
+    assert len(published) == 1
+
+
+def test_who_declines_ends_the_task_and_sees_so(ada_browser, asked):
+    task = asked()
+    assert ada_browser.post(link_of(task), {"answer": "decline"}).status_code == 302
+    assert state_of(task.pk) == "failed"
+    assert "It was declined" in ada_browser.get(link_of(task)).text
+
+
+def test_a_link_that_is_too_old_says_so_and_makes_a_new_one_for_the_owner(ada_browser, asked):
+    task = asked()
+    CredentialRequest.objects.update(expires_at=timezone.now())
+    old = ada_browser.get(link_of(task))
+    assert old.status_code == 410
+    assert "This link is too old" in old.text
+    answer = ada_browser.post(link_of(task), {"answer": "give", "secret": SECRET})
+    assert answer["Location"] == link_of(task), "which says why"
+    new = ada_browser.post(link_of(task), {"answer": "renew"})["Location"]
+    assert new != link_of(task)
+    assert "This link is too old" in ada_browser.get(link_of(task)).text
+    assert ada_browser.get(new).status_code == 200
+    ada_browser.post(new, {"answer": "give", "secret": SECRET})
+    assert Credential.objects.get().secret == SECRET
+
+
+def test_a_link_of_a_task_that_was_canceled_is_no_longer_needed(ada_browser, ada, calendar, asked):
+    task = asked()
+    intake.cancel(ada.principal, calendar, str(task.pk))
+    page = ada_browser.get(link_of(task))
+    assert (page.status_code, "no longer needed" in page.text) == (410, True)
+
+
+def test_somebody_elses_link_is_not_found(bob_browser, asked):
+    task = asked()
+    unknown, foreign = bob_browser.get("/credentials/" + "x" * 43), bob_browser.get(link_of(task))
+    assert unknown.status_code == foreign.status_code == 404
+    assert unknown.text == foreign.text
+    assert bob_browser.post(link_of(task), {"answer": "give", "secret": SECRET}).status_code == 404
+    assert state_of(task.pk) == "auth-required"
+
+
+def test_who_is_not_signed_in_signs_in_first(client, asked, ada):
+    task = asked()
+    for answer in (client.get(link_of(task)), client.post(link_of(task), {"answer": "give", "secret": SECRET})):
+        assert answer["Location"] == f"/sign-in?next={link_of(task)}"
+    assert not Credential.objects.exists()
+    signed_in = client.post(
+        f"/sign-in?next={link_of(task)}",
+        {"username": ada.email, "password": "correct horse", "next": link_of(task)},
+    )
+    assert signed_in["Location"] == link_of(task)
+
+
+def test_an_operator_may_answer_for_the_owner_and_is_told_so(browser_of, asked, ada):
+    task, client = asked(), browser_of(operator())
+    assert f"You answer in place of {ada.email}." in client.get(link_of(task)).text
+    answer = client.post(link_of(task), {"answer": "give", "secret": SECRET}, follow=True)
+    assert "It was given" in answer.text
+    assert Credential.objects.get().user == ada
+
+
+def test_a_task_of_nobodys_is_answered_by_who_has_the_link(client, asked):
+    task = asked(ANONYMOUS)
+    assert "for this task alone" in client.get(link_of(task)).text
+    answer = client.post(link_of(task), {"answer": "give", "secret": SECRET}, follow=True)
+    assert "It was given" in answer.text
+    assert (Credential.objects.get().user, Credential.objects.get().task) == (None, task)
+
+
+def test_a_link_of_nobodys_that_is_too_old_is_not_made_anew_by_a_button(client, asked):
+    task = asked(ANONYMOUS)
+    CredentialRequest.objects.update(expires_at=timezone.now())
+    page = client.get(link_of(task)).text
+    assert "Cancel the task" in page
+    assert "renew" not in page
+    assert client.post(link_of(task), {"answer": "renew"})["Location"] == link_of(task)
+    assert client.get(link_of(task)).status_code == 410
+
+
+def test_another_site_can_neither_send_the_form_nor_frame_the_page(ada, asked):
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(ada)
+    task = asked()
+    assert strict.post(link_of(task), {"answer": "decline"}).status_code == 403
+    assert state_of(task.pk) == "auth-required"
+    page = strict.get(link_of(task))
+    assert page["X-Frame-Options"] == "DENY"
+    assert "frame-ancestors 'none'" in page["Content-Security-Policy"]
+    assert page["Referrer-Policy"] == "same-origin"
+    assert "no-store" in page["Cache-Control"]
+
+
+def test_what_an_agent_says_is_shown_as_text_whatever_it_is(ada_browser, asked):
+    page = ada_browser.get(
+        link_of(asked(words="<b>Paste</b> your <script>password</script>", service="<i>bank</i>"))
+    ).text
+    assert "&lt;b&gt;Paste&lt;/b&gt;" in page
+    assert "&lt;i&gt;bank&lt;/i&gt;" in page
+    assert "<script>password" not in page
+
+
+def test_the_conversation_shows_a_button_instead_of_a_field_and_no_secret_ever(ada_browser, asked):
+    task = asked()
+    page = ada_browser.get(f"/sessions/{task.context_id}").text
+    assert link_of(task) in page
+    assert "wantsCredential" in page
+    assert page.count(link_of(task)) == 1, "the words of the link are in the button"
+    ada_browser.post(link_of(task), {"answer": "give", "secret": SECRET})
+    assert SECRET not in ada_browser.get(f"/sessions/{task.context_id}").text
+    assert SECRET not in str([list(model.objects.values()) for model in (Event, Task, Context, Run)])
+
+
+def test_people_see_their_own_credentials_and_take_them_back(ada_browser, bob_browser, ada, asked):
+    ada_browser.post(link_of(asked()), {"answer": "give", "secret": SECRET})
+    page = ada_browser.get("/credentials/").text
+    assert "API key for Calendar" in page
+    assert "not used yet" in page
+    assert SECRET not in page
+    assert "API key for Calendar" not in bob_browser.get("/credentials/").text
+    number = Credential.objects.get().pk
+    assert bob_browser.post(f"/credentials/{number}/revoke").status_code == 404
+    assert Credential.objects.usable().exists()
+    gone = ada_browser.post(f"/credentials/{number}/revoke", follow=True)
+    assert "You gave none" in gone.text
+    assert Credential.objects.get().secret == ""
+    assert ada_browser.post(f"/credentials/{number}/revoke").status_code == 404
+
+
+@pytest.mark.parametrize("address", ["/credentials/", "/credentials/1/revoke"])
+def test_the_list_is_for_who_is_signed_in(client, address):
+    answer = client.post(address) if "revoke" in address else client.get(address)
+    assert answer["Location"].startswith("/sign-in")
+
+
+def test_the_menu_leads_to_them(ada_browser):
+    assert 'href="/credentials/"' in ada_browser.get("/").text
+
+
+def test_of_a_task_that_another_called_for_people_see_the_conversation_of_that_one(
+    ada_browser, ada, calendar, echo, said
+):
+    parent = intake.accept(ada.principal, echo, said("plan my week"))
+    sent = intake.accept(ada.principal, calendar, said("open it"), parent=parent.task)
+    end(begin(sent.run), AuthRequired("I need your key.", service="calendar"))
+    child = Task.objects.get(pk=sent.task)
+    page = ada_browser.get(link_of(child)).text
+    assert "plan my week" in page
+    answer = ada_browser.post(link_of(child), {"answer": "give", "secret": SECRET})
+    assert answer["Location"] == f"/sessions/{parent.context}"
