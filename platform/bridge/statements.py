@@ -256,7 +256,12 @@ class Selection[M: models.Model]:
 
     def one_now(self, *values: Any) -> tuple[M, datetime.datetime] | None:
         """The first row for these values, with the database's time when it was read; or None."""
-        return next(iter(self._for_this_database().run_timed(values)), None)
+        found = self.one_beside(TIME[connection.vendor], *values)
+        return found and (found[0], time_from(found[1]))
+
+    def one_beside(self, column: str, *values: Any) -> tuple[M, Any] | None:
+        """The first row for these values, with what one more column yields for it, given as SQL; or None."""
+        return next(iter(self._for_this_database().run_beside(column, values)), None)
 
     def count(self, *values: Any) -> int:
         """How many rows there are for these values, as far as the slice goes."""
@@ -269,7 +274,6 @@ class _Compiled:
     def __init__(self, queryset: models.QuerySet[Any], stand_ins: Sequence[Any]) -> None:
         self._compiler = compiler = queryset.query.get_compiler(connection=connection)
         self._sql, params = compiler.as_sql()
-        self._timed_sql = self._sql.replace(" FROM ", f", {TIME[connection.vendor]} FROM ", 1)
         lookups = _lookups(queryset.query.where)
         self._bound = [(lookup.lhs.output_field, stand_ins.index(lookup.rhs)) for lookup in lookups]
         self._fixed = list(params[len(lookups) :])
@@ -283,8 +287,9 @@ class _Compiled:
     def run(self, values: Sequence[Any]) -> list[Any]:
         return [self._instance(row) for row in self._rows(self._sql, values)]
 
-    def run_timed(self, values: Sequence[Any]) -> list[tuple[Any, datetime.datetime]]:
-        return [(self._instance(row), time_from(row[-1])) for row in self._rows(self._timed_sql, values)]
+    def run_beside(self, column: str, values: Sequence[Any]) -> list[tuple[Any, Any]]:
+        sql = self._sql.replace(" FROM ", f", {column} FROM ", 1)
+        return [(self._instance(row), row[-1]) for row in self._rows(sql, values)]
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
         rows = execute(sql, self._params(values)).fetchall()
