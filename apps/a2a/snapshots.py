@@ -76,7 +76,7 @@ def at(task: uuid.UUID, index: int) -> JSON:
 
 
 def _row(task: uuid.UUID) -> Task:
-    row = intake.TASK.one(task)
+    row = whole_tasks.TASK.one(task)
     if row is None:
         raise TaskNotFound  # it was deleted just now
     return row

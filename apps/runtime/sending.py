@@ -11,7 +11,7 @@ import bridge
 from agentkit import Answer, ResponseType, text_part
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import feed, intake
+from apps.conversations import feed, intake, whole_tasks
 from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import JSON
 from apps.conversations.intake import Receipt
@@ -97,7 +97,7 @@ async def settled[T](
     after: int,
     show: Callable[[Task], T],
     since: float | None = None,
-    find: Callable[[uuid.UUID], Task | None] = intake.TASK.one,
+    find: Callable[[uuid.UUID], Task | None] = whole_tasks.TASK.one,
 ) -> T:
     """Wait, holding no thread and no connection, until the task has ended or asks for something after event `after`.
 
