@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -194,7 +194,7 @@ class Fields:
         return ".".join(filter(None, (self._path, name)))
 
 
-@cache
+@lru_cache(maxsize=1000)  # names come from callers, too
 def snake(name: str) -> str:
     """The field's name in the .proto file."""
     return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name)

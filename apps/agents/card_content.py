@@ -8,6 +8,7 @@ import rfc8785
 from django.core.exceptions import ValidationError
 
 SKILL_TEXTS = ("id", "name", "description")
+SKILL_LISTS = ("examples", "inputModes", "outputModes")
 EXTENDED_TEXTS = ("description", "documentationUrl")
 
 
@@ -15,8 +16,17 @@ def is_skill(value: Any) -> bool:
     """Is it a skill of a card (A2A 1.0 §4.4.5)?"""
     if not isinstance(value, dict) or not all(isinstance(value.get(key), str) and value[key] for key in SKILL_TEXTS):
         return False
-    tags = value.get("tags")
-    return isinstance(tags, list) and bool(tags) and all(isinstance(tag, str) for tag in tags)
+    lists = [value.get("tags"), *(value[name] for name in SKILL_LISTS if name in value)]
+    return bool(lists[0]) and all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in lists)
+
+
+def check_skills(value: Any) -> None:
+    """Raises ValidationError for what are no skills of a card."""
+    if not isinstance(value, list) or not all(map(is_skill, value)):
+        raise ValidationError(
+            'Write a list of skills, each with "id", "name", "description" and a list of "tags"; '
+            '"examples", "inputModes" and "outputModes" are lists of texts.'
+        )
 
 
 def check_extended_card(value: Any) -> None:

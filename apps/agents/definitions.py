@@ -115,7 +115,8 @@ class Definition(_Exact):
             raise ValidationError({"file": f"It is larger than {MOST_BYTES:,} bytes."})
         try:
             content = yaml.safe_load(text)
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
+        except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
+            # The last two are of values that are not of their tags, such as `!!bool maybe`.
             where = f" (line {mark.line + 1})" if (mark := getattr(error, "problem_mark", None)) else ""
             raise ValidationError({"file": f"It is no YAML{where}."}) from None
         if not isinstance(content, dict):
@@ -128,6 +129,11 @@ class Definition(_Exact):
         return {"kind": Agent.Kind.MODEL.value, **self.model_dump()}
 
     @property
+    def _general_skill(self) -> SkillDefinition:
+        """What an agent does that names no skill: without one nobody would find it."""
+        return SkillDefinition(name=self.name, description=self.description, tags=["general"])
+
+    @property
     def stated(self) -> JSON:
         """The fields of Agent that it decides."""
         return {
@@ -135,7 +141,7 @@ class Definition(_Exact):
             "handler": "",
             "name": self.name,
             "description": self.description,
-            "skills": [skill.wire for skill in self.skills],
+            "skills": [skill.wire for skill in self.skills or [self._general_skill]],
             "input_modes": list(self.input_modes),
             "output_modes": list(self.output_modes),
             "tools": list(self.tools),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
 
 from agentkit import HandlerError, load_handler
 from apps.accounts.models import Workspace
-from apps.agents.card_content import is_skill
+from apps.agents.card_content import check_skills
 from apps.agents.models import Agent
 from apps.agents.registration import described_by, house_workspace
 from console.fields import WordsField
@@ -63,8 +62,7 @@ class AgentForm(PoliciesForm):
     def clean_skills(self) -> list[dict[str, Any]]:
         """A card's skills (A2A 1.0 §4.4.5). Raises ValidationError for what is none."""
         skills = self.cleaned_data["skills"] or []
-        if not isinstance(skills, list) or not all(map(is_skill, skills)):
-            raise ValidationError('Write a list of skills, each with "id", "name", "description" and a list of "tags".')
+        check_skills(skills)
         return skills
 
     def clean_capabilities(self) -> dict[str, Any]:

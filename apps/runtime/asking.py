@@ -95,10 +95,21 @@ async def _executed(task_id: uuid.UUID) -> AsyncIterator[None]:
 
 
 async def _take_runs(task_id: uuid.UUID) -> None:
-    """Take whatever run of the task is to be had, again and again; a server beside us may be faster."""
+    """Take whatever run of the task, and of those it calls for, is to be had, again and again.
+
+    A server beside us may be faster.
+    """
     free = Q(state=Run.State.QUEUED) | Q(state=Run.State.RUNNING, lease_until__lt=Now())
-    runs = Run.objects.filter(free, task_id=task_id)
     while True:
-        for run in await bridge.run(list, runs.all()):
+        for run in await bridge.run(lambda: list(Run.objects.filter(free, task__in=_family(task_id)))):
             await bridge.run(this_process().offer, run.pk)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def _family(task_id: uuid.UUID) -> set[uuid.UUID]:
+    """The task, its children, theirs, and so on."""
+    family, newest = {task_id}, {task_id}
+    while newest:
+        newest = set(Task.objects.filter(parent__in=newest).values_list("pk", flat=True)) - family
+        family |= newest
+    return family

@@ -90,7 +90,7 @@ def _read(content: bytes, expected: int) -> list[Vector]:
     try:
         rows: list[Any] = sorted(json.loads(content)["data"], key=lambda row: row["index"])
         vectors = [_of_length_one(row["embedding"]) for row in rows]
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise NoVectors("The model's answer has no list of embeddings.") from error
     if len(vectors) != expected:
         raise NoVectors(f"The model gave {len(vectors)} vectors for {expected} texts.")

@@ -26,7 +26,7 @@ def observe() -> None:
 def examine() -> None:
     """Note the health of every agent that is switched on, and log what changed."""
     stats = AgentStats.objects.in_bulk()
-    for agent in Agent.objects.enabled():
+    for agent in Agent.objects.enabled().select_related("current_version"):
         note(agent, stats.get(agent.pk))
 
 
@@ -36,7 +36,8 @@ def note(agent: Agent, stats: AgentStats | None) -> None:
     if (agent.health, agent.ailment) == (health, ailment):
         return
     # Only from what was read: what another process has noted meanwhile is newer.
-    noted = Agent.objects.filter(pk=agent.pk, health=agent.health, ailment=agent.ailment, handler=agent.handler)
+    read = {name: getattr(agent, name) for name in ("health", "ailment", "handler", "current_version_id")}
+    noted = Agent.objects.filter(pk=agent.pk, **read)
     if noted.update(health=health, ailment=ailment, updated_at=timezone.now()):
         log.log(
             logging.INFO if health == Agent.Health.OK else logging.WARNING,

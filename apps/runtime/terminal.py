@@ -67,7 +67,8 @@ class Terminal:
             if payload["state"] in (TaskState.COMPLETED, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED):
                 self._show_parts(payload["message"]["parts"])
             else:
-                self.note(_text_of(payload))
+                mark = "… " if payload["state"] == TaskState.WORKING else ""
+                self.note(f"{mark}{_text_of(payload)}")
 
     def _show_parts(self, parts: Iterable[JSON]) -> None:
         for part in parts:

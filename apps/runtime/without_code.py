@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from django.core.exceptions import ValidationError
 
 import bridge
 from agentkit import HandlerError, Outcome, SkillHandler, TaskContext, drive
@@ -12,7 +14,10 @@ from agentkit.tools import ToolFunction
 from apps.agents import tool_secrets, tools
 from apps.agents.definitions import Definition
 from apps.agents.models import Agent
+from apps.agents.registration import explain
+from apps.conversations.models import Task
 from apps.runtime import language_models
+from apps.runtime.delegating import principal_of
 
 NO_VERSION = "The agent {} has no version: save it once more in admin."
 
@@ -37,7 +42,7 @@ async def execute(agent: Agent, task: TaskContext) -> Outcome:
     settings = {"temperature": definition.temperature, "max_tokens": definition.max_tokens}
     worker = LlmWorker(
         definition.instructions,
-        [*_functions(definition.tools), *await bridge.run(_reached, agent, definition)],
+        await bridge.run(_tools, agent, definition, task.task_id),
         model=definition.model or None,
         max_steps=definition.max_steps,
         settings={name: value for name, value in settings.items() if value is not None},
@@ -50,10 +55,12 @@ def ailment_of(agent: Agent) -> str:
     version = agent.current_version
     if version is None:
         return NO_VERSION.format(agent.slug)
-    definition = Definition.read(version.content)
     try:
+        definition = Definition.read(version.content)
         language_models.check(definition.model)
         _functions(definition.tools)
+    except ValidationError as error:  # of a version that an older Parley made
+        return f"Its version {version.number} cannot be read: save it once more in admin. {explain(error)}"
     except (NoModel, HandlerError) as error:
         return str(error)
     return ""
@@ -66,12 +73,20 @@ def _functions(names: Iterable[str]) -> list[ToolFunction]:
     return [known[name].function for name in names]
 
 
-def _reached(agent: Agent, definition: Definition) -> list[Tool]:
-    """The other agents that are there at this moment, and the MCP servers with what lets the agent in."""
-    there = {other.slug: other for other in Agent.objects.enabled().filter(slug__in=definition.agents)}
-    asked = [there[slug] for slug in definition.agents if slug in there]
+def _tools(agent: Agent, definition: Definition, task_id: str) -> list[Tool]:
+    """Its functions, the other agents that there are for the task's owner now, and the MCP servers that let it in."""
     headers = tool_secrets.headers_of(agent, definition)
     return [
-        *(AgentTool(other.slug, f"{other.name}: {other.description}") for other in asked),
+        *_functions(definition.tools),
+        *(AgentTool(other.slug, f"{other.name}: {other.description}") for other in _others(definition.agents, task_id)),
         *(McpServer(server.url, headers[server.url]) for server in definition.mcp_servers),
     ]
+
+
+def _others(slugs: Sequence[str], task_id: str) -> list[Agent]:
+    """Those of the agents that the task's owner may use: of others the model must not hear, nor tell."""
+    if not slugs:
+        return []
+    owner = principal_of(Task.objects.select_related("owner").get(pk=task_id))
+    there = {other.slug: other for other in Agent.objects.visible_to(owner).filter(slug__in=slugs)}
+    return [there[slug] for slug in slugs if slug in there]

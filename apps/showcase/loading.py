@@ -31,6 +31,14 @@ AGENTS = (
     Shown("echo", "apps.showcase.agents.echo:Echo"),
     Shown("countdown", "apps.showcase.agents.countdown:Countdown"),
     Shown("report", "apps.showcase.report.agent:Report"),
+    Shown("travel", "apps.showcase.agents.travel.agent:Travel"),
+    Shown("writer", "apps.showcase.agents.writer.agent:Writer"),
+    Shown("reviewer", "apps.showcase.agents.reviewer.agent:Reviewer"),
+    Shown("translator", "apps.showcase.agents.translator.agent:Translator"),
+    Shown("builder", "apps.showcase.agents.builder.agent:Builder"),
+    Shown("builder-worker", "apps.showcase.agents.builder.worker:BuilderWorker"),
+    Shown("assistant", "apps.showcase.agents.assistant:Assistant"),
+    Shown("smart-router", "apps.showcase.agents.smart_router:SmartRouter"),
 )
 
 

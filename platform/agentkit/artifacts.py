@@ -9,7 +9,19 @@ from typing import Any, Self
 from uuid import uuid4
 
 from agentkit.messages import File
-from agentkit.parts import Loader, Part, data_part, guessed_media_type, is_file, part_of, raw_part, text_part
+from agentkit.parts import (
+    Loader,
+    Part,
+    data_of,
+    data_part,
+    guessed_media_type,
+    is_file,
+    kind_of,
+    part_of,
+    raw_part,
+    text_of,
+    text_part,
+)
 
 
 def new_artifact_id() -> str:
@@ -88,12 +100,23 @@ class ReceivedArtifact:
     description: str
     parts: list[Part]
     files: list[File]
+    load: Loader | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any], load: Loader | None = None) -> Self:
         parts: list[Part] = wire.get("parts", [])
         files = [File(part, load) for part in parts if is_file(part)]
-        return cls(wire["artifactId"], wire.get("name", ""), wire.get("description", ""), parts, files)
+        return cls(wire["artifactId"], wire.get("name", ""), wire.get("description", ""), parts, files, load)
+
+    @property
+    def text(self) -> str:
+        """The text parts as one; those that were streamed fit together without a gap."""
+        return "".join(text_of(part, self.load) for part in self.parts if kind_of(part) == "text")
+
+    @property
+    def data(self) -> list[Any]:
+        """The values of the data parts."""
+        return [data_of(part, self.load) for part in self.parts if kind_of(part) == "data"]
 
     def refined(
         self, new: str | bytes | dict[str, Any] | Sequence[Part], *, metadata: dict[str, Any] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from agentkit.artifacts import Artifact, ReceivedArtifact
@@ -22,7 +22,7 @@ type Said = Piece | Sequence[Piece]
 class ChildResult:
     """How a called agent's task ended. `state` is A2A's, in lower case: `completed`, `failed`, `rejected`, `canceled`.
 
-    `text` is what it said last; `artifacts` can be passed on as they are.
+    `text` is what it said last; `artifacts` can be passed on as they are; `key` is that of its call.
     """
 
     task_id: str
@@ -30,6 +30,7 @@ class ChildResult:
     state: str
     text: str
     artifacts: list[ReceivedArtifact] = field(default_factory=list)
+    key: str | None = None
 
 
 type Reference = ChildResult | ReferencedTask | str
@@ -111,7 +112,7 @@ async def ask(delegate: Delegate | None, call: Call, check: bool) -> ChildResult
     """Make one call. Raises ChildFailed, with `check`, unless the child completed."""
     if delegate is None:
         raise AgentFailure("No other agents can be called from here: give testing.run(…, agents={…}).", "no_agents")
-    result = await delegate(call)
+    result = replace(await delegate(call), key=call.key)
     if check and result.state != "completed":
         raise ChildFailed(result)
     return result

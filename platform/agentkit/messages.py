@@ -1,11 +1,10 @@
 """What was said: read-only views on messages and on the files that came with them."""
 
-import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast
 
-from agentkit.parts import Loader, Part, content_of, guessed_media_type, is_file, kind_of
+from agentkit.parts import Loader, Part, content_of, data_of, guessed_media_type, is_file, kind_of, text_of
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Message:
     def text(self) -> str:
         """All that was said, a line for each text part. Text with a file name is a file, not speech."""
         spoken = (part for part in self.parts if kind_of(part) == "text" and not is_file(part))
-        return "\n".join(part["text"] if "text" in part else content_of(part, self.load).decode() for part in spoken)
+        return "\n".join(text_of(part, self.load) for part in spoken)
 
     @cached_property
     def files(self) -> list[File]:
@@ -86,8 +85,7 @@ class Message:
     @cached_property
     def data(self) -> list[Any]:
         """The values of the data parts."""
-        carried = (part for part in self.parts if kind_of(part) == "data")
-        return [part["data"] if "data" in part else json.loads(content_of(part, self.load)) for part in carried]
+        return [data_of(part, self.load) for part in self.parts if kind_of(part) == "data"]
 
     @property
     def references(self) -> list[str]:

@@ -114,6 +114,16 @@ def content_of(part: Part, load: Loader | None = None) -> bytes:
     return _decoded(part.get("raw", ""))
 
 
+def text_of(part: Part, load: Loader | None = None) -> str:
+    """What a text part says. Raises UnreadableContent where it is stored out of reach."""
+    return part["text"] if "text" in part else content_of(part, load).decode()
+
+
+def data_of(part: Part, load: Loader | None = None) -> Any:
+    """The value of a data part. Raises UnreadableContent where it is stored out of reach."""
+    return part["data"] if "data" in part else json.loads(content_of(part, load))
+
+
 def guessed_media_type(name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 

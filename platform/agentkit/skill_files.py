@@ -75,6 +75,8 @@ def _yaml(text: str, file: Path) -> Any:
         where = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise HandlerError(f"{file}{where} is no YAML: {problem}.") from error
+    except (LookupError, AttributeError) as error:  # of `!!bool maybe`, say
+        raise HandlerError(f"{file} is no YAML: a value is not of the type that its tag names.") from error
 
 
 def _skill(entry: Any, where: str) -> Skill:

@@ -107,10 +107,24 @@ def unique(skills: Iterable[Skill], owner: str) -> list[Skill]:
     for one in listed:
         if not isinstance(one, Skill):
             raise HandlerError(f"The skills of {owner} are Skill(…) objects; {one!r} is none.")
+        if problem := _problem_of(one):
+            raise HandlerError(f"The skill {one.id!r} of {owner}: {problem}.")
         if one.id in seen:
             raise HandlerError(f"{owner} has the skill {one.id!r} twice: every skill needs an id of its own.")
         seen.add(one.id)
     return listed
+
+
+def _problem_of(one: Skill) -> str:
+    """Which of its fields no card could show; "" where there is none."""
+    for name in ("id", "name", "description"):
+        if not isinstance(getattr(one, name), str):
+            return f"{name} must be text"
+    for name in ("tags", "examples", "input_modes", "output_modes"):
+        values = getattr(one, name)
+        if not isinstance(values, Sequence) or isinstance(values, str) or not all(isinstance(v, str) for v in values):
+            return f"{name} must be a list of texts"
+    return ""
 
 
 def first_paragraph(described: object) -> str:

@@ -6,6 +6,7 @@ assert run.outcome == Completed("No.")
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -20,6 +21,8 @@ from agentkit.loading import as_handler
 from agentkit.messages import Message
 from agentkit.outcomes import AgentFailure, AuthRequired, Completed, InputRequired, Outcome
 from agentkit.parts import Part, guessed_media_type, raw_part, text_part
+from agentkit.responding import select
+from agentkit.selecting import ExistingTask, ResponseType
 from agentkit.sessions import Session
 from agentkit.slots import Slot, stored
 from agentkit.turns import ReferencedTask
@@ -69,6 +72,9 @@ class Run:
     task: TaskContext
     outcome: Outcome
     recorder: Recorder
+    handler: object = field(repr=False)
+    agents: Agents = field(repr=False)
+    is_question_of_child: bool = False
 
     @property
     def emissions(self) -> list[Emission]:
@@ -107,11 +113,50 @@ class Run:
         returned = self.outcome.artifacts if isinstance(self.outcome, Completed) else ()
         return [*streamed.values(), *returned]
 
+    @property
+    def delivered(self) -> list[ReceivedArtifact]:
+        """Those artifacts as another task receives them: with their `text`, `data` and `files`."""
+        return [ReceivedArtifact.from_wire(artifact.wire) for artifact in self.artifacts]
+
     def as_reference(self, *messages: Message) -> ReferencedTask:
         """This task, finished, for a run that refines it; `messages` are those of its earlier turns."""
-        wires = [artifact.wire for artifact in self.artifacts]
-        received = [ReceivedArtifact.from_wire(wire) for wire in wires]
-        return ReferencedTask(self.task.task_id, "completed", [*messages, self.task.message], received)
+        return ReferencedTask(self.task.task_id, "completed", [*messages, self.task.message], self.delivered)
+
+    async def answer(
+        self,
+        message: str | dict[str, Any] | Message | None = None,
+        *,
+        files: Files | None = None,
+        credentials: Mapping[str, Given] | None = None,
+    ) -> "Run":
+        """The next turn of the task: what this one asked is answered, or without a message the credential is there.
+
+        The turn gets copies of the memories, so that one run can be answered in several ways.
+
+        Raises:
+            ValueError: this turn asked nothing, or asked for an agent that it called.
+        """
+        question = self.outcome
+        if not isinstance(question, InputRequired | AuthRequired):
+            raise ValueError("This run asked nothing that could be answered.")
+        if self.is_question_of_child:
+            raise ValueError("An agent that was called asked this: answer it in a run of its own.")
+        asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
+        known: dict[str, Any] = {"slot": question.slot, "asked": _kept(question), "skill": self.skill}
+        known |= {"references": self.task.references, "memory": deepcopy(self.memory)}
+        known |= {"session": Session(deepcopy(self.task.session.memory)), "lend": lender_of(credentials or {})}
+        if message is None:
+            known |= {"history": self.task.history, "resumed": True}
+            return await _turn(self.handler, self.task.message, self.agents, **known)
+        known["history"] = [*self.task.history, self.task.message, asked]
+        said = message if isinstance(message, Message) else user_message(message, files)
+        return await _turn(self.handler, said, self.agents, **known)
+
+
+def _kept(question: InputRequired | AuthRequired) -> dict[str, Any]:
+    """The question as a host keeps it."""
+    kept = {"name": question.slot, "schema": question.schema, "value": question.value}
+    return {key: value for key, value in kept.items() if value is not None}
 
 
 def user_message(message: str | dict[str, Any], files: Files | None = None) -> Message:
@@ -138,6 +183,18 @@ def lender_of(credentials: Mapping[str, Given]) -> Lend:
     return lend
 
 
+async def response_type(
+    handler: object, message: str | dict[str, Any] | Message, task: ExistingTask | None = None
+) -> ResponseType:
+    """How a handler (anything that `as_handler` takes) answers a message: `task` is the newest of the conversation.
+
+    Raises:
+        HandlerError: it chooses nothing that there is. What its selector raises passes through.
+    """
+    said = message if isinstance(message, Message) else user_message(message)
+    return await select(as_handler(handler), said, task)
+
+
 async def run(
     handler: object,
     message: str | dict[str, Any] | Message,
@@ -155,10 +212,11 @@ async def run(
 ) -> Run:
     """Lets a handler (anything that `as_handler` takes) have one turn.
 
-    For the turn after a question, give `slot` (as `InputRequired` was given it) and the earlier run's `memory`, `skill`
-    and messages again; with `resumed` it is one that goes on without a new message. `session` is the memory of the
-    conversation, to be given to all its runs. `credentials` are what the handler finds by `task.credential`. `agents`
-    are those that it can call; they run here, too. Where one of them asks, its question is the outcome.
+    The turn after a question is `await run.answer("…")`, or one that you describe: by `slot` (as `InputRequired` was
+    given it), `memory`, `skill` and `history`; with `resumed` it goes on without a new message. `session` is the
+    memory of the conversation, to be given to all its runs. `credentials` are what the handler finds by
+    `task.credential`. `agents` are those that it can call; they run here, too. Where one of them asks, its question
+    is the outcome.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored(slot) if slot is not None else {}
@@ -174,9 +232,9 @@ async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, 
     delegate = InProcess(agents, recorder.emit, depth) if agents else None
     task = task_for(said, recorder, delegate=delegate, **known)
     try:
-        return Run(task, await drive(as_handler(handler), task), recorder)
+        return Run(task, await drive(as_handler(handler), task), recorder, handler, agents)
     except Suspended as suspended:
-        return Run(task, suspended.question, recorder)
+        return Run(task, suspended.question, recorder, handler, agents, is_question_of_child=True)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import bridge
+from apps.a2a import fields
+from apps.a2a.negotiating import read_ask
 from apps.accounts.models import ApiKey
 from apps.agents.models import Agent, AgentStats
 from apps.agents.negotiation import Ask
@@ -219,6 +221,12 @@ def test_a_ranking_costs_two_queries_however_many_agents_there_are(ada, echo):
             usable = ranking.look_up(ada.principal)
         counts.append((len(captured), len(usable.facts)))
     assert counts == [(2, 3), (2, 23)]
+
+
+def test_names_that_callers_invent_are_not_kept_for_ever():
+    for number in range(1100):
+        read_ask({"task_summary": "x", f"invented{number}": 1})
+    assert fields.snake.cache_info().currsize <= 1000
 
 
 def test_a_thousand_agents_are_ranked_within_a_moment(ada, echo):

@@ -43,6 +43,22 @@ def test_mypy_finds_an_authors_mistakes(tmp_path):
         assert mistake.lower() in told.lower(), told
 
 
+def test_a_language_model_s_function_has_the_type_of_its_output(tmp_path):
+    typed = tmp_path / "typed.py"
+    typed.write_text(
+        "from agentkit.llm import LlmFunction\n\n"
+        "words = LlmFunction('Say something.')\n"
+        "numbers = LlmFunction('Count.', list[int])\n\n\n"
+        "async def right() -> tuple[str, list[int]]:\n"
+        "    return await words(None, 'a'), await numbers(None, 'b')\n\n\n"
+        "async def wrong() -> int:\n"
+        "    return await words(None, 'a')\n"
+    )
+    code, told = checked(typed, tmp_path)
+    assert (code, told.count("error:")) == (1, 1), told
+    assert 'typed.py:12: error: Incompatible return value type (got "str", expected "int")' in told
+
+
 async def test_the_authors_example_works():
     asked = await testing.run(Travel, "Book me a trip")
     assert asked.skill == "book"

@@ -132,6 +132,18 @@ async def test_results_come_as_they_are_there():
     assert (await testing.run(caller, "go", agents={"wait": wait})).said == "ba"
 
 
+async def test_a_result_names_the_key_of_its_call():
+    async def caller(task):
+        keyed = [Call("shout", "a", key="first"), Call("failing", "b", key="second"), Call("shout", "c")]
+        results = await task.gather(*keyed, check=False)
+        assert [result.key for result in results] == ["first", "second", None]
+        with pytest.raises(ChildFailed) as failed:
+            await task.call("failing", "d", key="third")
+        return failed.value.result.key
+
+    assert (await testing.run(caller, "go", agents=AGENTS)).said == "third"
+
+
 async def test_a_handler_in_a_thread_calls_in_the_same_ways():
     def caller(task):
         one = task.call("shout", "a")

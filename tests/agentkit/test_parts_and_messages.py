@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from agentkit import Message, UnreadableContent, data_part, raw_part, text_part, url_part
+from agentkit import Message, ReceivedArtifact, UnreadableContent, data_part, raw_part, text_part, url_part
 from agentkit.parts import kind_of, part_of
 
 STORE = {"a": b"\x00binary", "b": "größer".encode(), "c": json.dumps({"rows": [1, 2]}).encode()}
@@ -98,3 +98,19 @@ def test_pieces_become_the_part_that_they_look_like():
     assert kind_of(part_of({"rows": 3})) == "data"
     with pytest.raises(TypeError, match="not of int"):
         part_of(3)
+
+
+def test_a_received_artifact_gives_its_text_and_its_data_wherever_they_are_kept():
+    parts = [
+        text_part("Much "),
+        stored("b", "text"),
+        data_part({"n": 1}),
+        stored("c", "data"),
+        raw_part(b"\0", "a.bin"),
+    ]
+    artifact = ReceivedArtifact.from_wire({"artifactId": "a1", "parts": parts}, load)
+    assert artifact.text == "Much größer"
+    assert artifact.data == [{"n": 1}, {"rows": [1, 2]}]
+    assert ReceivedArtifact.from_wire({"artifactId": "a2", "parts": []}).text == ""
+    with pytest.raises(UnreadableContent):
+        _ = ReceivedArtifact.from_wire({"artifactId": "a3", "parts": [stored("b", "text")]}).text

@@ -182,6 +182,9 @@ async def test_a_loaded_skill_is_taken_by_the_method_of_its_id(tmp_path):
         ("skill.yaml", "- {name: A, description: D}\n- 3", "skill 2 must have fields"),
         ("skill.yaml", "- {name: A, description: D}\n- {name: A, description: E}", "has the skill 'a' twice"),
         ("skill.yaml", "!!python/object/apply:os.system [ls]", "is no YAML"),
+        ("skill.yaml", "name: !!bool maybe", "is no YAML: a value is not of the type"),
+        ("skill.yaml", "name: !!int ''", "is no YAML: a value is not of the type"),
+        ("skill.yaml", "name: !!timestamp now", "is no YAML: a value is not of the type"),
         ("skill.txt", "name: A", "neither a SKILL.md nor a skill.yaml"),
     ],
 )
@@ -199,3 +202,18 @@ def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
         load_skills(tmp_path / "SKILL.md")
     with pytest.raises(HandlerError, match="cannot be read"):
         load_skills(tmp_path / "absent.md")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"tags": "text"}, "tags must be a list of texts"),
+        ({"examples": [1]}, "examples must be a list of texts"),
+        ({"input_modes": 5}, "input_modes must be a list of texts"),
+        ({"description": None}, "description must be text"),
+    ],
+)
+def test_a_skill_that_no_card_can_show_is_refused_with_its_field(fields, told):
+    odd = Skill(**{"id": "a", "name": "A", "description": "A.", "tags": []} | fields)
+    with pytest.raises(HandlerError, match=f"The skill 'a' of Odd: {told}"):
+        type("Odd", (SkillHandler,), {"skills": [odd]})

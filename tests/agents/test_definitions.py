@@ -97,6 +97,9 @@ def test_a_private_tool_server_may_be_opened_by_the_operator(monkeypatch):
         ("!!python/object/apply:os.system ['true']", "It is no YAML"),
         ("name: x" + " " * MOST_BYTES, "larger than 200,000 bytes"),
         ("a: &a [1]\nb: *a\n", "Field required"),
+        ("name: !!bool maybe", "It is no YAML"),
+        ("name: !!int ''", "It is no YAML"),
+        ("name: !!timestamp now", "It is no YAML"),
     ],
 )
 def test_a_file_that_is_no_definition_is_refused(text, sentence):
@@ -131,3 +134,8 @@ def test_a_tool_is_offered_under_its_name_with_what_its_author_says(settings):
     [offered] = tools.registered().values()
     assert (offered.name, offered.summary) == ("current_time", "Tells another time.")
     assert offered.function() == "never"
+
+
+def test_an_agent_that_names_no_skill_has_a_general_one_by_which_it_is_found(db):
+    told = {"id": "clerk", "name": "Clerk", "description": "Answers letters.", "tags": ["general"]}
+    assert clerk().skills == [told]

@@ -1,8 +1,9 @@
-"""An agent whose work takes a while and may be repeated."""
+"""Agents whose work takes a while and may be repeated."""
 
 import asyncio
 
-from agentkit import Call, Completed, SkillHandler, TaskContext
+from agentkit import Call, Completed, Outcome, SkillHandler, TaskContext, skill
+from apps.showcase.agents.builder.worker import BuilderWorker
 
 SECONDS_BETWEEN = 0.05
 
@@ -36,3 +37,14 @@ class Foreman(SkillHandler):
         results = await task.gather(*calls)
         counted = [len(str(result.artifacts[0].parts).split("\\n")) - 1 for result in results]
         return Completed(" ".join(map(str, counted)))
+
+
+class SlowBuilderWorker(BuilderWorker):
+    """Takes its time for each file: the first is there at once, each of the others a second after the one before."""
+
+    @skill(id="write", name="Write a file", description="Writes one file, slowly.", tags=["write"])
+    async def write(self, task: TaskContext) -> Outcome:
+        given = task.message.data[0]
+        await task.progress(f"Writing {given['name']}…")
+        await asyncio.sleep(given["files"].index(given["name"]) * 1.0)
+        return await super().write(task)

@@ -6,10 +6,10 @@ import time
 import pytest
 
 from agentkit import AgentFailure, Failed, TaskContext, testing
-from agentkit.llm import LlmFunction, LlmWorker, NoModel, use_models
+from agentkit.llm import LlmFunction, LlmWorker, NoModel, has_model, use_models
 from apps.runtime import language_models
 from tests.llm.conftest import KEY
-from tests.llm.endpoint import Endpoint, breaks_off, calls, hangs, refuses, says, sends
+from tests.llm.endpoint import Asking, Endpoint, Reply, breaks_off, calls, hangs, refuses, says, sends
 
 LATER = "Try again later."
 FOREVER = 5  # times, which is more than a request is sent
@@ -122,6 +122,39 @@ async def test_a_stream_that_is_cut_fails_and_keeps_what_was_said(endpoint: Endp
     assert run.text == "It is "
 
 
+MISSHAPEN = {
+    "nothing": "null",
+    "a list": "[]",
+    "choices that are none": '{"model": "m", "created": 1, "choices": [1]}',
+    "usage that is none": '{"model": "m", "created": 1, "choices": [], "usage": "much"}',
+    "a tower of lists": "[" * 200_000,
+}
+
+
+def streams(*events: str) -> Reply:
+    async def reply(asking: Asking) -> None:
+        asking.begin_stream()
+        for event in events:
+            await asking.event(event)
+
+    return reply
+
+
+@pytest.mark.parametrize("content", MISSHAPEN.values(), ids=MISSHAPEN)
+async def test_an_answer_of_another_shape_cannot_be_used(endpoint: Endpoint, content):
+    said = '{"model": "m", "created": 1, "choices": [{"index": 0, "delta": {"content": "It "}}]}'
+    for ask, reply in [
+        (LlmWorker("Help.").run(message="x"), streams(content)),
+        (LlmWorker("Help.").run(message="x"), streams(said, content)),
+        (LlmFunction("Help.")(None, "x"), sends(content.encode())),
+    ]:
+        endpoint.replies = [reply] * FOREVER
+        with pytest.raises(AgentFailure) as failed:
+            await ask
+        assert str(failed.value) == "The language model gave no answer that can be used."
+        assert failed.value.code == "model_unfit"
+
+
 @pytest.mark.parametrize("reply", [hangs(), hangs("It ")], ids=["before the answer", "in the middle"])
 async def test_an_endpoint_that_falls_silent_is_left(endpoint: Endpoint, settings, reply):
     settings.LLM_SECONDS = 0.2
@@ -174,3 +207,10 @@ async def test_a_script_takes_its_model_from_the_environment(endpoint: Endpoint,
     finally:
         use_models(language_models.resolve)
     assert endpoint.requests[0]["model"] == "script-model"
+
+
+async def test_whether_there_is_a_model_can_be_asked(endpoint: Endpoint, settings):
+    assert await has_model()
+    assert endpoint.requests == [], "nobody is called for that"
+    settings.LLM_MODEL = ""
+    assert not await has_model()

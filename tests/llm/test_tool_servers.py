@@ -71,6 +71,21 @@ async def test_its_errors_go_back_to_the_model_in_few_words(endpoint: Endpoint):
 
 
 @pytest.mark.usefixtures("opened")
+async def test_two_with_a_tool_of_one_name_fail_in_a_sentence_and_operators_read_which(endpoint: Endpoint):
+    with tool_servers.running() as one, tool_servers.running() as other:
+        servers = [McpServer(one.url), McpServer(f"{other.url}?key=secret")]
+
+        async def handler(task: TaskContext) -> str:
+            return await LlmWorker("Help.", servers).run(task)
+
+        run = await testing.run(handler, "x")
+    assert run.outcome.code == "agent_unfit"
+    assert run.outcome.message == "The agent is set up in a way that cannot work. An operator must look at it."
+    assert all(named in run.outcome.detail for named in (one.url, other.url, "'add'"))
+    assert "secret" not in run.outcome.detail
+
+
+@pytest.mark.usefixtures("opened")
 async def test_one_that_refuses_fails_in_a_sentence_and_shows_no_key(endpoint: Endpoint, caplog):
     caplog.set_level(logging.DEBUG)
     wrong = "wrong-c0ffee"

@@ -3,6 +3,7 @@
 import pytest
 
 import bridge
+from apps.agents.models import Agent
 from apps.conversations.models import Run, Task
 from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint
@@ -21,6 +22,14 @@ async def test_asking_another_agent_is_a_task_of_its_own(ada, cast, said, endpoi
     [child] = await bridge.run(lambda: list(Task.objects.filter(parent=parent.pk).select_related("agent")))
     assert (child.agent.slug, child.owner_id) == ("shouting", ada.pk)
     assert ("tool", "HEAR") in endpoint.said()
+
+
+async def test_an_agent_that_its_caller_may_not_use_is_not_told_of_to_the_model(ada, cast, said, endpoint):
+    await bridge.run(Agent.objects.filter(slug="shouting").update, access=Agent.Access.GROUPS)
+    agent = await bridge.run(clerk, agents=["shouting", "asking"])
+    endpoint.replies = [says("Nobody shouts.")]
+    await done(ada.principal, agent, said("Ask it."))
+    assert [tool["function"]["name"] for tool in endpoint.requests[0]["tools"]] == ["ask_asking"]
 
 
 async def test_a_turn_that_waits_for_another_agent_stays_with_its_version(ada, cast, said, endpoint):

@@ -80,6 +80,7 @@ TROUBLE = {
     "a redirect": answer(b"", "302 Found", "Location: http://127.0.0.1:1/"),
     "no JSON": answer(b"<html>"),
     "no list": answer(b'{"data": 5}'),
+    "a tower of lists": answer(b"[" * 200_000),
     "too few": answer(json.dumps({"data": [ROW]}).encode()),
     "no numbers": answer(json.dumps({"data": [ROW | {"embedding": ["x"]}] * 2}).encode()),
     "no direction": answer(json.dumps({"data": [ROW | {"embedding": [0.0]}] * 2}).encode()),

@@ -14,6 +14,8 @@ from django.core.management import CommandError, call_command
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.conversations.models import Event
+from apps.runtime.terminal import Terminal
 from tests import stack
 from tests.stack import ROOT, Stack
 
@@ -79,6 +81,26 @@ def test_a_question_that_nobody_answers_waits_for_the_next_call(installation: St
     assert context
     answered = ask(installation, tmp_path, "countdown", "2", "--context", context[1])
     assert answered.stdout == "2\n1\nLift-off.\n"
+
+
+def test_an_agent_that_calls_others_is_served_too_and_so_is_what_they_ask(installation: Stack, tmp_path: Path) -> None:
+    for slug in ("shouting", "asking", "caller"):
+        installation.manage("register_agent", slug, "--handler", f"tests.runtime.calling_agents:{slug.capitalize()}")
+    lines = "shouting: hello\nasking: the door"
+    done = ask(installation, tmp_path, "caller", lines, answers='{"colour": "red"}\n')
+    assert "Which colour for the door?" in done.stdout
+    assert "HELLO" in done.stdout
+    assert "the door: " in done.stdout
+
+
+def test_what_happens_is_marked_whether_or_not_it_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(Path.cwd())
+    said = {"parts": [{"text": "Reading"}]}
+    terminal.show(Event(type="agent_status", payload={"state": "working", "message": said}))
+    progress = {"text": "Reading", "done": 1, "total": 2}
+    terminal.show(Event(type="agent_status", payload={"state": "working", "message": said, "progress": progress}))
+    terminal.show(Event(type="agent_status", payload={"state": "failed", "message": said}))
+    assert capsys.readouterr() == ("", "… Reading\n… Reading (1 of 2)\nReading\n")
 
 
 def test_ctrl_c_cancels_the_task(installation: Stack, tmp_path: Path) -> None:

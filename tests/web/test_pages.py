@@ -14,6 +14,14 @@ def test_a_new_person_is_told_how_to_begin(ada_browser, echo):
     assert "/agents/echo" in page
 
 
+def test_each_agent_is_listed_with_something_to_try(ada_browser, echo):
+    assert '<q dir="auto">Anything at all</q>' in ada_browser.get("/").text
+    Agent.objects.filter(pk=echo.pk).update(skills=[{**echo.skills[0], "examples": ["<b>bold</b>"]}])
+    assert '<q dir="auto">&lt;b&gt;bold&lt;/b&gt;</q>' in ada_browser.get("/agents").text
+    Agent.objects.filter(pk=echo.pk).update(skills=[])
+    assert "Try" not in ada_browser.get("/agents").text
+
+
 def test_sessions_are_listed_with_their_state(ada_browser, ada, echo, asked):
     telling.finished(ada, echo)
     page = ada_browser.get("/").text

@@ -13,6 +13,7 @@ from apps.agents.models import Agent, AgentStats
 from apps.conversations.admin import columns
 from apps.conversations.admin.panels import may_view
 from apps.conversations.models import Feedback, Run, Task
+from apps.runtime import observing
 from apps.runtime.ranking import queue_depths
 from console import cells, charts
 
@@ -24,6 +25,11 @@ ENDED = (Run.State.DONE, Run.State.FAILED, Run.State.CANCELED)
 @admin.register(Agent)
 class MeasuredAgentAdmin(AgentAdmin):
     change_form_outer_before_template = "admin/agents/measured.html"
+
+    def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: bool) -> None:
+        """An agent that was mended is well at once."""
+        super().save_model(request, obj, form, change)
+        observing.note(obj, AgentStats.objects.filter(agent=obj).first())
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any

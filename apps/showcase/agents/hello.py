@@ -1,6 +1,7 @@
 """The smallest agent: it answers at once, with a message and without a task."""
 
-from agentkit import Completed, ResponseType, Skill, SkillHandler, TaskContext
+from agentkit import Completed, Skill, SkillHandler, TaskContext
+from agentkit.selecting import always_message
 
 
 class Hello(SkillHandler):
@@ -16,7 +17,7 @@ class Hello(SkillHandler):
             examples=["Hello, I am Ada."],
         ),
     )
-    response_type = ResponseType.MESSAGE
+    response_type = always_message
     retry_safe = True
 
     async def on_request(self, task: TaskContext) -> Completed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.llm.deciding import skill_by_model
 from agentkit.llm.functions import LlmFunction
-from agentkit.llm.models import NoModel, use_models
+from agentkit.llm.models import NoModel, has_model, use_models
 from agentkit.llm.scripting import Asked, Call, Returned, Scripted, scripted
 from agentkit.llm.surroundings import Surroundings, use_surroundings
 from agentkit.llm.tools import AgentTool, McpServer
@@ -48,6 +48,7 @@ __all__ = [
     "Surroundings",
     "by_model",
     "from_model_messages",
+    "has_model",
     "scripted",
     "skill_by_model",
     "to_model_messages",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from openai import AsyncOpenAI, Timeout
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai import UnexpectedModelBehavior
+from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
@@ -15,8 +19,40 @@ RETRIES = 2  # of a request that is refused for now (408, 409, 429, 5xx) or brea
 CONNECT_SECONDS = 5.0
 
 
+# What the library raises for JSON of another shape than its own client promises.
+MISSHAPEN = (AttributeError, TypeError, ValueError, LookupError, RecursionError)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """An answer that cannot be read is one that cannot be used. Raises UnexpectedModelBehavior."""
+    try:
+        yield
+    except MISSHAPEN as error:
+        raise UnexpectedModelBehavior("The answer has not the form of a chat completion.") from error
+
+
+class _Stream(OpenAIStreamedResponse):
+    async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
+        with _reading():
+            async for event in super()._get_event_iterator():
+                yield event
+
+
 class EndpointModel(OpenAIChatModel):
     """A model with an HTTP client of its own, which ends with the `async with` block of the model."""
+
+    async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        with _reading():
+            return await super().request(*args, **kwargs)
+
+    async def _process_streamed_response(self, *args: Any, **kwargs: Any) -> OpenAIStreamedResponse:
+        with _reading():
+            return await super()._process_streamed_response(*args, **kwargs)
+
+    @property
+    def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
+        return _Stream
 
     async def __aexit__(
         self,

@@ -27,6 +27,7 @@ TOLD: tuple[tuple[type[Exception], str, str], ...] = (
     (library.ModelAPIError, "model_failed", f"The language model failed. {LATER}"),
     (library.ContentFilterError, "model_refused", "The language model's filter keeps it from answering this."),
     (library.OutputTokenLimitExceeded, "model_cut_off", "The language model's answer is longer than it may be."),
+    (library.UserError, "agent_unfit", "The agent is set up in a way that cannot work. An operator must look at it."),
     (library.UnexpectedModelBehavior, "model_unfit", "The language model gave no answer that can be used."),
 )
 

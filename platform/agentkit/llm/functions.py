@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.llm.asking import Said, ask, conversation, heard_by_nobody, in_thread
@@ -25,6 +25,26 @@ class LlmFunction[T]:
     An answer that does not fit is asked for again, with what is wrong about it.
     """
 
+    @overload
+    def __init__(
+        self: LlmFunction[str],
+        instructions: str,
+        output: None = None,
+        *,
+        model: AnyModel = None,
+        retries: int = 2,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        instructions: str,
+        output: type[T],
+        *,
+        model: AnyModel = None,
+        retries: int = 2,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None: ...
     def __init__(
         self,
         instructions: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -62,6 +63,17 @@ def require(name: str, base_url: str, api_key: str) -> None:
         raise NoModel(
             f"The language model {name} cannot be reached. Set LLM_API_KEY for OpenAI's own, or LLM_BASE_URL."
         )
+
+
+async def has_model() -> bool:
+    """Is there a default language model?"""
+    try:
+        # In a thread: making the first one may import the model library.
+        made = await asyncio.to_thread(_resolve, None)
+    except NoModel:
+        return False
+    async with made:  # for this look alone
+        return True
 
 
 @asynccontextmanager

@@ -1,0 +1,78 @@
+"""The cities that the Travel agent has been to: three days of two things each."""
+
+PLACES: dict[str, tuple[str, ...]] = {
+    "Amsterdam": (
+        "the canals by boat",
+        "the Rijksmuseum",
+        "the Jordaan",
+        "the Vondelpark",
+        "the flower market",
+        "Noord by ferry",
+    ),
+    "Berlin": (
+        "the Museum Island",
+        "the Tiergarten",
+        "the East Side Gallery",
+        "Tempelhofer Feld",
+        "the Reichstag dome",
+        "Kreuzberg",
+    ),
+    "Cairo": (
+        "the Egyptian Museum",
+        "Khan el-Khalili",
+        "the pyramids of Giza",
+        "Al-Azhar Park",
+        "Coptic Cairo",
+        "a felucca on the Nile",
+    ),
+    "Kyoto": (
+        "Fushimi Inari",
+        "Gion",
+        "the bamboo of Arashiyama",
+        "Nishiki Market",
+        "Kinkaku-ji",
+        "the Philosopher's Path",
+    ),
+    "Lisbon": (
+        "Alfama on foot",
+        "the castle of São Jorge",
+        "Belém and its tower",
+        "the LX Factory",
+        "tram 28",
+        "Cacilhas by ferry",
+    ),
+    "London": (
+        "the British Museum",
+        "the South Bank",
+        "Greenwich by boat",
+        "Borough Market",
+        "Kew Gardens",
+        "Hampstead Heath",
+    ),
+    "Oslo": (
+        "the Opera's roof",
+        "the Vigeland Park",
+        "the Fram Museum",
+        "an island of the fjord",
+        "the Munch Museum",
+        "Grünerløkka",
+    ),
+    "Paris": (
+        "the Louvre",
+        "the Marais",
+        "Montmartre",
+        "the Canal Saint-Martin",
+        "the Musée d'Orsay",
+        "the Buttes-Chaumont",
+    ),
+    "Rome": ("the Forum", "Trastevere", "the Vatican Museums", "the Janiculum", "the Pantheon", "the Appian Way"),
+    "Tokyo": ("Senso-ji", "Ueno Park", "Shibuya", "the Meiji Shrine", "the Tsukiji outer market", "Yanaka"),
+}
+ANYWHERE = (
+    "the old town on foot",
+    "the museum of the city",
+    "the market",
+    "the largest park",
+    "a place by the water",
+    "a café to write cards in",
+)

@@ -1,0 +1,46 @@
+"""A step of an agent's work that a language model takes; where none is configured, a plain function stands in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from agentkit import TaskContext
+from agentkit.llm import Asked, LlmFunction, has_model, scripted
+
+NOTE = "Offline: a small script made this, as no language model is configured."
+"""What answers say that no language model had a hand in."""
+
+ON_CARD = "Without a language model a small script stands in, and says so."
+"""What the cards of such agents say."""
+
+
+class Step[T]:
+    """Named values in, a value of a type out.
+
+    OUTLINE = Step("writer", "Outline a text on `brief`.", Outline, offline=outlined)
+    outline = await OUTLINE(task, brief="Tides")
+
+    Args:
+        name: of the script, in the record: `scripted:<name>`.
+        instructions: for the model, which is told the values as JSON.
+        offline: gives the answer where there is no model; called in a thread, with the values.
+    """
+
+    def __init__(self, name: str, instructions: str, output: type[T], *, offline: Callable[..., T]) -> None:
+        async def respond(asked: Asked) -> T:
+            return await asyncio.to_thread(offline, **json.loads(asked.text))
+
+        script = scripted(respond, name=name, unless_configured=True)
+        self._ask = LlmFunction(f"{instructions}\nThe message is a JSON object of data.", output, model=script)
+
+    async def __call__(self, task: TaskContext, **known: Any) -> T:
+        """Raises AgentFailure where a model is configured and fails."""
+        return await self._ask(task, json.dumps(known, ensure_ascii=False))
+
+
+async def noted(text: str) -> str:
+    """The text, with the note where no model had a hand in it."""
+    return text if await has_model() else f"{text}\n\n{NOTE}"

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests import stack
+from tests.docs.pages import PAGES, Page, page_at
+from tests.docs.reading import Reader, reader_in
+
+
+@pytest.fixture(scope="session")
+def pages() -> list[Page]:
+    return [page_at(path) for path in PAGES]
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory, pages: list[Page]) -> Iterator[Reader]:
+    """Who has written down the files of all pages, and starts a Parley that finds them at the first command."""
+    folder = tmp_path_factory.mktemp("home") / "agents"
+    running: list[stack.Stack] = []
+
+    @cache
+    def server() -> stack.Stack:
+        running.append(stack.Stack(PYTHONPATH=str(folder)))
+        running[0].start()
+        return running[0]
+
+    with reader_in(folder, server) as reader:
+        for page in pages:
+            reader.write_files(page)
+        yield reader
+    for one in running:
+        one.close()
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Reader]:
+    """A reader without a Parley, for pages of the tests."""
+
+    def nowhere() -> stack.Stack:
+        raise AssertionError("There is no server here.")
+
+    with reader_in(tmp_path / "agents", nowhere) as reader:
+        yield reader

@@ -1,0 +1,69 @@
+"""The pages for authors of agents, and the README: what they show works as it stands there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agentkit
+from tests.docs.pages import PAGES, Page, page_at
+from tests.docs.reading import Reader
+from tests.stack import ROOT
+
+NOT_RUN = {
+    ("README.md", "make run"),
+    ("README.md", 'make test TESTS="tests/conformance tests/a2a"'),
+    ("docs/agents/first-agent.md", "export PYTHONPATH=~/agents"),
+}
+"""Blocks that are not executed, each with a comment that says why: by page and first line."""
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_does_what_it_says(path: Path, reader: Reader) -> None:
+    reader.follow(page_at(path))
+
+
+def test_blocks_that_are_not_executed_are_few_and_known(pages: list[Page]) -> None:
+    found = {(page.name, block.code.splitlines()[0]) for page in pages for block in page.blocks if block.why_not}
+    assert found == NOT_RUN
+
+
+def test_what_curl_answers_is_shown(pages: list[Page]) -> None:
+    """A refusal in JSON-RPC is no error of curl's: only the comparison finds it."""
+    silent = [
+        block.where
+        for page in pages
+        for block in page.blocks
+        if "curl " in block.code and block.language == "sh" and not (block.why_not or block.output)
+    ]
+    assert silent == []
+
+
+@pytest.mark.timeout(400)
+def test_all_python_of_the_pages_is_clean_under_strict_mypy(pages: list[Page], tmp_path: Path) -> None:
+    code, told = type_checked(pages, tmp_path)
+    assert code == 0, told
+
+
+def type_checked(pages: list[Page], folder: Path) -> tuple[int, str]:
+    """What mypy says of the pages, each a module of its own, and of their files."""
+    sources = {f"{page.module}.py": page.python for page in pages if page.python}
+    sources |= {
+        block.file: block.code for page in pages for block in page.blocks if block.file and block.file.endswith(".py")
+    }
+    for name, source in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(source)
+    options = ["--strict", "--config-file=", "--explicit-package-bases", "--disable-error-code=top-level-await"]
+    cache = f"--cache-dir={folder}/.cache"
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, cache, *sources],
+        capture_output=True, text=True, cwd=folder, check=False,
+        env={**os.environ, "MYPYPATH": f"{folder}{os.pathsep}{Path(agentkit.__file__).parents[1]}"},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
