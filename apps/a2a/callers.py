@@ -9,33 +9,42 @@ from django.conf import settings
 from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.a2a.fields import Fields
 from apps.accounts import quotas
-from apps.accounts.credentials import BadCredentials, principal_of
+from apps.accounts.credentials import KEY, BadCredentials, Find, principal_of
+from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
 from apps.conversations.errors import InvalidParams
-from bridge.statements import Selection
+from bridge.statements import Selection, one_of_each
 
 AGENT = Selection(lambda slug: Agent.objects.filter(slug=slug), "slug")
 
 
 def admit(authorization: str, address: str, slug: str) -> tuple[Principal, Agent]:
-    """The caller that an `Authorization` header names, and the agent, which they may use. Two queries.
+    """The caller that an `Authorization` header names, and the agent, which they may use. One query.
 
     Raises what `caller` raises, Unauthenticated (an anonymous caller of an agent that is not public), AgentNotFound.
     """
-    principal = caller(authorization, address)
-    agent = find_agent(slug)
+    slug = slug if slug.isprintable() else ""
+    agents: list[Agent | None] = []
+
+    def key_and_agent(prefix: str) -> ApiKey | None:
+        key, agent = one_of_each(KEY, prefix, AGENT, slug)
+        agents.append(agent)
+        return key
+
+    principal = caller(authorization, address, key_and_agent)
+    agent = _enabled(agents[0] if agents else AGENT.one(slug))
     check_access(principal, agent)
     return principal, agent
 
 
-def caller(authorization: str, address: str) -> Principal:
+def caller(authorization: str, address: str, find: Find = KEY.one) -> Principal:
     """The caller that an `Authorization` header names, who comes from an address; that of bad credentials counts it.
 
     Raises BadCredentials, quotas.TooMuch.
     """
     try:
-        principal = principal_of(authorization)
+        principal = principal_of(authorization, find)
     except BadCredentials:
         quotas.count_request(ANONYMOUS, address)
         raise
@@ -69,7 +78,10 @@ def _router(principal: Principal) -> Agent:
 
 def find_agent(slug: str) -> Agent:
     """The agent, whoever may use it. Raises AgentNotFound."""
-    agent = AGENT.one(slug) if slug.isprintable() else None
+    return _enabled(AGENT.one(slug) if slug.isprintable() else None)
+
+
+def _enabled(agent: Agent | None) -> Agent:
     if agent is None or not agent.is_enabled:
         raise AgentNotFound
     return agent

@@ -33,7 +33,7 @@ from apps.a2a.streams import Updates
 from apps.a2a.webhooks import configs
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
-from apps.conversations import clearing, feedback, wire
+from apps.conversations import clearing, feedback, whole_tasks, wire
 from apps.conversations.errors import InvalidParams, UnsupportedOperation
 from apps.runtime.sending import Sent, send, settled
 
@@ -61,7 +61,8 @@ async def _send(call: Call) -> JSON:
     show = partial(wire.load_task, history_length=sending.history_length)
     if sending.return_immediately:
         return {"task": await bridge.run(snapshots.load, sent.task, show)}
-    return {"task": await settled(sent.context, sent.task, sent.index, show, sent.since)}
+    find = partial(whole_tasks.find, history_length=sending.history_length)
+    return {"task": await settled(sent.context, sent.task, sent.index, show, sent.since, find)}
 
 
 async def _send_streaming(call: Call) -> Updates:

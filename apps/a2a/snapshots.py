@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import intake, wire
+from apps.conversations import intake, whole_tasks, wire
 from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState
@@ -33,8 +34,9 @@ class Snapshot:
 
 
 def find(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> JSON:
-    """The caller's task as it stands now. At most three queries. Raises TaskNotFound."""
-    return wire.load_task(intake.find_task(principal, agent, task_id), history_length=history_length)
+    """The caller's task as it stands now. Raises TaskNotFound."""
+    whole = partial(whole_tasks.find, history_length=history_length)
+    return wire.load_task(intake.find_task(principal, agent, task_id, whole), history_length=history_length)
 
 
 def cancel(principal: Principal, agent: Agent, task_id: str) -> JSON:
@@ -74,7 +76,7 @@ def at(task: uuid.UUID, index: int) -> JSON:
 
 
 def _row(task: uuid.UUID) -> Task:
-    row = intake.TASK.one(task)
+    row = whole_tasks.TASK.one(task)
     if row is None:
         raise TaskNotFound  # it was deleted just now
     return row

@@ -1,6 +1,7 @@
 """From an `Authorization` header to a principal."""
 
 import hmac
+from collections.abc import Callable
 
 from django.utils import timezone
 
@@ -19,8 +20,12 @@ class BadCredentials(Exception):
         return self.__doc__ or ""
 
 
-def principal_of(authorization: str) -> Principal:
-    """Whom an `Authorization` header speaks for: at most one query; no header is an anonymous caller.
+Find = Callable[[str], ApiKey | None]
+"""Looks a key, with its user, up by its prefix."""
+
+
+def principal_of(authorization: str, find: Find = KEY.one) -> Principal:
+    """Whom an `Authorization` header speaks for: `find` is called at most once; no header is an anonymous caller.
 
     Raises BadCredentials for anything but a usable key in a `Bearer` header.
     """
@@ -29,16 +34,16 @@ def principal_of(authorization: str) -> Principal:
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer":
         raise BadCredentials
-    return key_of(token.strip()).principal
+    return key_of(token.strip(), find).principal
 
 
-def key_of(token: str) -> ApiKey:
+def key_of(token: str, find: Find = KEY.one) -> ApiKey:
     """The usable key whose text this is. Raises BadCredentials."""
     mark, _, rest = token.partition("_")
     prefix, _, secret = rest.partition("_")
     if mark != ApiKey.MARK or not prefix.isalnum() or len(prefix) > 16:
         raise BadCredentials
-    key = KEY.one(prefix)
+    key = find(prefix)
     if key is None or not key.is_usable or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
         raise BadCredentials
     if key.last_used_at is None or timezone.now() - key.last_used_at > ApiKey.TOUCH_AFTER:

@@ -32,10 +32,7 @@ from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.conversations.titles import title_of
-from bridge.statements import Selection
-
-TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
-
+from apps.conversations.whole_tasks import TASK
 
 Alongside = Callable[[Ledger, uuid.UUID], None]
 """What else is to be written in the transaction that accepts a message, of whose task the id is given."""
@@ -187,13 +184,15 @@ def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
     return Target(find_context(principal, agent, context_id) if context_id else None, None)
 
 
-def find_task(principal: Principal, agent: Agent, task_id: str) -> Task:
-    """The caller's task at this agent, with its context. Raises TaskNotFound."""
+def find_task(
+    principal: Principal, agent: Agent, task_id: str, find: Callable[[uuid.UUID], Task | None] = TASK.one
+) -> Task:
+    """The caller's task at this agent, with its context and what else `find` reads. Raises TaskNotFound."""
     try:
         key = uuid.UUID(task_id)
     except ValueError:
         raise TaskNotFound from None
-    task = TASK.one(key)
+    task = find(key)
     if task is None or task.agent_id != agent.pk or task.owner_id != principal.user_id:
         raise TaskNotFound
     return task

@@ -9,6 +9,7 @@ A foreign key that is the beginning of another index has none of its own (`db_in
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.db import models
@@ -113,6 +114,9 @@ class Task(models.Model):
 
     objects = TaskQuerySet.as_manager()
 
+    shown: Shown | None = None
+    """What is shown of it, where that was read along with it (`whole_tasks`)."""
+
     class Meta:
         indexes = [
             models.Index(fields=["owner", "agent", "-status_at", "-id"], name="tasks_of_an_owner"),
@@ -209,6 +213,15 @@ class Artifact(models.Model):
 
     def __str__(self) -> str:
         return self.name or self.artifact_id
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown of a task beside its row: the `length` newest messages, oldest first, and what was delivered."""
+
+    length: int
+    history: list[Message]
+    artifacts: list[Artifact]
 
 
 class Event(models.Model):

@@ -133,9 +133,11 @@ def load_task(row: Task, *, history_length: int | None = None, up_to: int | None
     """A Task with its delivered artifacts and the newest messages of its history (A2A 1.0 §3.2.4).
 
     `history_length` of None is the platform's default, 0 leaves the field out. Messages come as far as event `up_to`,
-    by default as far as the row itself stands. `row.context` should be loaded.
+    by default as far as the row itself stands. `row.context` should be loaded; what was read along is not read again.
     """
     length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
+    if (shown := row.shown) and shown.length == length and up_to is None:
+        return task(row, history=shown.history if length else None, artifacts=shown.artifacts)
     newest = row.context.last_event if up_to is None else up_to
     history = _newest_messages(length).all(row.pk, newest)[::-1] if length else None
     artifacts = DELIVERED.all(Artifact.State.DELIVERED, row.pk) if row.is_finished else []

@@ -11,7 +11,7 @@ import bridge
 from agentkit import Answer, ResponseType, text_part
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import feed, intake
+from apps.conversations import feed, intake, whole_tasks
 from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import JSON
 from apps.conversations.intake import Receipt
@@ -92,22 +92,29 @@ def accept_and_publish(
 
 
 async def settled[T](
-    context_id: uuid.UUID, task_id: uuid.UUID, after: int, show: Callable[[Task], T], since: float | None = None
+    context_id: uuid.UUID,
+    task_id: uuid.UUID,
+    after: int,
+    show: Callable[[Task], T],
+    since: float | None = None,
+    find: Callable[[uuid.UUID], Task | None] = whole_tasks.TASK.one,
 ) -> T:
     """Wait, holding no thread and no connection, until the task has ended or asks for something after event `after`.
 
-    Gives what `show`, called where the database may be asked, makes of the task as it then stands.
+    Gives what `show`, called where the database may be asked, makes of the task as `find` then reads it.
     Raises TaskNotFound for a task that is deleted meanwhile.
     """
     async with aclosing(feed.growth(context_id, after, since=since)) as grown:
         async for _ in grown:
-            for shown in await bridge.run(_shown_if_settled, task_id, show):
+            for shown in await bridge.run(_shown_if_settled, task_id, show, find):
                 return shown
     raise AssertionError("a feed does not end")
 
 
-def _shown_if_settled[T](task_id: uuid.UUID, show: Callable[[Task], T]) -> list[T]:
-    task = intake.TASK.one(task_id)
+def _shown_if_settled[T](
+    task_id: uuid.UUID, show: Callable[[Task], T], find: Callable[[uuid.UUID], Task | None]
+) -> list[T]:
+    task = find(task_id)
     if task is None:
         raise TaskNotFound
     return [show(task)] if TaskState(task.state).is_settled else []

@@ -256,11 +256,34 @@ class Selection[M: models.Model]:
 
     def one_now(self, *values: Any) -> tuple[M, datetime.datetime] | None:
         """The first row for these values, with the database's time when it was read; or None."""
-        return next(iter(self._for_this_database().run_timed(values)), None)
+        found = self.one_beside(TIME[connection.vendor], *values)
+        return found and (found[0], time_from(found[1]))
+
+    def one_beside(self, column: str, *values: Any) -> tuple[M, Any] | None:
+        """The first row for these values, with what one more column yields for it, given as SQL; or None."""
+        return next(iter(self._for_this_database().run_beside(column, values)), None)
 
     def count(self, *values: Any) -> int:
         """How many rows there are for these values, as far as the slice goes."""
         return self._for_this_database().count(values)
+
+
+def one_of_each[A: models.Model, B: models.Model](
+    first: Selection[A], value: Any, second: Selection[B], other: Any
+) -> tuple[A | None, B | None]:
+    """The row that each of two selections, of one row at most, has for its value, or None: by one statement."""
+    compiled = (first._for_this_database(), second._for_this_database())
+    params = [param for one, given in zip(compiled, (value, other), strict=True) for param in one.params((given,))]
+    found = execute(_side_by_side(*(one.sql for one in compiled)), params).fetchone()
+    width = compiled[0].width
+    return compiled[0].row(found[:width]), compiled[1].row(found[width:])
+
+
+@cache
+def _side_by_side(first: str, second: str) -> str:
+    """SQL for one row, of the columns of both; those of a selection that finds nothing are null."""
+    joined = f"(SELECT 1) AS one LEFT JOIN ({first}) AS a ON true LEFT JOIN ({second}) AS b ON true"
+    return f"SELECT a.*, b.* FROM {joined}"  # noqa: S608
 
 
 class _Compiled:
@@ -268,8 +291,8 @@ class _Compiled:
 
     def __init__(self, queryset: models.QuerySet[Any], stand_ins: Sequence[Any]) -> None:
         self._compiler = compiler = queryset.query.get_compiler(connection=connection)
-        self._sql, params = compiler.as_sql()
-        self._timed_sql = self._sql.replace(" FROM ", f", {TIME[connection.vendor]} FROM ", 1)
+        self.sql, params = compiler.as_sql()
+        self.width = len(compiler.select)
         lookups = _lookups(queryset.query.where)
         self._bound = [(lookup.lhs.output_field, stand_ins.index(lookup.rhs)) for lookup in lookups]
         self._fixed = list(params[len(lookups) :])
@@ -278,23 +301,33 @@ class _Compiled:
         self._model = info["model"]
         self._own = slice(info["select_fields"][0], info["select_fields"][-1] + 1)
         self._names = [column[0].target.attname for column in compiler.select[self._own]]
+        self._key = self._names.index(self._model._meta.pk.attname)
         self._related = get_related_populators(info, compiler.select, connection.alias, queryset._fetch_mode)  # type: ignore[attr-defined]
 
     def run(self, values: Sequence[Any]) -> list[Any]:
-        return [self._instance(row) for row in self._rows(self._sql, values)]
+        return [self._instance(row) for row in self._rows(self.sql, values)]
 
-    def run_timed(self, values: Sequence[Any]) -> list[tuple[Any, datetime.datetime]]:
-        return [(self._instance(row), time_from(row[-1])) for row in self._rows(self._timed_sql, values)]
+    def run_beside(self, column: str, values: Sequence[Any]) -> list[tuple[Any, Any]]:
+        sql = self.sql.replace(" FROM ", f", {column} FROM ", 1)
+        return [(self._instance(row), row[-1]) for row in self._rows(sql, values)]
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        rows = execute(sql, self._params(values)).fetchall()
+        return self._converted(execute(sql, self.params(values)).fetchall())
+
+    def _converted(self, rows: list[Any]) -> list[Any]:
         return list(self._compiler.apply_converters(rows, self._converters)) if self._converters else rows
 
-    def count(self, values: Sequence[Any]) -> int:
-        sql = f"SELECT COUNT(*) FROM ({self._sql}) AS counted"  # noqa: S608
-        return int(execute(sql, self._params(values)).fetchone()[0])
+    def row(self, columns: Any) -> Any:
+        """The instance of these columns; None where they are of no row."""
+        if columns[self._own][self._key] is None:
+            return None
+        return self._instance(self._converted([columns])[0])
 
-    def _params(self, values: Sequence[Any]) -> list[Any]:
+    def count(self, values: Sequence[Any]) -> int:
+        sql = f"SELECT COUNT(*) FROM ({self.sql}) AS counted"  # noqa: S608
+        return int(execute(sql, self.params(values)).fetchone()[0])
+
+    def params(self, values: Sequence[Any]) -> list[Any]:
         database = _database()
         return [field.get_db_prep_value(values[place], database) for field, place in self._bound] + self._fixed
 

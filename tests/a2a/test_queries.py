@@ -34,14 +34,16 @@ async def tasks(worker, ada_at, echo):
     return [one.result["task"]["id"] for one in sent]
 
 
-async def test_admitting_a_caller_takes_two_queries(ada_key, ada_at, echo):
+async def test_admitting_a_caller_takes_one_query(ada_key, ada_at, echo, public_echo):
     await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, which is done once a minute
-    assert await bridge.run(counted, callers.admit, f"Bearer {ada_key}", "127.0.0.1", "echo") == 2
+    assert await bridge.run(counted, callers.admit, f"Bearer {ada_key}", "127.0.0.1", "echo") == 1
+    assert await bridge.run(counted, callers.admit, "", "127.0.0.1", "open-echo") == 1
 
 
-async def test_a_task_is_shown_by_three_queries(tasks, ada, echo):
-    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], None) == 3
-    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], 0) == 2
+async def test_a_task_is_shown_by_one_query_or_where_a_query_costs_little_by_three(tasks, ada, echo):
+    in_one = connection.vendor == "postgresql"
+    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], None) == (1 if in_one else 3)
+    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], 0) == (1 if in_one else 2)
 
 
 async def test_a_task_of_somebody_else_is_refused_by_one_query(tasks, bob, echo):

@@ -16,7 +16,7 @@ from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, P
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import intake, ledger, replay
+from apps.conversations import intake, ledger, replay, whole_tasks, wire
 from apps.conversations.errors import TaskBusy, TaskFinished, TaskNotCancelable
 from apps.conversations.events import EventType
 from apps.conversations.ledger import LeaseLost
@@ -179,6 +179,7 @@ class History(RuleBasedStateMachine):
         for task in Task.objects.filter(pk__in=self.tasks):
             check_artifacts(task)
             check_its_end(task)
+            check_what_is_shown(task)
             acknowledged = {message["messageId"] for receipt, _, message in self.sent if receipt.task == task.pk}
             check_messages(task, acknowledged)
 
@@ -201,6 +202,13 @@ def check_its_end(task: Task) -> None:
     if ends:
         assert Event.objects.filter(task=task).order_by("index").last() == ends[0]
         assert all(run.memory == {} for run in Run.objects.filter(task=task))
+
+
+def check_what_is_shown(task: Task) -> None:
+    """It is the same whether the task was read whole or bit by bit."""
+    for length in (None, 0, 1, 3):
+        whole, row = whole_tasks.find(task.pk, length), whole_tasks.TASK.one(task.pk)
+        assert wire.load_task(whole, history_length=length) == wire.load_task(row, history_length=length)
 
 
 def check_messages(task: Task, acknowledged: set[str]) -> None:

@@ -7,8 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agentkit import Completed
-from apps.conversations import intake, wire
-from apps.conversations.models import Task
+from apps.conversations import intake, whole_tasks, wire
 from tests.working import begin, chunk, end, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,9 +43,8 @@ def measured(ada, echo, said):
             say(held, *(chunk("lines", f"{n}\n", append=True, last=False) for n in range(100)))
         with Cost() as costs["finish"]:
             end(held, Completed("done"))
-        task = Task.objects.select_related("context").get(pk=sent.task)
-        with Cost() as costs["load_task"]:
-            wire.load_task(task)
+        with Cost() as costs["show"]:
+            wire.load_task(whole_tasks.find(sent.task))
     return costs
 
 
@@ -60,7 +58,7 @@ def test_a_turn_costs_as_many_statements_as_it_is_known_to(ada, echo, said):
 def test_a_turn_is_two_transactions_and_one_for_each_batch(ada, echo, said):
     found = {step: cost.transactions for step, cost in measured(ada, echo, said).items()}
     alone = 0 if connection.vendor == "postgresql" else 1  # there a lone statement is all of the transaction
-    assert found == {"accept": alone, "claim": alone, "first words": 1, "record": 1, "finish": alone, "load_task": 0}
+    assert found == {"accept": alone, "claim": alone, "first words": 1, "record": 1, "finish": alone, "show": 0}
 
 
 def test_the_thousandth_chunk_costs_what_the_second_did(ada, echo, said):
@@ -76,5 +74,5 @@ def test_the_thousandth_chunk_costs_what_the_second_did(ada, echo, said):
     assert found[0] == found[1]
 
 
-ON_SQLITE = {"accept": 6, "claim": 6, "first words": 6, "record": 4, "finish": 10, "load_task": 2}
-ON_POSTGRESQL = {"accept": 1, "claim": 2, "first words": 4, "record": 3, "finish": 4, "load_task": 2}
+ON_SQLITE = {"accept": 6, "claim": 6, "first words": 6, "record": 4, "finish": 10, "show": 3}
+ON_POSTGRESQL = {"accept": 1, "claim": 2, "first words": 4, "record": 3, "finish": 4, "show": 1}
