@@ -18,12 +18,13 @@ from unfold.widgets import (
 )
 
 from agentkit import HandlerError
-from apps.accounts.models import User, Workspace
+from apps.accounts.models import User
 from apps.agents import definitions, tool_secrets, tools
 from apps.agents.definition_rows import ServerRow, SkillRow, server_of, server_row, skill_of, skill_row
 from apps.agents.definitions import Definition
+from apps.agents.forms import PoliciesForm
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.registration import define, house_workspace
+from apps.agents.registration import define
 from console.fields import WordsField
 from console.rows import RowsField
 
@@ -34,7 +35,7 @@ AS_THEY_ARE = (
 )  # fmt: skip
 
 
-class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
+class DefinitionForm(PoliciesForm):
     """Its fields are those of a `Definition`, and the policies of `Agent`.
 
     What was opened is sent back (`opened`), so that nobody overwrites a version that they have not seen.
@@ -93,7 +94,7 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Agent
         widgets = {"description": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
-        fields = "__all__"  # noqa: DJ007 the admin's fieldsets choose
+        fields = "__all__"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -126,11 +127,6 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
         self.fields["agents"].choices = list({**agents, **gone}.items())  # type: ignore[attr-defined]
         platform = settings.LLM_MODEL or "none is configured yet: set LLM_MODEL"
         self.fields["model"].help_text = f"A name that the model's provider knows. Empty: the platform's ({platform})."
-        self.fields["workspace"].required = False
-        self.fields["workspace"].help_text = "Empty: the installation's own."
-
-    def clean_workspace(self) -> Workspace:
-        return self.cleaned_data["workspace"] or house_workspace()
 
     def clean(self) -> JSON:
         cleaned: JSON = super().clean() or self.cleaned_data

@@ -19,7 +19,25 @@ STATED = ("name", "description", "version", "skills", "input_modes", "output_mod
 POLICIES = ("time_limit", "attempts", "retry_safe")
 
 
-class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
+class PoliciesForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What every agent's form has, whatever it is made of: fields that may be left empty."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if cost := self.fields.get("cost"):
+            cost.required = False
+        if workspace := self.fields.get("workspace"):
+            workspace.required = False
+            workspace.help_text = "Empty: the installation's own."
+
+    def clean_workspace(self) -> Workspace:
+        return self.cleaned_data["workspace"] or house_workspace()
+
+    def clean_cost(self) -> float:
+        return self.cleaned_data["cost"] or 0.0
+
+
+class AgentForm(PoliciesForm):
     """A hosted agent's handler is loaded before it is registered; what is left empty is taken from it."""
 
     input_modes = WordsField(required=False, help_text="Media types the agent takes, one to a line.")
@@ -41,17 +59,6 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
                 field.help_text = f"{field.help_text} {FROM_HANDLER}".strip()
                 if is_new:
                     self.initial[name] = [] if isinstance(field, (WordsField, forms.JSONField)) else ""
-        if cost := self.fields.get("cost"):
-            cost.required = False
-        if workspace := self.fields.get("workspace"):
-            workspace.required = False
-            workspace.help_text = "Empty: the installation's own."
-
-    def clean_workspace(self) -> Workspace:
-        return self.cleaned_data["workspace"] or house_workspace()
-
-    def clean_cost(self) -> float:
-        return self.cleaned_data["cost"] or 0.0
 
     def clean_skills(self) -> list[dict[str, Any]]:
         """A card's skills (A2A 1.0 §4.4.5). Raises ValidationError for what is none."""

@@ -13,7 +13,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django.conf import settings
 
@@ -155,7 +155,8 @@ class Hub:
                 self._recent.pop(next(iter(self._recent)))
             is_followed = context_id in self._readers
         if is_followed:
-            loop.call_soon_threadsafe(self._tell, context_id, index)
+            with suppress(RuntimeError):  # the loop ends just now
+                loop.call_soon_threadsafe(self._tell, context_id, index)
 
     def _tell(self, context_id: str, index: int) -> None:
         if reader := self._readers.get(context_id):

@@ -351,7 +351,10 @@ class Suspension(models.Model):
     """A task that asks what a child of it asks, until somebody answers. Execution state, no part of replay."""
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="suspension")
-    child = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="suspends")
+    child = models.ForeignKey(
+        Task, null=True, on_delete=models.SET_NULL, related_name="suspends", help_text="None: it was cleared."
+    )
+    asked_at = models.DateTimeField(help_text="The time of the child's status that is the question.")
 
     def __str__(self) -> str:
         return f"{self.task_id} waits for {self.child_id}"

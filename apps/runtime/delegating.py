@@ -6,6 +6,7 @@ is the name of the call. So a turn that is executed again finds its children, an
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from collections import Counter
@@ -31,10 +32,10 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, feed, wire
 from apps.conversations.digests import digest_of
-from apps.conversations.errors import Refusal, TaskFinished, TaskNotFound
+from apps.conversations.errors import Refusal
 from apps.conversations.events import JSON
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Accepted, Task
+from apps.conversations.models import Accepted, Suspension, Task
 from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_parts
 from apps.runtime.recording import Recorder
@@ -52,6 +53,7 @@ class Delegation:
 
     Attributes:
         suspended: the question that ends the turn, once a child has asked.
+        asking: that child, as it was then.
         is_used: may the task have children?
     """
 
@@ -59,8 +61,10 @@ class Delegation:
     recorder: Recorder
     aside: Aside
     suspended: Suspended | None = None
+    asking: Task | None = None
     is_used: bool = False
     _names: Counter[str] = field(default_factory=Counter)
+    _making: set[asyncio.Future[Task]] = field(default_factory=set)
     _waiting: int = 0
     _away: ExitStack = field(default_factory=ExitStack)
     _limits: Limits = field(init=False)
@@ -76,13 +80,28 @@ class Delegation:
         name = self._name(call, parts)
         since = feed.listening()
         with self._waits():
-            child = await bridge.run(self._child, call, parts, name)
-            return await self._ended(call.agent, child, since)
+            try:
+                child = await self._make(call, parts, name)
+                return await self._ended(call.agent, child, since)
+            except Task.DoesNotExist:
+                why = "its conversation was cleared"
+                raise AgentFailure(f"The agent {call.agent!r} could not do its part: {why}.", "child_cleared") from None
 
     async def pass_down(self) -> None:
-        """Give the message of a turn that is taken again to the child that had asked, unless it asks no more."""
+        """Give the message of a turn that is taken again to the child that had asked, unless it asks that no more."""
         if self.assignment.asked_by is not None:
             await bridge.persist(self._answer, self.assignment.asked_by)
+
+    async def made(self) -> None:
+        """Wait for the children that are being made for calls that were stopped meanwhile."""
+        while self._making:
+            await asyncio.wait(self._making)
+
+    async def _make(self, call: Call, parts: list[Any], name: str) -> Task:
+        making = asyncio.ensure_future(bridge.run(self._child, call, parts, name))
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+        return await asyncio.shield(making)
 
     @contextmanager
     def _waits(self) -> Iterator[None]:
@@ -108,11 +127,16 @@ class Delegation:
         return f"{self.assignment.first_turn}:{name}:{self._names[name]}"
 
     def _child(self, call: Call, parts: list[Any], name: str) -> Task:
-        """The child of a call: the one that was made for it before, or a new one. Raises AgentFailure."""
+        """The child of a call: the one that was made for it before, or a new one.
+
+        Raises AgentFailure, and Task.DoesNotExist for one that was cleared.
+        """
         task = self.assignment.task
         sender = f"task:{task.pk}"
         known = Accepted.objects.filter(sender=sender, message_id=name, agent__slug=call.agent).first()
-        if known is not None and known.task_id is not None:
+        if known is not None:
+            if known.task_id is None:
+                raise Task.DoesNotExist
             return _task(known.task_id)
         principal = principal_of(task)
         agent = Agent.objects.visible_to(principal).filter(slug=call.agent).first()
@@ -162,7 +186,8 @@ class Delegation:
         if "service" in slot:  # the parent passes on the link, and takes no message in place of a credential either
             about |= {"service": slot["service"], "auth_type": about["metadata"]["auth_type"]}
         question = kind(parts, slot=slot.get("name", "input"), **about)
-        self.suspended = self.suspended or Suspended(question, str(child.pk))
+        if self.suspended is None:
+            self.suspended, self.asking = Suspended(question, str(child.pk)), child
         return self.suspended
 
     def _result(self, slug: str, child: Task) -> ChildResult:
@@ -176,10 +201,11 @@ class Delegation:
 
     def _answer(self, child_id: uuid.UUID) -> None:
         task, answer = self.assignment.task, self.assignment.message
-        with suppress(TaskNotFound, TaskFinished, Task.DoesNotExist):
+        with suppress(Refusal, Task.DoesNotExist):  # what it does not take, it asks again when the turn is taken again
             child = _task(child_id)
-            if not TaskState(child.state).is_interrupted:
-                return  # somebody else answered it
+            asked = Suspension.objects.filter(task=task, child=child, asked_at=child.status_at)
+            if not TaskState(child.state).is_interrupted or not asked.exists():
+                return  # somebody else answered it; what it asks by now is another question
             named = {"messageId": f"{self.assignment.turn}:answer", "taskId": str(child.pk)}
             message = {**named, "role": "ROLE_USER", "parts": answer.parts, "metadata": answer.metadata}
             accept_and_publish(principal_of(task), child.agent, message, sender=f"task:{task.pk}")

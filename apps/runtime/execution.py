@@ -154,7 +154,7 @@ async def _end(
     calls: Delegation,
 ) -> None:
     redact = assignment.redaction
-    child = uuid.UUID(calls.suspended.task_id) if calls.suspended and outcome else None
+    child = calls.asking if outcome else None
     try:
         tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
         if outcome is not None and child is None:
@@ -174,13 +174,13 @@ async def _end(
             input_hash=assignment.input_hash,
             usage=recorder.spent.as_json,
         )
-        await bridge.persist(_finish, assignment, ending)
+        following = await bridge.persist(_finish, assignment, ending)
     except (LeaseLost, RecordLost, OperationalError, InterfaceError):
         raise
     except (TooMuchToRemember, TooLarge) as much:
         too_large = Failed(str(much), much.code)
         ending = Ending(assignment.hold, too_large, turn=assignment.turn, memory=assignment.memory)
-        await bridge.persist(_finish, assignment, ending)
+        following = await bridge.persist(_finish, assignment, ending)
     except Exception as unsaid:  # what the agent delivers cannot be recorded as it is
         failed, told = _broken(assignment, unsaid, INVALID)
         ending = Ending(
@@ -191,17 +191,19 @@ async def _end(
             error=told,
             usage=recorder.spent.as_json,
         )
-        await bridge.persist(_finish, assignment, ending)
+        following = await bridge.persist(_finish, assignment, ending)
     if calls.is_used:
+        await calls.made()
         await bridge.run(_leave_children, assignment.task.pk, ending)
+    if following is not None:  # the next turn begins after that: the children that it calls for are its own
+        await bridge.run(publish, following)
 
 
-def _finish(assignment: Assignment, ending: Ending) -> None:
+def _finish(assignment: Assignment, ending: Ending) -> uuid.UUID | None:
+    """Record it; gives the run of the next turn, to be published."""
     if ending.child is not None:
-        suspending.watch(ending.child)
-    following = outcomes.finish(assignment.task, assignment.message, ending)
-    if following is not None:
-        publish(following)
+        suspending.watch(ending.child.pk)
+    return outcomes.finish(assignment.task, assignment.message, ending)
 
 
 async def _note_usage(assignment: Assignment, recorder: Recorder) -> None:

@@ -66,7 +66,7 @@ class Ending:
     )
     nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
     error: JSON | None = None
-    child: uuid.UUID | None = None  # the task whose question the outcome is
+    child: Task | None = None  # as it was when it asked what the outcome asks
     input_hash: str = ""  # of what the turn was given, if that is at hand
     usage: JSON = field(default_factory=dict)  # what language models took (see `conversations.usage`)
 
@@ -115,6 +115,8 @@ def _end_turn(
     _deliver(log, task, ending.tokens, artifacts)
     if ending.child is not None:
         _discard_begun(log, task, ending, "suspended")
+        asked = {"child": ending.child, "asked_at": ending.child.status_at}
+        Suspension.objects.update_or_create(task=task, defaults=asked)
     if ending.outcome is not None and waiting is None:
         _conclude(log, task, ending.outcome, ending)
         return None
@@ -197,7 +199,7 @@ def _slot(ending: Ending) -> JSON | None:
     if isinstance(outcome, AuthRequired) and outcome.service:
         slot["service"] = outcome.service
     if ending.child is not None:
-        slot["child"] = str(ending.child)
+        slot["child"] = str(ending.child.pk)
     if not outcome.schema:
         return slot
     slot["schema"] = outcome.schema
@@ -235,8 +237,6 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if link is not None:
         log.also_insert(link.request(task, event.at))
-    if ending.child is not None:
-        Suspension.objects.update_or_create(task=task, defaults={"child_id": ending.child})
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
 

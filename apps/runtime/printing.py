@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -19,10 +19,11 @@ _printed: ContextVar[Printed | None] = ContextVar("printed", default=None)
 
 
 class Printed:
-    """What one turn prints."""
+    """What one turn prints; `redact` keeps what the turn was lent out of the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Callable[[str], str]) -> None:
         self.lines = 0
+        self._redact = redact
         self._line = ""
 
     def write(self, text: str) -> None:
@@ -38,7 +39,7 @@ class Printed:
             log.warning("the agent printed %d more lines, which are not kept", self.lines - MOST_LINES)
 
     def _end_line(self, end: str) -> None:
-        line, self._line = self._line + end[:LONGEST], ""
+        line, self._line = self._redact(self._line + end[:LONGEST]), ""
         self.lines += 1
         if self.lines <= MOST_LINES:
             log.info("printed: %s", line if len(line) <= LONGEST else f"{line[:LONGEST]}…")
@@ -76,9 +77,9 @@ def listen_no_more() -> None:
 
 
 @contextmanager
-def of_this_turn() -> Iterator[None]:
+def of_this_turn(redact: Callable[[str], str]) -> Iterator[None]:
     """What is printed in this block, and in the threads and tasks that are begun in it, is this turn's."""
-    printed = Printed()
+    printed = Printed(redact)
     token = _printed.set(printed)
     try:
         yield

@@ -136,7 +136,7 @@ class WorkerProcess:
         bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
         carried = self._carried[key]
         try:
-            with printing.of_this_turn():
+            with printing.of_this_turn(assignment.redaction):
                 await execute(assignment, lambda: carried.interrupted, self._slots.lent_out)
         except asyncio.CancelledError:
             pass  # stopped: whoever stopped it has recorded why

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
 import bridge
 from apps.conversations import intake
@@ -40,11 +40,14 @@ def tell_parents(context: Context, events: Sequence[Event]) -> None:
 
 
 def take_along(which: Q) -> int:
-    """Let those of these suspended tasks go on whose child no longer waits; gives how many did."""
-    waiting = Suspension.objects.filter(which, task__state__in=INTERRUPTED).exclude(child__state__in=INTERRUPTED)
+    """Let those of these suspended tasks go on whose child asks that no longer; gives how many did."""
+    asks_still = Q(child__state__in=INTERRUPTED, child__status_at=F("asked_at"))
+    gone_on = Q(child=None) | ~asks_still
+    waiting = Suspension.objects.filter(which, gone_on, task__state__in=INTERRUPTED)
     went = 0
     for suspension in waiting.select_related("task")[:AT_ONCE]:
-        if (suspension.task.slot or {}).get("child") == str(suspension.child_id):
+        asking = (suspension.task.slot or {}).get("child")
+        if asking and (suspension.child_id is None or asking == str(suspension.child_id)):
             went += resume(suspension.task_id, because=BECAUSE)
         else:
             suspension.delete()  # it is of an earlier question; now the task asks one of its own

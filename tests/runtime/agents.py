@@ -259,6 +259,8 @@ class Calendar(SkillHandler):
                 raise RuntimeError(f"{credential.secret} is refused")
             case "fail":
                 return Failed(f"{credential.secret} is refused")
+            case "print":
+                print(credential.secret)
             case "ask":
                 task.memory["secret"] = {credential.secret: [credential.secret]}
                 task.session.memory["secret"] = credential.secret

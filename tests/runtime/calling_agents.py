@@ -4,7 +4,7 @@ import asyncio
 import threading
 from typing import ClassVar
 
-from agentkit import Artifact, Call, Completed, Failed, InputRequired, Outcome, SkillHandler, TaskContext
+from agentkit import Artifact, AuthRequired, Call, Completed, Failed, InputRequired, Outcome, SkillHandler, TaskContext
 
 EXECUTED: dict[str, int] = {}
 """How often a turn was executed, by agent and text."""
@@ -132,3 +132,37 @@ class Abandoning(SkillHandler):
         if "failing" in task.message.text:
             raise RuntimeError("boom")
         return "I did not wait."
+
+
+class AskingTwice(SkillHandler):
+    """Asks for one thing after the other."""
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        return InputRequired("The first?", slot="first")
+
+    async def on_input_received(self, task: TaskContext) -> Outcome | str:
+        task.memory[task.slot or ""] = task.message.text
+        if task.slot == "first":
+            return InputRequired("The second?", slot="second")
+        return f"{task.memory['first']}, {task.memory['second']}"
+
+
+class Keyed(SkillHandler):
+    """Asks for a credential until it has one."""
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        executed("keyed", task)
+        if await task.credential("safe") is None:
+            return AuthRequired("I need the key.", service="safe")
+        return Completed("opened")
+
+    on_input_received = on_request
+
+
+class Following(SkillHandler):
+    """Has a safe opened once the gate that the message names is open."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        executed("following", task)
+        await task.call("gated", task.message.text)
+        return (await task.call("keyed", "the safe")).text

@@ -1,6 +1,8 @@
 """An agent calls others: each call is a child task, made once, linked to its parent, and gone with it."""
 
 import base64
+import threading
+import time
 
 import pytest
 from django.test import override_settings
@@ -10,7 +12,7 @@ from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.conversations import clearing, intake, replay
 from apps.conversations.models import Artifact, Context, Event, Run, Task
-from apps.runtime import sweeping
+from apps.runtime import delegating, sweeping
 from tests.runtime.calling_agents import EXECUTED, GATES
 from tests.runtime.delegating import done, ended, sent, until, words
 
@@ -184,3 +186,62 @@ async def test_a_plain_task_has_no_parent_event(ada, echo, said):
     opened = await bridge.run(lambda: Event.objects.filter(context=task.context_id).first().payload)
     assert "parent" not in opened["task"]
     assert "parentTask" not in opened["opens"]
+
+
+async def interrupting(ada, cast, said, text):
+    """A caller that takes up a newer message at once, at work on this one."""
+    cast["caller"].on_busy = Agent.OnBusy.INTERRUPT
+    await bridge.run(cast["caller"].save)
+    return await sent(ada.principal, cast["caller"], said(text))
+
+
+async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one(ada, cast, said, monkeypatch):
+    cancel_children = intake.cancel_children
+
+    def slowly(parent):
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline and "gated:b" not in EXECUTED:  # give the next turn time to call
+            time.sleep(0.02)
+        cancel_children(parent)
+
+    receipt = await interrupting(ada, cast, said, "gated: a")
+    await until(lambda: "gated:a" in EXECUTED)
+    monkeypatch.setattr(intake, "cancel_children", slowly)
+    await sent(ada.principal, cast["caller"], said("gated: b", taskId=str(receipt.task)))
+    await until(lambda: "gated:b" in EXECUTED)
+    GATES["b"].set()
+    parent = await ended(receipt)
+    assert (parent.state, words(parent)) == ("completed", "b (2)")
+    assert await bridge.run(states, parent=receipt.task) == [("gated", "canceled"), ("gated", "completed")]
+
+
+async def test_a_child_that_is_being_made_when_its_turn_is_interrupted_ends_with_it(ada, cast, said, monkeypatch):
+    making, made = threading.Event(), threading.Event()
+    accept = delegating.accept_and_publish
+
+    def slowly(*args, **more):
+        making.set()
+        made.wait(5)
+        return accept(*args, **more)
+
+    monkeypatch.setattr(delegating, "accept_and_publish", slowly)
+    receipt = await interrupting(ada, cast, said, "gated: a")
+    await until(making.is_set)
+    await sent(ada.principal, cast["caller"], said("shouting: b", taskId=str(receipt.task)))
+    await until(lambda: Run.objects.filter(task=receipt.task, interrupted=True).exists())
+    made.set()
+    parent = await ended(receipt)
+    assert words(parent) == "B (2)"
+    assert await bridge.run(states, parent=receipt.task) == [("gated", "canceled"), ("shouting", "completed")]
+
+
+async def test_a_child_that_is_cleared_fails_its_parent_in_words(ada, cast, said, caplog):
+    receipt = await sent(ada.principal, cast["caller"], said("gated: a"))
+    await until(lambda: "gated:a" in EXECUTED)
+    child = await bridge.run(lambda: Task.objects.select_related("context").get(parent=receipt.task))
+    await bridge.run(clearing.clear, ada.principal, cast["gated"], child.context.context_id)
+    parent = await ended(receipt)
+    assert (parent.state, words(parent)) == (
+        "failed",
+        "The agent 'gated' could not do its part: its conversation was cleared.",
+    )

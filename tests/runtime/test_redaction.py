@@ -137,3 +137,12 @@ async def test_what_it_tells_another_agent_is_without_it(ada, agent, said):
     child = await Message.objects.select_related("task").aget(role="user", task__parent__isnull=False)
     assert child.parts == [{"text": MARK}, {"data": {"key": MARK}}]
     assert SECRET not in await bridge.run(everything)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_what_it_prints_is_logged_without_it(ada, agent, said, caplog):
+    caplog.set_level(logging.INFO)
+    await done(ada.principal, await calendar_of(ada, agent), said("print"))
+    assert f"printed: {MARK}" in [record.getMessage() for record in caplog.records]
+    assert SECRET not in caplog.text

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import bridge
-from apps.conversations import intake, replay
+from apps.conversations import clearing, intake, replay
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Run, Suspension, Task
 from apps.runtime import suspending, sweeping
@@ -124,7 +124,7 @@ async def test_a_suspension_of_an_earlier_question_moves_nothing(ada, cast, said
     def ask_itself():
         Task.objects.filter(pk=parent.pk).update(state=TaskState.INPUT_REQUIRED, slot={"name": "own"})
         Task.objects.filter(pk=child.pk).update(state=TaskState.COMPLETED)
-        Suspension.objects.update_or_create(task_id=parent.pk, defaults={"child_id": child.pk})
+        Suspension.objects.update_or_create(task_id=parent.pk, defaults={"child": child, "asked_at": child.status_at})
         runs = Run.objects.filter(task=parent.pk).count()
         assert suspending.take_along(suspending.Q(task=parent.pk)) == 0
         assert Run.objects.filter(task=parent.pk).count() == runs
@@ -180,4 +180,58 @@ async def test_answer_and_child_at_once_make_one_turn(ada, cast, said):
     )
     await until(lambda: state_of(parent.pk) == "completed")
     assert EXECUTED["answered:green"] == 1
+    await the_record_holds()
+
+
+async def test_a_message_that_waits_already_is_no_credential(ada, cast, said):
+    """The platform takes a credential by its link alone: the parent asks for it all the same."""
+    receipt = await sent(ada.principal, cast["following"], said("a"))
+    await until(lambda: "gated:a" in EXECUTED)
+    await sent(ada.principal, cast["following"], said("be quick", taskId=str(receipt.task)))
+    GATES["a"].set()
+    parent = await ended(receipt, within=8)
+    assert (parent.state, parent.slot["service"]) == (TaskState.AUTH_REQUIRED, "safe")
+    assert EXECUTED["keyed:the safe"] == 1
+    await the_record_holds()
+
+
+async def asked_again_unheard(parent, ada, cast, said):
+    """The child is answered itself and asks the next, and whoever answered died before the parent was told."""
+    child = await bridge.run(child_of, parent, "askingtwice")
+    await until(lambda: not this_process()._carried)
+    await bridge.run(Context.objects.filter(pk=child.context_id).update, is_watched=False)
+    await sent(ada.principal, cast["askingtwice"], said("one", taskId=str(child.pk)))
+    await until(lambda: (Task.objects.get(pk=child.pk).slot or {}).get("name") == "second")
+
+
+async def test_the_sweep_finds_a_parent_whose_child_asks_something_else_by_now(ada, cast, said):
+    parent = await asked(ada, cast, said, "askingtwice: it")
+    await asked_again_unheard(parent, ada, cast, said)
+    await bridge.run(sweeping.sweep)
+    question = lambda: Task.objects.get(pk=parent.pk)  # noqa: E731
+    await until(lambda: (question().slot or {}).get("name") == "second", within=5)
+    parent = await answered(ada, cast, said, await bridge.run(question), "two")
+    assert words(parent) == "one, two (1)"
+    await the_record_holds()
+
+
+async def test_an_answer_to_an_earlier_question_is_none_to_the_childs_next(ada, cast, said):
+    parent = await asked(ada, cast, said, "askingtwice: it")
+    await asked_again_unheard(parent, ada, cast, said)
+    parent = await answered(ada, cast, said, parent, "late")
+    assert (parent.state, words(parent)) == (TaskState.INPUT_REQUIRED, "The second?")
+    parent = await answered(ada, cast, said, parent, "two")
+    assert words(parent) == "one, two (1)"
+
+
+async def test_a_child_that_is_cleared_takes_its_parent_along(ada, cast, said):
+    """Nobody can answer its question any more."""
+    parent = await asked(ada, cast, said)
+    child = await bridge.run(child_of, parent)
+    await until(lambda: not this_process()._carried)
+    await bridge.run(clearing.clear, ada.principal, cast["asking"], child.context.context_id)
+    await bridge.run(sweeping.sweep)
+    await until(lambda: state_of(parent.pk) == "failed", within=5)
+    parent = await bridge.run(lambda: Task.objects.get(pk=parent.pk))
+    assert words(parent) == "The agent 'asking' could not do its part: its conversation was cleared."
     await the_record_holds()

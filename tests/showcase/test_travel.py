@@ -154,6 +154,14 @@ async def test_who_declined_may_go_on_without_payment():
     assert asked.outcome.slot == "Destination", "where nothing is remembered, it asks"
 
 
+async def test_that_nobody_wants_to_pay_need_be_said_once():
+    run = await turn(None, "Two of us to Lisbon, without payment")
+    assert run.outcome.slot == "Departure"
+    run = await turn(run, "3 May")
+    assert isinstance(run.outcome, Completed)
+    assert "You would pay when you travel." in run.said
+
+
 async def test_a_plan_is_changed_by_what_is_said_of_it():
     session: dict[str, object] = {}
     asked = await turn(None, "Two of us to Lisbon on 3 May", session=session)

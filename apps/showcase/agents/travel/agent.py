@@ -57,12 +57,13 @@ class Travel(SkillHandler):
         """Hear what the message says, then ask for what is missing still, or plan."""
         known, problem = heard(task.message, task.slot, datetime.date.today())
         trip = trip.model_copy(update=known)
+        task.memory["unpaid"] = task.memory.get("unpaid") or wants_no_payment(task.message.text)
         task.memory["trip"] = task.session.memory["trip"] = trip.model_dump(mode="json")
         if problem:
             return InputRequired(problem.why, slot=problem.slot)
         if missing := trip.missing:
             return InputRequired(QUESTIONS[missing].format(trip=trip), slot=missing)
-        if wants_no_payment(task.message.text):
+        if task.memory["unpaid"]:
             return await self._plan(task, trip, "You would pay when you travel.")
         if await task.credential(SERVICE) is None:
             return AuthRequired(PAYMENT.format(trip=trip.sentence), service=SERVICE, slot=Step.PAYMENT)
