@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -89,7 +89,7 @@ def _take(page: Page, language: str, code: str, line: int, mark: re.Match[str] |
     if kind == "output":
         if not page.blocks or page.blocks[-1].language not in ("python", "sh"):
             raise PageError(f"{where}: there is nothing before it that prints.")
-        page.blocks[-1] = Block(**{**vars(page.blocks[-1]), "output": code})
+        page.blocks[-1] = replace(page.blocks[-1], output=code)
         return
     if kind is None and language not in EXECUTED:
         raise PageError(f"{where}: nothing executes {language or 'this'}; say what it is in a comment before it.")
