@@ -247,7 +247,7 @@ def _open_task(
     *,
     is_new: bool,
 ) -> Run:
-    references = _references(log, principal, agent, message, is_new=is_new)
+    references = references_of(principal, agent, message, None if is_new else log.context)
     payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **known}}
     if is_new:
         begun = opening(principal, agent, message)
@@ -265,15 +265,15 @@ def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSO
     return {**message, **ids}
 
 
-def _references(log: Ledger, principal: Principal, agent: Agent, message: JSON, *, is_new: bool) -> list[str]:
+def references_of(principal: Principal, agent: Agent, message: JSON, context: Context | None) -> list[str]:
     """The caller's own tasks that the message names; where it names none, the task that it follows in its context."""
     named = [key for text in message.get("referenceTaskIds", []) if (key := _uuid(text))]
     if named:
         known = set(Task.objects.visible_to(principal).filter(pk__in=named).values_list("pk", flat=True))
         return [str(key) for key in named if key in known]
-    if is_new:
+    if context is None:
         return []
-    latest = Task.objects.filter(context=log.context, agent=agent).order_by("-created_at", "-pk").first()
+    latest = Task.objects.filter(context=context, agent=agent).order_by("-created_at", "-pk").first()
     return [str(latest.pk)] if latest and latest.state == TaskState.COMPLETED else []
 
 

@@ -215,7 +215,7 @@ class Ledger:
 
     def remember(self, changed: dict[str, Any], forgotten: Collection[str]) -> None:
         """Change some keys of the context's memory, and leave the others as they are by now. For `writing` alone."""
-        kept = Context.objects.values_list("memory", flat=True).get(pk=self.context.pk)
+        kept = Context.objects.filter(pk=self.context.pk).values_list("memory", flat=True).first() or {}
         self._remembered = {key: value for key, value in kept.items() if key not in forgotten} | changed
 
     def write(self) -> None:
@@ -303,6 +303,7 @@ class Ledger:
     def _save_context(self, batch: Batch) -> None:
         values = {"last_event": self.context.last_event, "updated_at": self.context.updated_at}
         if self.context._state.adding:
+            self.context.memory = self._remembered or {}
             batch.insert([self.context])
         else:
             if _description(self.context) != self._described:

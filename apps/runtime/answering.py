@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import datetime
 import logging
 import uuid
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from django.conf import settings
 from django.db import IntegrityError
@@ -14,14 +17,14 @@ from django.db.models import Q
 
 import agentkit
 import bridge
-from agentkit import Answer
+from agentkit import Answer, ReferencedTask, Session
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
 from apps.conversations.models import Accepted, Context, Message
-from apps.runtime import hosting
+from apps.runtime import earlier, hosting, remembering
 from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.cleaning import clean, clean_parts
 from bridge import statements
@@ -40,6 +43,23 @@ class Answered:
     message: JSON
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an agent is given of the conversation, beside the message."""
+
+    history: Sequence[agentkit.Message] = ()
+    references: Sequence[ReferencedTask] = ()
+    memory: JSON = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An answer, and what the agent keeps in the conversation's memory."""
+
+    answer: Answer
+    kept: remembering.Changes | None = None
+
+
 class AnsweredMeanwhile(Exception):
     """The answer is in the record already: of an earlier try, or of somebody who took the message over."""
 
@@ -56,7 +76,8 @@ async def answer(principal: Principal, agent: Agent, message: JSON, given: Answe
             return earlier
         await asyncio.sleep(0.1)  # the same message is being answered for another request of this sender
     try:
-        said = _fit(agent, given or await _asked(agent, message))
+        said = Said(given) if given else await _asked(principal, agent, message)
+        said = dataclasses.replace(said, answer=_fit(agent, said.answer))
     except BaseException:
         await bridge.run(_release, principal, agent, message)
         raise
@@ -64,14 +85,31 @@ async def answer(principal: Principal, agent: Agent, message: JSON, given: Answe
     return await asyncio.shield(bridge.run(_record_or_release, principal, agent, message, said))
 
 
-async def _asked(agent: Agent, message: JSON) -> Answer:
-    """What the agent says, or what is to be said in its place. Raises NoAnswer."""
-    said = agentkit.Message.from_wire(message, load=blobs.content_of)
+async def _asked(principal: Principal, agent: Agent, message: JSON) -> Said:
+    """What the agent says, or what is to be said in its place, and what it keeps. Raises NoAnswer."""
     if not hosting.can_take(agent):
         raise NoAnswer("The agent is too busy to answer. Try again in a while.")
+    known = Known()
+    if message.get("contextId") or message.get("referenceTaskIds"):
+        known = await bridge.run(_known, principal, agent, message)
+    session = Session(copy.deepcopy(known.memory))
+    answer = await _answered_in_time(agent, message, known, session)
+    try:
+        return Said(answer, remembering.changes(known.memory, session.memory))
+    except remembering.TooMuchToRemember as much:
+        return Said(Answer.error(str(much), much.code))
+    except ValueError:
+        log.exception("agent %s keeps what cannot be kept", agent.slug)
+        return Said(Answer.error(BROKEN, INVALID))
+
+
+async def _answered_in_time(agent: Agent, message: JSON, known: Known, session: Session) -> Answer:
+    said = agentkit.Message.from_wire(message, load=blobs.content_of)
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return await hosting.answer(agent, said)
+            return await hosting.answer(
+                agent, said, history=known.history, references=known.references, session=session
+            )
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             late = f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds. Try again, or ask for less."
@@ -87,6 +125,16 @@ def _fit(agent: Agent, said: Answer) -> Answer:
     except Exception:
         log.exception("agent %s gave an answer that cannot be sent", agent.slug)
         return Answer.error(BROKEN, INVALID)
+
+
+def _known(principal: Principal, agent: Agent, message: JSON) -> Known:
+    context = intake.find_target(principal, agent, message).context
+    named = intake.references_of(principal, agent, message, context)
+    references = earlier.tasks(named, principal.user_id)
+    if context is None:
+        return Known(references=references)
+    history = [earlier.said(row, context) for row in earlier.messages(context.pk)]
+    return Known(history, references, context.memory)
 
 
 def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
@@ -143,7 +191,7 @@ def _release(principal: Principal, agent: Agent, message: JSON) -> None:
     ).delete()
 
 
-def _record_or_release(principal: Principal, agent: Agent, message: JSON, said: Answer) -> Answered:
+def _record_or_release(principal: Principal, agent: Agent, message: JSON, said: Said) -> Answered:
     try:
         try:
             return _record(principal, agent, message, said)
@@ -159,11 +207,11 @@ def _record_or_release(principal: Principal, agent: Agent, message: JSON, said: 
         raise
 
 
-def _record(principal: Principal, agent: Agent, message: JSON, said: Answer) -> Answered:
+def _record(principal: Principal, agent: Agent, message: JSON, said: Said) -> Answered:
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    answered: JSON = {"parts": blobs.store_large([dict(part) for part in said.parts])}
-    if said.metadata:
-        answered["metadata"] = said.metadata
+    answered: JSON = {"parts": blobs.store_large([dict(part) for part in said.answer.parts])}
+    if said.answer.metadata:
+        answered["metadata"] = said.answer.metadata
     target = intake.find_target(principal, agent, message)
     with ledger.writing(target.context.pk if target.context else ledger.new_context()) as log:
         payload: JSON = {"message": stored}
@@ -173,6 +221,8 @@ def _record(principal: Principal, agent: Agent, message: JSON, said: Answer) -> 
         log.add(EventType.USER_MESSAGE, payload)
         spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
         event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered})
+        if said.kept is not None:
+            said.kept.write(log)
         row = log.message_at(event.index)
         claimed = Accepted.objects.filter(
             sender=principal.sender, agent=agent, message_id=message["messageId"], answer=None

@@ -19,13 +19,12 @@ from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
-from apps.runtime import hosting, outcomes, suspending
+from apps.runtime import earlier, hosting, outcomes, suspending
 from apps.runtime.publishing import publish
 from apps.runtime.redaction import Redaction
 from bridge import statements
 from bridge.statements import Selection
 
-HISTORY = 100  # earlier messages that a handler is given
 RUN = Selection(
     lambda key: Run.objects.select_related("task__context", "task__agent", "task__owner", "message").filter(pk=key),
     uuid.UUID(int=0),
@@ -66,7 +65,7 @@ class Assignment:
 
     @property
     def said(self) -> Said:
-        return said(self.original.message if self.original else self.message, self.task)
+        return earlier.said(self.original.message if self.original else self.message, self.task.context)
 
     @property
     def first_turn(self) -> int:
@@ -80,11 +79,6 @@ class Assignment:
         parts = [part for message in said for part in message.parts]
         parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
         return blobs.kept(dict(part) for part in parts)
-
-
-def said(row: Message, task: Task) -> Said:
-    """A recorded message as handlers see it; content that is kept in files is loaded when it is read."""
-    return Said.from_wire(wire.stored_message(row, task.context), load=blobs.content_of)
 
 
 def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
@@ -117,7 +111,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     skill = run.task.metadata.get("skill")
     if not hosting.can_take(run.task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep finds another process, or this one when it is well again
-    history, references = _history(given.message), _references(run.task)
+    history, references = _history(given.message), earlier.tasks(run.task.references, run.task.owner_id)
     context, is_newest = run.task.context, False
     run.task.agent.current_version = _version(given)
     if not is_taken:
@@ -142,7 +136,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         original=original,
         asked_by=suspending.asked_by(run),
         quiet_until=context.last_event if is_newest else None,
-        history=[said(message, run.task) for message in history],
+        history=[earlier.said(message, run.task.context) for message in history],
         references=references,
     )
 
@@ -211,20 +205,7 @@ def _give_up(run: Run, worker: str) -> uuid.UUID | None:
 
 
 def _history(message: Message) -> list[Message]:
-    if message.index == 1:
-        return []
-    earlier = Message.objects.filter(context_id=message.context_id, index__lt=message.index)
-    return list(earlier.order_by("-index")[:HISTORY])[::-1]
-
-
-def _references(task: Task) -> list[ReferencedTask]:
-    """The referenced tasks, as far as they are the same owner's."""
-    if not task.references:
-        return []
-    found = Task.objects.select_related("context").filter(pk__in=task.references, owner_id=task.owner_id)
-    by_key = {str(one.pk): one for one in found}
-    ordered = [by_key[key] for key in task.references if key in by_key]
-    return [ReferencedTask.from_wire(wire.stored_task(one), load=blobs.content_of) for one in ordered]
+    return [] if message.index == 1 else earlier.messages(message.context_id, before=message.index)
 
 
 def _version(run: Run) -> AgentVersion | None:

@@ -148,7 +148,10 @@ async def select(agent: Agent, message: Message, task: ExistingTask | None) -> R
         return await responding.select(handler_at(agent.handler), message, task, executor=threads)
 
 
-async def answer(agent: Agent, message: Message) -> Answer:
-    """Let the agent's handler answer with a message. What the handler raises passes through."""
+async def answer(agent: Agent, message: Message, **given: Any) -> Answer:
+    """Let the agent's handler answer with a message, `given` what `agentkit.answer` takes besides.
+
+    What the handler raises passes through.
+    """
     with handler_threads().lent_to(agent) as threads:
-        return await agentkit.answer(handler_at(agent.handler), message, executor=threads)
+        return await agentkit.answer(handler_at(agent.handler), message, executor=threads, **given)

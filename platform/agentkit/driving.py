@@ -23,8 +23,9 @@ from agentkit.interrupting import Interruptible
 from agentkit.messages import Message
 from agentkit.outcomes import AgentFailure, Completed, Failed, InputRequired, Outcome, Rejected, as_outcome
 from agentkit.parts import Part, text_part
+from agentkit.sessions import Session
 from agentkit.slots import NotAnswered, schema_of
-from agentkit.turns import Stopped
+from agentkit.turns import ReferencedTask, Stopped
 
 STOP_SECONDS = 1.0
 """How long a stopped handler may take to end before its `on_cancel` runs beside it."""
@@ -71,16 +72,32 @@ class Answer:
         return cls([text_part(said)], {"error": {"code": code}})
 
 
-async def answer(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> Answer:
+async def answer(
+    handler: SkillHandler,
+    message: Message,
+    *,
+    history: Sequence[Message] = (),
+    references: Sequence[ReferencedTask] = (),
+    session: Session | None = None,
+    executor: Executor | None = None,
+) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
 
     What the handler says on the way goes unheard, and an answer without words is made of its artifacts. Its metadata
-    name the language models that were asked.
+    name the language models that were asked. What the handler keeps in the memory of the `session` is the host's to
+    store.
     """
-    wire = message.wire
-    context_id = str(wire.get("contextId", ""))
     asked = Asked()
-    task = TaskContext(task_id="", context_id=context_id, message=message, emit=asked.hear, delegate=_undelegated)
+    task = TaskContext(
+        task_id="",
+        context_id=str(message.wire.get("contextId", "")),
+        message=message,
+        history=history,
+        references=references,
+        session=session or Session(),
+        emit=asked.hear,
+        delegate=_undelegated,
+    )
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
     parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]

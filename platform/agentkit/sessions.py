@@ -11,8 +11,7 @@ class Session:
     Attributes:
         memory: JSON values that survive from task to task of this conversation, to be changed in place. The host keeps
             them when the turn ends, key by key: of two tasks side by side that set the same key, the later one wins.
-            Erased when the conversation is cleared. The platform takes up to 64 KiB. An answer at once, by a message,
-            is given none and keeps none.
+            Erased when the conversation is cleared. The platform takes up to 64 KiB.
     """
 
     memory: dict[str, Any] = field(default_factory=dict)

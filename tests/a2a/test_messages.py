@@ -27,7 +27,7 @@ async def test_names_may_be_in_snake_case(worker, ada_at, echo):
             "reference_task_ids": [],
             "parts": [{"text": "hi", "media_type": "text/markdown"}],
         },
-        "configuration": {"return_immediately": True, "history_length": 1, "accepted_output_modes": ["text/plain"]},
+        "configuration": {"return_immediately": True, "history_length": 5, "accepted_output_modes": ["text/plain"]},
     }
     task = (await ada_at("echo").call("SendMessage", sent)).result["task"]
     assert task["contextId"] == "here"
