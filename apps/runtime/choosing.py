@@ -41,7 +41,7 @@ async def choose(principal: Principal, agent: Agent, message: JSON) -> Choice:
         return TURN
     said = Message.from_wire(message, load=blobs.content_of)
     try:
-        if not chooses(hosting.handler_at(agent.handler), said) or not hosting.can_take(agent):
+        if not chooses(await hosting.handler_of(agent), said) or not hosting.can_take(agent):
             return TURN
     except HandlerError:
         return TURN

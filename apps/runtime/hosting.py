@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -37,6 +38,17 @@ log = logging.getLogger("parley.runtime")
 def handler_at(path: str) -> SkillHandler:
     """The handler of a dotted path. Raises agentkit.HandlerError."""
     return load_handler(path)
+
+
+_imported: set[str] = set()
+
+
+async def handler_of(agent: Agent) -> SkillHandler:
+    """The agent's handler, imported in a thread: an author's module may take seconds. Raises agentkit.HandlerError."""
+    if agent.handler not in _imported:
+        await asyncio.to_thread(handler_at, agent.handler)
+        _imported.add(agent.handler)
+    return handler_at(agent.handler)
 
 
 @cache
@@ -133,19 +145,19 @@ def ailment_of(agent: Agent) -> str:
 async def execute(agent: Agent, task: TaskContext) -> Outcome:
     """Let the agent's handler take one turn. What the handler raises passes through."""
     with handler_threads().lent_to(agent) as threads:
-        return await drive(handler_at(agent.handler), task, executor=threads)
+        return await drive(await handler_of(agent), task, executor=threads)
 
 
 async def decide(agent: Agent, message: Message) -> Decision:
     """Let the agent's handler choose a skill for a message. What the handler raises passes through."""
     with handler_threads().lent_to(agent) as threads:
-        return await agentkit.decide(handler_at(agent.handler), message, executor=threads)
+        return await agentkit.decide(await handler_of(agent), message, executor=threads)
 
 
 async def select(agent: Agent, message: Message, task: ExistingTask | None) -> ResponseType:
     """Let the agent's handler choose how the message is answered. What the handler raises passes through."""
     with handler_threads().lent_to(agent) as threads:
-        return await responding.select(handler_at(agent.handler), message, task, executor=threads)
+        return await responding.select(await handler_of(agent), message, task, executor=threads)
 
 
 async def answer(agent: Agent, message: Message, **given: Any) -> Answer:
@@ -154,4 +166,4 @@ async def answer(agent: Agent, message: Message, **given: Any) -> Answer:
     What the handler raises passes through.
     """
     with handler_threads().lent_to(agent) as threads:
-        return await agentkit.answer(handler_at(agent.handler), message, executor=threads, **given)
+        return await agentkit.answer(await handler_of(agent), message, executor=threads, **given)

@@ -29,7 +29,7 @@ async def response_type(principal: Principal, agent: Agent, message: JSON) -> Re
     if agent.kind != Agent.Kind.HOSTED:
         return ResponseType.TASK
     try:
-        handler = hosting.handler_at(agent.handler)
+        handler = await hosting.handler_of(agent)
         if (always := constant(handler)) is not None:
             return always
     except HandlerError:
