@@ -318,3 +318,8 @@ async def test_calls_that_an_endpoint_names_alike_are_told_apart(endpoint: Endpo
     called = [one.call_id for one in run.emissions if isinstance(one, ToolCall)]
     assert called == [one.call_id for one in run.emissions if isinstance(one, ToolResult)]
     assert len(set(called)) == 2
+
+
+def test_the_tool_of_an_agent_has_a_name_that_every_endpoint_takes():
+    assert AgentTool("market-research", "").name == "ask_market_research"
+    assert len(AgentTool("a" * 63, "").name) == 64

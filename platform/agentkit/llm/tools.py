@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from agentkit.errors import HandlerError
 from agentkit.tools import ToolFunction
 
+LONGEST_NAME = 64
+"""Characters of a tool's name that OpenAI's API takes."""
+
 
 @dataclass(frozen=True)
 class AgentTool:
@@ -22,7 +25,7 @@ class AgentTool:
 
     @property
     def name(self) -> str:
-        return f"ask_{self.slug.replace('-', '_')}"
+        return f"ask_{self.slug.replace('-', '_')}"[:LONGEST_NAME]
 
 
 @dataclass(frozen=True)
