@@ -40,7 +40,8 @@ def bar(parts: Sequence[tuple[str, int, Tone]], title: str, description: str) ->
 def _picture(kind: str, title: str, description: str, shapes: SafeString, height: int = HEIGHT) -> SafeString:
     number = next(_numbers)  # the class is not "chart": the theme's script takes those for canvases
     return format_html(
-        '<svg class="drawing drawing-{}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-labelledby="{} {}">'
+        '<svg class="drawing drawing-{}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
+        'aria-labelledby="{} {}">'
         '<title id="{}">{}</title><desc id="{}">{}</desc>{}</svg>',
         kind, WIDTH, height, f"chart-{number}", f"chart-{number}-more",
         f"chart-{number}", title, f"chart-{number}-more", description, shapes,
