@@ -26,7 +26,8 @@ def test_a_caller_that_may_be_repeated_finds_its_children(frail: Stack, patient:
     ended = foreman.ended(task, within=2 * PATIENCE + 150 * 0.1)
     assert text_of(ended["status"]["message"]) == "3 150", ended
     runs = frail.manage("shell", "-v0", "-c", RUNS.format(task=task["id"])).stdout.splitlines()
-    assert sorted(runs) == sorted([f"{done['id']} done 1", f"{working['id']} done 2"]), "what was done is not done again"
+    expected = [f"{done['id']} done 1", f"{working['id']} done 2"]
+    assert sorted(runs) == sorted(expected), "the one that was done was not done again"
     for one in (ended, done, working):
         assert_it_is_whole(frail, one)
 
