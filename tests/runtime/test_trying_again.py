@@ -8,7 +8,7 @@ from apps.conversations import intake, replay
 from apps.conversations.events import EventType
 from apps.conversations.models import Message
 from apps.runtime import answering
-from apps.runtime.answering import _claim, _record_or_release
+from apps.runtime.answering import Said, _claim, _record_or_release
 from apps.runtime.recording import Recording, line_of
 from bridge import statements
 from tests.working import begin, chunk, end, say, state_of, types_of
@@ -69,7 +69,7 @@ def test_lines_whose_commit_was_not_heard_of_are_not_recorded_twice(ada, echo, s
 def test_an_answer_whose_commit_was_not_heard_of_is_not_recorded_twice(ada, echo, said):
     message = said()
     assert _claim(ada.principal, echo, message, intake.hash_of(message)) is None
-    first, second = [_record_or_release(ada.principal, echo, message, HI) for _ in range(2)]
+    first, second = [_record_or_release(ada.principal, echo, message, Said(HI)) for _ in range(2)]
     assert first == second
     assert Message.objects.count() == 2
 
@@ -77,5 +77,5 @@ def test_an_answer_whose_commit_was_not_heard_of_is_not_recorded_twice(ada, echo
 def test_an_answer_that_lost_its_claim_is_not_recorded(ada, echo, said):
     message = said()
     with pytest.raises(answering.NoAnswer):
-        _record_or_release(ada.principal, echo, message, HI)
+        _record_or_release(ada.principal, echo, message, Said(HI))
     assert not Message.objects.exists()
