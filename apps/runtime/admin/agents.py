@@ -19,6 +19,7 @@ from console import cells, charts
 
 SHOWN = 50  # newest runs in the pictures and their table
 COMMENTS = 5
+Row = tuple[str, tuple[Any, ...]]  # of a table: its HTML id, and its cells
 ENDED = (Run.State.DONE, Run.State.FAILED, Run.State.CANCELED)
 
 
@@ -85,10 +86,13 @@ def _pictures(runs: list[Run]) -> dict[str, Any]:
         "latency_told": line,
         "outcomes": charts.bar(shares, "How turns ended", f"Of the newest {len(runs)} turns: {told}."),
         "outcomes_told": f"Of the newest {len(runs)} turns: {told}.",
-        "runs": [
-            (columns.id_(run), columns.run_state(run), columns.took(run), cells.moment(run.finished_at)) for run in runs
-        ],
+        "runs": {"headings": ("run", "state", "took", "ended"), "rows": [_row_of_run(run) for run in runs]},
     }
+
+
+def _row_of_run(run: Run) -> Row:
+    shown = (columns.id_(run), columns.run_state(run), columns.took(run), cells.moment(run.finished_at))
+    return f"run-{run.pk}", shown
 
 
 def _took(run: Run) -> float | None:
@@ -102,9 +106,14 @@ def _range(median: float | None, most: float | None) -> str:
     return f"{cells.duration(median)}, 95 of 100 within {cells.duration(most)}"
 
 
-def _comments(agent: Agent) -> list[tuple[Any, ...]]:
+def _comments(agent: Agent) -> dict[str, Any]:
     given = Feedback.objects.filter(task__agent=agent).select_related("task").order_by("-pk")[:COMMENTS]
-    return [(columns.stars(one), columns.comment(one), columns.task(one), columns.at(one)) for one in given]
+    rows = [_row_of_feedback(one) for one in given]
+    return {"headings": ("stars", "says", "task", "at"), "rows": rows} if rows else {}
+
+
+def _row_of_feedback(one: Feedback) -> Row:
+    return f"feedback-{one.pk}", (columns.stars(one), columns.comment(one), columns.task(one), columns.at(one))
 
 
 def _all_feedback(agent: Agent) -> str:
