@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from django.conf import settings
 
-from apps.conversations.courier import Courier
+from apps.conversations.relay import Relay
 
 SOON = 0.003  # seconds that what an agent says waits for something newer
 LATER = 0.025  # and what else is recorded: an agent that is quick has answered by then
@@ -21,7 +21,7 @@ Stop = Callable[[str], None]  # run id
 _lock = threading.Lock()
 _reached: set[Reached] = set()
 _stop: set[Stop] = set()
-_courier: Courier | None = None
+_relay: Relay | None = None
 
 
 def on_reached(callback: Reached) -> Callable[[], None]:
@@ -37,8 +37,8 @@ def on_stop(callback: Stop) -> Callable[[], None]:
 def _register[T](registry: set[T], callback: T, group: str) -> Callable[[], None]:
     with _lock:
         registry.add(callback)
-    if courier := _shared_courier():
-        courier.listen(group)
+    if relay := _shared_relay():
+        relay.listen(group)
     return lambda: registry.discard(callback)
 
 
@@ -48,15 +48,15 @@ def announce(context_id: object, index: int, *, wait: float = 0.0) -> None:
     Other processes hear of it at most `wait` seconds later, and of the newest event alone that is said by then.
     """
     _deliver(REACHED, str(context_id), index)
-    if courier := _shared_courier():
-        courier.send(REACHED, str(context_id), index, wait=wait)
+    if relay := _shared_relay():
+        relay.send(REACHED, str(context_id), index, wait=wait)
 
 
 def stop(run_id: object) -> None:
     """Say that whoever executes this run should stop. Call it after the commit, where the thread may wait."""
     _deliver(STOP, str(run_id), 0)
-    if courier := _shared_courier():
-        courier.send(STOP, str(run_id), 0)
+    if relay := _shared_relay():
+        relay.send(STOP, str(run_id), 0)
 
 
 def _deliver(group: str, key: str, index: int) -> None:
@@ -71,12 +71,12 @@ def _deliver(group: str, key: str, index: int) -> None:
             stop_callback(key)
 
 
-def _shared_courier() -> Courier | None:
-    """This process's courier to the others; None where it is alone."""
-    global _courier
+def _shared_relay() -> Relay | None:
+    """This process's relay to the others; None where it is alone."""
+    global _relay
     if not settings.CHANNEL_LAYER_URL.startswith("redis"):
         return None
     with _lock:
-        if _courier is None:
-            _courier = Courier(settings.CHANNEL_LAYER_URL, settings.INSTALLATION, _deliver)
-        return _courier
+        if _relay is None:
+            _relay = Relay(settings.CHANNEL_LAYER_URL, settings.INSTALLATION, _deliver)
+        return _relay

@@ -43,3 +43,11 @@ def settled(page: Page) -> None:
     """Wait until nothing runs and nothing waits."""
     expect(page.locator("#head-state")).to_have_text("")
     expect(page.locator(".pending")).to_have_count(0)
+
+
+def take_back_credentials(page: Page) -> None:
+    """Revoke all that was given before."""
+    page.goto("/credentials/")
+    while page.get_by_role("button", name="Revoke").count():
+        page.get_by_role("button", name="Revoke").first.click()
+        page.wait_for_load_state()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, SESSION, WIDE
-from tests.browser.doing import begin, heard, settled
+from tests.browser.doing import begin, heard, settled, take_back_credentials
 from tests.browser.test_look import NAMELESS
 
 SECRET = "k-5f1d2a90-secret"
@@ -18,11 +18,7 @@ SERVICE, BUTTON = "the calendar of the institute", "Give it, or decline"
 
 @pytest.fixture(autouse=True)
 def _nothing_is_given_yet(page: Page) -> None:
-    """What an earlier test gave is taken back."""
-    page.goto("/credentials/")
-    while page.get_by_role("button", name="Revoke").count():
-        page.get_by_role("button", name="Revoke").first.click()
-        page.wait_for_load_state()
+    take_back_credentials(page)
 
 
 def asked(page: Page) -> None:

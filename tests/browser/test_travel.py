@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, SESSION, WIDE
-from tests.browser.doing import begin, heard, say, settled
+from tests.browser.doing import begin, heard, say, settled, take_back_credentials
 
 KEY = "k-made-up-for-a-trip"
 GIVE = "Give it, or decline"
@@ -17,11 +17,7 @@ GIVE = "Give it, or decline"
 
 @pytest.fixture(autouse=True)
 def _nothing_is_given_yet(page: Page) -> None:
-    """What an earlier test gave is taken back."""
-    page.goto("/credentials/")
-    while page.get_by_role("button", name="Revoke").count():
-        page.get_by_role("button", name="Revoke").first.click()
-        page.wait_for_load_state()
+    take_back_credentials(page)
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])

@@ -1,7 +1,7 @@
 """Agents with language models, as they are registered on a platform."""
 
 from agentkit import InputRequired, ResponseType, SkillHandler, SyncTaskContext, TaskContext
-from agentkit.llm import AgentTool, Asked, Call, LlmFunction, LlmWorker, scripted
+from agentkit.llm import AgentTool, Asked, LlmFunction, LlmWorker, UseTool, scripted
 
 
 def double(number: int) -> int:
@@ -32,8 +32,8 @@ class Greeter(SkillHandler):
         return await LlmFunction("Greet.")(task)
 
 
-def play(asked: Asked) -> str | Call:
-    return f"Twice is {asked.results[0].content}." if asked.results else Call("double", number=len(asked.text))
+def play(asked: Asked) -> str | UseTool:
+    return f"Twice is {asked.results[0].content}." if asked.results else UseTool("double", number=len(asked.text))
 
 
 class Actor(SkillHandler):
@@ -53,10 +53,10 @@ class Painter(SkillHandler):
         return f"It is {task.message.text}."
 
 
-def direct(asked: Asked) -> str | Call:
+def direct(asked: Asked) -> str | UseTool:
     """Says something else each time that it is asked, as models do."""
     Director.asked += 1
-    return str(asked.results[0].content) if asked.results else Call("ask_painter", message=f"take {Director.asked}")
+    return str(asked.results[0].content) if asked.results else UseTool("ask_painter", message=f"take {Director.asked}")
 
 
 class Director(SkillHandler):

@@ -6,7 +6,7 @@ from enum import Enum
 from pydantic import BaseModel
 
 from agentkit import TaskContext, Thread, Token, Usage, testing
-from agentkit.llm import Asked, Call, LlmFunction, LlmWorker, Returned, scripted
+from agentkit.llm import Asked, LlmFunction, LlmWorker, Returned, UseTool, scripted
 from tests.llm.endpoint import Endpoint, says
 
 
@@ -49,7 +49,7 @@ async def test_it_is_told_what_a_model_would_be():
 
     def respond(asked: Asked) -> object:
         heard.append(asked)
-        return "5" if asked.results else [Call("add", a=2, b=3), Call("add", a="x", b=1)]
+        return "5" if asked.results else [UseTool("add", a=2, b=3), UseTool("add", a="x", b=1)]
 
     thread = Thread().add("user", "one").add("agent", "two").add("user", "three")
     assert await LlmWorker("Help.", [add], model=scripted(respond)).run(None, thread) == "5"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from agentkit import Completed, InputRequired, Skill, SkillHandler, TaskContext
-from agentkit.llm import AgentTool, Asked, Call, LlmWorker, scripted
+from agentkit.llm import AgentTool, Asked, LlmWorker, UseTool, scripted
 from apps.runtime.tools import calculate, current_time, read_file
 from apps.showcase.prose import counted, words
 from apps.showcase.steps import NOTE, ON_CARD
@@ -23,21 +23,21 @@ AGENTS = {
 READ = 2000  # characters of a message in which tools are looked for
 
 
-def play(asked: Asked) -> str | list[Call]:
+def play(asked: Asked) -> str | list[UseTool]:
     """What is done without a language model: tools by the words of the message, then their results as they are."""
     if asked.results:
         told = [f"{result.tool}: {result.content}" for result in asked.results]
         return "\n\n".join([*told, NOTE])
     said = asked.text[:READ]
-    calls = [Call(f"ask_{slug}", message=asked.text) for slug, wanted in AGENTS.items() if wanted.search(said)]
+    calls = [UseTool(f"ask_{slug}", message=asked.text) for slug, wanted in AGENTS.items() if wanted.search(said)]
     if calls:
         return calls
-    calls += [Call("read_file", name=name) for name in FILE.findall(said)[:3]]
+    calls += [UseTool("read_file", name=name) for name in FILE.findall(said)[:3]]
     sums = [found[0].replace("^", "**") for found in ARITHMETIC.finditer(DATE.sub(" ", said))]
-    calls += [Call("calculate", expression=one) for one in sums[:3]]
+    calls += [UseTool("calculate", expression=one) for one in sums[:3]]
     if CLOCK.search(said):
         zone = ZONE.search(said)
-        calls.append(Call("current_time", time_zone=zone[0] if zone else "UTC"))
+        calls.append(UseTool("current_time", time_zone=zone[0] if zone else "UTC"))
     can = "tell the time, calculate, look into a file, or have a text translated, reviewed or written"
     return calls or f"Your message has {counted(len(words(asked.text)), 'word')}. I can {can}.\n\n{NOTE}"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agentkit.llm.deciding import skill_by_model
 from agentkit.llm.functions import LlmFunction
 from agentkit.llm.models import NoModel, has_model, use_models
-from agentkit.llm.scripting import Asked, Call, Returned, Scripted, scripted
+from agentkit.llm.scripting import Asked, Returned, Scripted, UseTool, scripted
 from agentkit.llm.surroundings import Surroundings, use_surroundings
 from agentkit.llm.tools import AgentTool, McpServer
 from agentkit.llm.workers import LlmWorker
@@ -38,7 +38,6 @@ def from_model_messages(messages: "Iterable[ModelMessage]") -> Thread:
 __all__ = [
     "AgentTool",
     "Asked",
-    "Call",
     "LlmFunction",
     "LlmWorker",
     "McpServer",
@@ -46,6 +45,7 @@ __all__ = [
     "Returned",
     "Scripted",
     "Surroundings",
+    "UseTool",
     "by_model",
     "from_model_messages",
     "has_model",

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 SCRIPTED = "scripted"
 
 
-class Call:
-    """A reply that calls a tool: `Call("weather", city="Rome")`."""
+class UseTool:
+    """A reply that calls a tool: `UseTool("weather", city="Rome")`."""
 
     def __init__(self, tool: str, /, **arguments: Any) -> None:
         self.tool = tool
@@ -52,7 +52,7 @@ class Asked:
 
 
 Respond = Callable[[Asked], Any]
-"""Gives text (streamed word by word), a `Call` or a list of them, or the value of a typed output; sync or async."""
+"""Gives text (streamed word by word), a `UseTool` or a list of them, or the value of a typed output; sync or async."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Scripted:
 
 
 def scripted(respond: Respond, *, name: str = "", unless_configured: bool = False) -> Scripted:
-    """An offline model for `model=`: `respond(asked)` gives text, a `Call` of a tool, several, or a typed value.
+    """An offline model for `model=`: `respond(asked)` gives text, a `UseTool` of a tool, several, or a typed value.
 
     It is named `scripted`, or `scripted:<name>`, in usage and in the answer's metadata.
 

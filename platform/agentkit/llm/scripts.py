@@ -21,7 +21,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from agentkit.llm.conversations import asked_in
-from agentkit.llm.scripting import Asked, Call, Respond, Returned
+from agentkit.llm.scripting import Asked, Respond, Returned, UseTool
 
 PIECE = re.compile(r"\S+\s*|\s+")  # text is streamed word by word
 
@@ -29,7 +29,7 @@ PIECE = re.compile(r"\S+\s*|\s+")  # text is streamed word by word
 def function_model(label: str, respond: Respond) -> Model:
     """The model that `respond` speaks for."""
 
-    async def reply_to(messages: list[ModelMessage], info: AgentInfo) -> str | list[Call]:
+    async def reply_to(messages: list[ModelMessage], info: AgentInfo) -> str | list[UseTool]:
         reply = respond(asked(messages, info))
         return as_reply(await reply if inspect.isawaitable(reply) else reply, info)
 
@@ -52,20 +52,20 @@ def function_model(label: str, respond: Respond) -> Model:
     return FunctionModel(at_once, stream_function=stream, model_name=label)
 
 
-def as_reply(reply: Any, info: AgentInfo) -> str | list[Call]:
+def as_reply(reply: Any, info: AgentInfo) -> str | list[UseTool]:
     """Text, or the calls that say it: a typed value is given by calling the tool of the output."""
     if isinstance(reply, str):
         return reply
-    if isinstance(reply, Call):
+    if isinstance(reply, UseTool):
         return [reply]
-    if isinstance(reply, Sequence) and reply and all(isinstance(one, Call) for one in reply):
+    if isinstance(reply, Sequence) and reply and all(isinstance(one, UseTool) for one in reply):
         return list(reply)
     value = pydantic_core.to_jsonable_python(reply)
     if not info.output_tools:
         return json.dumps(value, ensure_ascii=False)
     output = info.output_tools[0]
     key = output.outer_typed_dict_key
-    return [Call(output.name, **({key: value} if key else value))]
+    return [UseTool(output.name, **({key: value} if key else value))]
 
 
 def asked(messages: Sequence[ModelMessage], info: AgentInfo) -> Asked:

@@ -9,7 +9,7 @@ import uuid
 import pytest
 from django.conf import settings
 
-from apps.conversations.courier import Courier
+from apps.conversations.relay import Relay
 from tests.faults.servers import redis_server
 
 SOON = 10.0  # seconds after which a wake-up that was not heard is lost
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.services
 
 
 class Process:
-    """A courier of a process of its own, and what it heard but for greetings."""
+    """A relay of a process of its own, and what it heard but for greetings."""
 
     def __init__(self, prefix, url=""):
         self.heard, self.greeted = queue.Queue(), threading.Event()
-        self.courier = Courier(url or settings.CHANNEL_LAYER_URL, prefix, self.hear)
+        self.relay = Relay(url or settings.CHANNEL_LAYER_URL, prefix, self.hear)
 
     def hear(self, group, key, index):
         if key == "hello":
@@ -37,10 +37,10 @@ class Process:
 def listens(process, *, told_by):
     """A subscription takes a moment: greet until it stands."""
     process.greeted.clear()
-    process.courier.listen("group")
+    process.relay.listen("group")
     deadline = time.monotonic() + SOON
     while not process.greeted.wait(0.01):
-        told_by.courier.send("group", "hello", 1)
+        told_by.relay.send("group", "hello", 1)
         assert time.monotonic() < deadline
 
 
@@ -63,8 +63,8 @@ def other(prefix, one):
 
 def test_what_one_process_says_the_others_hear_and_not_itself(one, other):
     listens(one, told_by=other)
-    one.courier.send("group", "a key", 7)
-    other.courier.send("group", "another key", 8)
+    one.relay.send("group", "a key", 7)
+    other.relay.send("group", "another key", 8)
     assert other.hears() == ("group", "a key", 7)
     assert one.hears() == ("group", "another key", 8)
     assert one.heard.empty()
@@ -73,40 +73,40 @@ def test_what_one_process_says_the_others_hear_and_not_itself(one, other):
 
 def test_processes_of_another_installation_hear_nothing(one, other):
     stranger = Process("test-another")
-    stranger.courier.send("group", "a key", 1)
-    one.courier.send("group", "a key", 2)
+    stranger.relay.send("group", "a key", 1)
+    one.relay.send("group", "a key", 2)
     assert other.hears() == ("group", "a key", 2)
 
 
 def test_of_what_may_wait_only_the_newest_is_carried(one, other):
     for index in (*range(1, 100), 50):
-        one.courier.send("group", "a key", index, wait=0.05)
+        one.relay.send("group", "a key", index, wait=0.05)
     assert other.hears() == ("group", "a key", 99)
-    one.courier.send("group", "end", 1)
+    one.relay.send("group", "end", 1)
     assert other.hears() == ("group", "end", 1)
 
 
 def test_what_may_not_wait_takes_along_what_does(one, other):
-    one.courier.send("group", "a key", 5, wait=3600)
-    one.courier.send("group", "a key", 4)
+    one.relay.send("group", "a key", 5, wait=3600)
+    one.relay.send("group", "a key", 4)
     assert other.hears() == ("group", "a key", 5)
 
 
 def test_what_waits_shorter_is_not_held_up_by_what_waits_longer(one, other):
-    one.courier.send("group", "patient", 1, wait=3600)
-    one.courier.send("group", "less so", 1, wait=0.01)
+    one.relay.send("group", "patient", 1, wait=3600)
+    one.relay.send("group", "less so", 1, wait=0.01)
     assert other.hears() == ("group", "less so", 1)
 
 
 def test_what_somebody_else_has_said_is_not_said_again(one, other):
     listens(one, told_by=other)
-    third = Process(one.courier._prefix)
+    third = Process(one.relay._prefix)
     listens(third, told_by=other)
-    one.courier.send("group", "a key", 6, wait=0.2)
-    other.courier.send("group", "a key", 6)
+    one.relay.send("group", "a key", 6, wait=0.2)
+    other.relay.send("group", "a key", 6)
     assert third.hears() == ("group", "a key", 6)
     assert one.hears() == ("group", "a key", 6)
-    one.courier.send("group", "end", 1, wait=0.3)  # after what waited was due
+    one.relay.send("group", "end", 1, wait=0.3)  # after what waited was due
     assert third.hears() == ("group", "end", 1)
 
 
@@ -117,7 +117,7 @@ def test_a_redis_that_goes_away_is_no_error_and_one_that_is_back_is_used_again(p
         listens(other, told_by=one)
         server.kill()
         for index in range(10):
-            one.courier.send("group", "a key", index)
+            one.relay.send("group", "a key", index)
         assert sum("not being delivered" in line for line in caplog.messages) == 1
         server.start()
         listens(other, told_by=one)

@@ -1,7 +1,7 @@
 """Carrying wake-ups between processes by Redis' publish/subscribe, with as little on their way as there can be.
 
 Who is told says it in its own thread, right after the commit: one command to Redis takes less than to wake another
-thread. What may wait is left to a thread of the courier's.
+thread. What may wait is left to a thread of the relay's.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LISTEN_SECONDS = 10.0  # a line on which nothing was heard for so long is looked
 Heard = Callable[[str, str, int], None]  # group, key, index
 
 
-class Courier:
+class Relay:
     """Tells the other processes which index each key of a group has reached.
 
     `url` is Redis'; names begin with `prefix`, because all of Redis' databases hear each other. `heard` is called, from
-    the courier's threads, with what others said to the groups that are listened to.
+    the relay's threads, with what others said to the groups that are listened to.
     """
 
     def __init__(self, url: str, prefix: str, heard: Heard) -> None:
