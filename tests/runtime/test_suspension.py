@@ -71,7 +71,8 @@ async def test_a_question_goes_up_and_its_answer_down_through_every_level(ada, c
 async def test_one_question_after_the_other_while_siblings_go_on(ada, cast, said):
     parent = await asked(ada, cast, said, "asking: one\ngated: a\nasking: two")
     first = words(parent)
-    assert await bridge.run(state_of, (await bridge.run(child_of, parent, "gated")).pk) == "working"
+    sibling = await bridge.run(child_of, parent, "gated")
+    await until(lambda: state_of(sibling.pk) == "working")
     both = lambda: Task.objects.filter(parent=parent.pk, state=TaskState.INPUT_REQUIRED).count() == 2  # noqa: E731
     await until(both)
     parent = await answered(ada, cast, said, parent, "blue")
