@@ -10,7 +10,8 @@ import bridge
 from agentkit import Chunk, Emission, Outcome
 from apps.conversations.ledger import Hold
 from apps.conversations.models import Event, Run, Task
-from apps.runtime.claims import Assignment, claim
+from apps.runtime.assignments import Assignment
+from apps.runtime.claims import claim
 from apps.runtime.execution import execute
 from apps.runtime.outcomes import Ending, finish
 from apps.runtime.recording import Recording, line_of

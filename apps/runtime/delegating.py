@@ -10,8 +10,8 @@ import asyncio
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,15 +36,12 @@ from apps.conversations.errors import Refusal
 from apps.conversations.events import JSON
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Suspension, Task
-from apps.runtime.claims import Assignment
+from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.cleaning import clean, clean_parts
 from apps.runtime.recording import Recorder
 from apps.runtime.sending import accept_and_publish
 
 LINE = 200  # characters of a child's progress that its parent repeats
-
-Aside = Callable[[], AbstractContextManager[None]]
-"""Entered while a run does nothing but wait for its children."""
 
 
 @dataclass

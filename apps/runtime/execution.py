@@ -20,16 +20,15 @@ from django.utils.module_loading import import_string
 import bridge
 from agentkit import Failed, Outcome, Session, Suspended, TaskContext
 from agentkit.delegation import bookmarks
-from apps.agents.models import Agent
 from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.runtime import lending, outcomes, remembering, suspending
+from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.bounds import TooLarge
 from apps.runtime.breaking import BROKEN, INVALID, code_of
-from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_outcome
-from apps.runtime.delegating import Aside, Delegation
+from apps.runtime.delegating import Delegation
 from apps.runtime.guarding import Blocked
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
@@ -43,8 +42,8 @@ BLOCKED = (
     "which runs in a thread."
 )
 
-Executor = Callable[[Agent, TaskContext], Awaitable[Outcome]]
-"""What `EXECUTORS` names for each kind of agent."""
+Executor = Callable[[Assignment, TaskContext, Aside], Awaitable[Outcome]]
+"""What `EXECUTORS` names for each kind of agent. What is to wait for long enters the `Aside`, which frees its place."""
 
 
 async def execute(assignment: Assignment, interrupted: Callable[[], bool], aside: Aside = nullcontext) -> None:
@@ -60,7 +59,7 @@ async def execute(assignment: Assignment, interrupted: Callable[[], bool], aside
     error: JSON | None = None
     try:
         try:
-            outcome, error = await _turn(assignment, task, calls)
+            outcome, error = await _turn(assignment, task, calls, aside)
         except asyncio.CancelledError:
             if not interrupted():
                 raise
@@ -109,23 +108,25 @@ def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) ->
     )
 
 
-async def _turn(assignment: Assignment, task: TaskContext, calls: Delegation) -> tuple[Outcome, JSON | None]:
+async def _turn(
+    assignment: Assignment, task: TaskContext, calls: Delegation, aside: Aside
+) -> tuple[Outcome, JSON | None]:
     """How the turn ended: once a child has asked, with its question, whatever the handler then makes of that."""
     outcome: Outcome
     try:
         await calls.pass_down()
-        outcome, error = await _handled(assignment, task)
+        outcome, error = await _handled(assignment, task, aside)
     except Suspended as suspended:
         return suspended.question, None
     return (calls.suspended.question, None) if calls.suspended else (outcome, error)
 
 
-async def _handled(assignment: Assignment, task: TaskContext) -> tuple[Outcome, JSON | None]:
+async def _handled(assignment: Assignment, task: TaskContext, aside: Aside) -> tuple[Outcome, JSON | None]:
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
     agent = assignment.agent
     try:
         async with asyncio.timeout(agent.time_limit) as limit:
-            return await _executor(agent.kind)(agent, task), None
+            return await _executor(agent.kind)(assignment, task, aside), None
     except (LeaseLost, RecordLost):
         raise
     except Exception as error:

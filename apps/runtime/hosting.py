@@ -30,6 +30,7 @@ from agentkit import (
     responding,
 )
 from apps.agents.models import Agent
+from apps.runtime.assignments import Aside, Assignment
 
 log = logging.getLogger("parley.runtime")
 
@@ -142,8 +143,9 @@ def ailment_of(agent: Agent) -> str:
         return f"The handler {agent.handler!r} could not say whether it can work: {error!r}"
 
 
-async def execute(agent: Agent, task: TaskContext) -> Outcome:
+async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcome:
     """Let the agent's handler take one turn. What the handler raises passes through."""
+    agent = assignment.agent
     with handler_threads().lent_to(agent) as threads:
         return await drive(await handler_of(agent), task, executor=threads)
 

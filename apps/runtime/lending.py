@@ -11,7 +11,7 @@ from agentkit import Credential as Lent
 from apps.conversations import notes
 from apps.conversations.ledger import LeaseLost
 from apps.conversations.models import Run
-from apps.runtime.claims import Assignment
+from apps.runtime.assignments import Assignment
 from apps.runtime.models import Credential
 from bridge.statements import database_time
 

@@ -22,7 +22,8 @@ from apps.conversations import leases, ledger, wakeups
 from apps.conversations.ledger import Hold
 from apps.conversations.models import Run
 from apps.runtime import printing
-from apps.runtime.claims import Assignment, claim
+from apps.runtime.assignments import Assignment
+from apps.runtime.claims import claim
 from apps.runtime.execution import execute
 from apps.runtime.guarding import Blocked, Guard
 from apps.runtime.outcomes import cut_off

@@ -18,8 +18,8 @@ from apps.conversations.ledger import Hold
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
 from apps.conversations.usage import Spent
+from apps.runtime.assignments import Assignment
 from apps.runtime.bounds import Bounds
-from apps.runtime.claims import Assignment
 from apps.runtime.cleaning import clean, clean_emission
 from apps.runtime.outcomes import ANSWER, Tokens
 

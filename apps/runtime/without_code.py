@@ -17,6 +17,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import explain
 from apps.conversations.models import Task
 from apps.runtime import language_models
+from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.delegating import principal_of
 
 NO_VERSION = "The agent {} has no version: save it once more in admin."
@@ -33,8 +34,9 @@ class Defined(SkillHandler):
         return await self.worker.run(task, stream=self.streaming)
 
 
-async def execute(agent: Agent, task: TaskContext) -> Outcome:
+async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcome:
     """Let the agent take one turn. Raises HandlerError where it lacks what its version speaks of."""
+    agent = assignment.agent
     version = agent.current_version
     if version is None:
         raise HandlerError(NO_VERSION.format(agent.slug))

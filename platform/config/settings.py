@@ -46,6 +46,7 @@ INSTALLED_APPS = [
     "apps.agents",
     "apps.conversations",
     "apps.runtime",
+    "apps.gateway",
     "apps.showcase",
     "apps.a2a",
     "apps.web",
@@ -148,6 +149,7 @@ CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 EXECUTORS = {  # who takes the turns of each kind of agent
     "hosted": "apps.runtime.hosting.execute",
     "model": "apps.runtime.without_code.execute",
+    "remote": "apps.gateway.executing.execute",
 }
 EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
     "hosted": "apps.runtime.hosting.ailment_of",

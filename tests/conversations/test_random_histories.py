@@ -23,7 +23,8 @@ from apps.conversations.ledger import LeaseLost
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact as ArtifactRow
 from apps.conversations.models import Context, Event, Message, Run, Task
-from apps.runtime.claims import Assignment, claim
+from apps.runtime.assignments import Assignment
+from apps.runtime.claims import claim
 from apps.runtime.process import give_back
 from bridge import statements
 from tests.working import chunk, end, let_the_lease_run_out, say

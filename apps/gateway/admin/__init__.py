@@ -1,0 +1,1 @@
+"""Operators' pages of remote agents."""

@@ -1,0 +1,1 @@
+"""What is known of remote agents besides what the registry says of every agent."""

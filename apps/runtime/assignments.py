@@ -1,0 +1,72 @@
+"""A run that a process holds, and what its turn is given."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from agentkit import Message as Said
+from agentkit import ReferencedTask
+from apps.agents.models import Agent
+from apps.conversations import blobs
+from apps.conversations.events import JSON
+from apps.conversations.ledger import Hold
+from apps.conversations.models import Message, Run, Task
+from apps.runtime import earlier
+from apps.runtime.redaction import Redaction
+
+Aside = Callable[[], AbstractContextManager[None]]
+"""Entered while a run does nothing but wait, which frees its place for others."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A run that this process holds, with everything its turn is given; its agent has the version that it goes by.
+
+    Attributes:
+        original: the run whose turn is taken again, now that a child of it goes on; the handler is given what that was.
+        asked_by: the child to which `message` is the answer.
+    """
+
+    hold: Hold
+    agent: Agent
+    task: Task
+    message: Message
+    turn: int
+    attempt: int
+    slot: JSON | None
+    resumed: bool
+    memory: JSON
+    input_hash: str
+    original: Run | None = None
+    asked_by: uuid.UUID | None = None
+    usage: JSON = field(default_factory=dict)  # of earlier attempts
+    quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
+    history: list[Said] = field(default_factory=list)
+    references: list[ReferencedTask] = field(default_factory=list)
+    redaction: Redaction = field(default_factory=Redaction, compare=False)
+    lent: set[str] = field(default_factory=set)  # services whose credentials the run was lent
+
+    @property
+    def context_id(self) -> uuid.UUID:
+        return self.task.context_id
+
+    @property
+    def said(self) -> Said:
+        return earlier.said(self.original.message if self.original else self.message, self.task.context)
+
+    @property
+    def first_turn(self) -> int:
+        """The number of the turn when it was taken first."""
+        return self.original.turn if self.original else self.turn
+
+    @cached_property
+    def given(self) -> dict[str, JSON]:
+        """The content in files that the turn is given, and may pass on: more with each child that delivers some."""
+        said = [self.said, *self.history, *(one for task in self.references for one in task.messages)]
+        parts = [part for message in said for part in message.parts]
+        parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
+        return blobs.kept(dict(part) for part in parts)
