@@ -17,7 +17,7 @@ from apps.agents import signing_keys
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.runtime import embedded
-from tests import stack, strictness
+from tests import sharing, stack, strictness
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STRICT_SKIPS = not settings.EMBEDDED
@@ -46,11 +46,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    return sharing.workers()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing.Sharing:
+    return sharing.Sharing(config, log)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_queue() -> None:
     """Test runs that share a broker do not take each other's wake-ups."""
-    name = f"parley-test-{uuid.uuid4().hex[:8]}"
-    current_app.conf.task_default_queue = name
+    name = settings.INSTALLATION
     current_app.conf.task_queues = [Queue(name, routing_key=name, expires=300)]
 
 

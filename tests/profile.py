@@ -1,12 +1,15 @@
 """The environment of a test run, set before Django reads its settings (loaded early by `-p tests.profile`).
 
 `make test` runs on the embedded profile; `make test-services` names PostgreSQL, a broker and Redis in the environment.
+Each worker of a parallel run loads this anew: it has data, a queue and names of its own.
 """
 
 import os
 import tempfile
+import uuid
 
 os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="parley-tests-")
+os.environ["INSTALLATION"] = f"parley-test-{uuid.uuid4().hex[:8]}"
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 os.environ["SECRET_KEY"] = "a key for tests alone, which protects nothing at all"
 os.environ["MASTER_KEY"] = "YSBrZXkgZm9yIHRlc3RzIGFsb25lLCAzMiBieXRlcyE"
