@@ -15,7 +15,7 @@ setup: $(STAMP)
 
 $(STAMP): requirements.lock requirements-dev.lock pyproject.toml .python-version | $(filter .tools/bin/uv,$(UV))
 	@test -x $(PY) || $(UV) venv --quiet $(VENV) || $(UV) venv --quiet --python '>=3.12' $(VENV)
-	@$(UV) pip sync --quiet --python $(PY) --require-hashes requirements-dev.lock
+	@$(UV) pip sync --quiet --compile-bytecode --python $(PY) --require-hashes requirements-dev.lock
 	@$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
