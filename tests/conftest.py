@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.conf import settings
-from django.test import override_settings
+from django.test import TransactionTestCase, override_settings
 from kombu import Queue
 
 import bridge
@@ -17,7 +17,7 @@ from apps.agents import signing_keys
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.runtime import embedded
-from tests import sharing, stack, strictness
+from tests import emptying, sharing, stack, strictness
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STRICT_SKIPS = not settings.EMBEDDED
@@ -59,6 +59,13 @@ def _own_queue() -> None:
     """Test runs that share a broker do not take each other's wake-ups."""
     name = settings.INSTALLATION
     current_app.conf.task_queues = [Queue(name, routing_key=name, expires=300)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quickly_emptied() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
