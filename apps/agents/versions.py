@@ -49,6 +49,11 @@ def keep(agent: Agent, content: JSON, *, author: User | None = None, note: str =
     return version
 
 
+def reference(version: AgentVersion) -> JSON:
+    """What a run keeps of the version that it goes by."""
+    return {"version": str(version.pk), "number": version.number, "sha256": version.sha256}
+
+
 @lru_cache(maxsize=1000)
 def version_at(key: uuid.UUID) -> AgentVersion:
     """A version by its key, looked up once in a process: it never changes. Raises AgentVersion.DoesNotExist."""

@@ -13,7 +13,7 @@ from apps.agents.definitions import Definition
 from apps.agents.models import Agent
 from apps.agents.registration import explain, register_hosted, register_model
 
-POLICIES = ("access", "sign_artifacts", "extended_card")
+POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks")
 
 
 def read_json(name: str) -> Any:
@@ -41,6 +41,10 @@ class Command(BaseCommand):
         what.add_argument("--handler", metavar="dotted.path:Name")
         what.add_argument("--from", type=read_text, metavar="F", dest="definition", help="YAML of one without code")
         parser.add_argument("--access", choices=Agent.Access.values)
+        parser.add_argument(
+            "--fallback", action="append", dest="fallbacks", metavar="SLUG",
+            help="who takes its turns when it cannot be reached; several: the first first",
+        )  # fmt: skip
         parser.add_argument(
             "--sign-artifacts", action=BooleanOptionalAction, help="does it sign what it delivers? default: no"
         )
