@@ -25,6 +25,7 @@ urlpatterns = [
     path("sessions/<uuid:session>/messages", sending.say, name="say"),
     path("sessions/<uuid:session>/again", sending.again, name="again"),
     path("sessions/<uuid:session>/feedback", sending.rate, name="rate"),
+    path("sessions/<uuid:session>/agent", sending.switch, name="switch"),
     path("sessions/<uuid:session>/stop", sending.stop, name="stop"),
     path("sessions/<uuid:session>/messages/<int:index>/<int:number>", downloads.message_file, name="message-file"),
     path(f"{ARTIFACT}/preview", downloads.artifact_preview, name="artifact-preview"),
