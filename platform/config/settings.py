@@ -130,6 +130,10 @@ SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked fo
 
 OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
 
+# Remote agents
+REMOTE_REFRESH_SECONDS = 900.0  # about how often each agent's card is looked at again
+TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS whose keys are believed on any agent's card
+
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
 CELERY_BROKER_TRANSPORT_OPTIONS = broker_options(CELERY_BROKER_URL)

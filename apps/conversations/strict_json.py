@@ -1,0 +1,80 @@
+"""Reading JSON strictly: what two parsers could read in two ways, or none could store, is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from django.conf import settings
+
+
+class NotJSON(ValueError):
+    """The text is not JSON that can be read and stored."""
+
+
+def read(body: bytes) -> Any:
+    """The value that a body holds. Raises NotJSON with what is wrong with it.
+
+    Refused are text that is not UTF-8, NaN and Infinity, keys that occur twice in an object, nesting deeper than
+    `MAX_JSON_DEPTH` and numbers of more than `MAX_NUMBER_DIGITS` digits.
+    """
+    try:
+        value = _decoder.decode(body.decode())
+    except UnicodeDecodeError:
+        raise NotJSON("The body is not UTF-8.") from None
+    except json.JSONDecodeError as error:
+        raise NotJSON(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
+    except RecursionError:
+        _refuse_depth()
+    # As many levels need at least as many brackets: most bodies need no closer look.
+    if body.count(b"{") + body.count(b"[") > settings.MAX_JSON_DEPTH:
+        _check_depth(value)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        raise NotJSON("A key occurs twice in one object.")
+    return built
+
+
+def _integer(text: str) -> int:
+    _check_digits(text)
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    _check_digits(text)
+    value = float(text)
+    if not math.isfinite(value):
+        raise NotJSON("A number is too large.")
+    return value
+
+
+def _check_digits(text: str) -> None:
+    if len(text) > settings.MAX_NUMBER_DIGITS and sum(map(str.isdigit, text)) > settings.MAX_NUMBER_DIGITS:
+        raise NotJSON(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
+
+
+def _constant(name: str) -> NoReturn:
+    raise NotJSON(f"{name} is not JSON.")
+
+
+def _check_depth(value: Any) -> None:
+    level, depth = [value], 0
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        if depth > settings.MAX_JSON_DEPTH:
+            _refuse_depth()
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+
+
+def _refuse_depth() -> NoReturn:
+    raise NotJSON(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.") from None
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+)
