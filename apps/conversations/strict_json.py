@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 from django.conf import settings
 
 
-class NotJSON(ValueError):
-    """The text is not JSON that can be read and stored."""
+class NotStrict(Exception):
+    """What is wrong with the text."""
 
 
 def read(body: bytes) -> Any:
-    """The value that a body holds. Raises NotJSON with what is wrong with it.
+    """The value that a body holds. Raises NotStrict with what is wrong with it.
 
     Refused are text that is not UTF-8, NaN and Infinity, keys that occur twice in an object, nesting deeper than
     `MAX_JSON_DEPTH` and numbers of more than `MAX_NUMBER_DIGITS` digits.
@@ -22,9 +22,9 @@ def read(body: bytes) -> Any:
     try:
         value = _decoder.decode(body.decode())
     except UnicodeDecodeError:
-        raise NotJSON("The body is not UTF-8.") from None
+        raise NotStrict("The body is not UTF-8.") from None
     except json.JSONDecodeError as error:
-        raise NotJSON(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
+        raise NotStrict(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
     except RecursionError:
         _refuse_depth()
     # As many levels need at least as many brackets: most bodies need no closer look.
@@ -36,7 +36,7 @@ def read(body: bytes) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     built = dict(pairs)
     if len(built) != len(pairs):
-        raise NotJSON("A key occurs twice in one object.")
+        raise NotStrict("A key occurs twice in one object.")
     return built
 
 
@@ -49,17 +49,17 @@ def _fraction(text: str) -> float:
     _check_digits(text)
     value = float(text)
     if not math.isfinite(value):
-        raise NotJSON("A number is too large.")
+        raise NotStrict("A number is too large.")
     return value
 
 
 def _check_digits(text: str) -> None:
     if len(text) > settings.MAX_NUMBER_DIGITS and sum(map(str.isdigit, text)) > settings.MAX_NUMBER_DIGITS:
-        raise NotJSON(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
+        raise NotStrict(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
 
 
 def _constant(name: str) -> NoReturn:
-    raise NotJSON(f"{name} is not JSON.")
+    raise NotStrict(f"{name} is not JSON.")
 
 
 def _check_depth(value: Any) -> None:
@@ -72,7 +72,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _refuse_depth() -> NoReturn:
-    raise NotJSON(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.") from None
+    raise NotStrict(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.") from None
 
 
 _decoder = json.JSONDecoder(

@@ -43,7 +43,7 @@ def parsed(text: bytes) -> JSON:
     """The card that a text holds, as it stands there. Raises BadCard."""
     try:
         card = strict_json.read(text)
-    except strict_json.NotJSON as error:
+    except strict_json.NotStrict as error:
         raise BadCard(f"This is no agent card. {error}") from None
     if not isinstance(card, dict):
         raise BadCard("This is no agent card. It must be a JSON object.")

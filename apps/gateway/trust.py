@@ -122,7 +122,7 @@ async def _key_set(url: str) -> list[JWK]:
             if answer.status != 200:
                 raise _Unknown(f"The key set at {url} answers with status {answer.status}.")
             told = strict_json.read(await answer.read())
-    except (outbound.OutboundError, strict_json.NotJSON) as error:
+    except (outbound.OutboundError, strict_json.NotStrict) as error:
         raise _Unknown(f"The key set at {url} cannot be read. {error}") from None
     keys = told.get("keys") if isinstance(told, dict) else None
     return [key for key in keys[:MOST_KEYS] if isinstance(key, dict)] if isinstance(keys, list) else []
