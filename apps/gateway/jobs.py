@@ -8,6 +8,12 @@ from celery import shared_task
 from celery.signals import worker_shutdown
 
 from apps.gateway.checker import close_this_process, this_process
+from apps.gateway.refreshing import refresh_due
+
+
+@shared_task(name="gateway.refresh")  # type: ignore[untyped-decorator]
+def refresh_cards() -> None:
+    refresh_due()
 
 
 @shared_task(name="gateway.check")  # type: ignore[untyped-decorator]

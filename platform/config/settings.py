@@ -139,6 +139,8 @@ REMOTE_SLOW_SECONDS = 5.0  # an agent whose checks take longer at the median is 
 REMOTE_BREAKER_FAILURES = 5  # calls in a row that fail by no fault of the caller's, before no more are made
 REMOTE_BREAKER_WINDOW_SECONDS = 300.0  # within which they fail
 REMOTE_BREAKER_SECONDS = (30.0, 600.0)  # until one call may try it again: the first wait, which doubles, and the last
+REMOTE_REFRESH_SECONDS = 900.0  # about how often each agent's card is looked at again
+TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS whose keys are believed on any agent's card
 REMOTE_CONNECT_SECONDS = 5.0  # until a connection to a remote agent is there
 REMOTE_IDLE_SECONDS = 60.0  # how long nothing may come, and in which an event or an answer that begins must be whole
 REMOTE_CONNECTIONS = 250  # of one worker process to one origin at a time
@@ -181,6 +183,7 @@ CELERY_BEAT_SCHEDULE = {
         "a2a.sweep": SWEEP_SECONDS,
         "runtime.observe": OBSERVE_SECONDS,
         "gateway.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
+        "gateway.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
     }.items()
 }
 

@@ -2,5 +2,6 @@
 
 from apps.gateway.models.breakers import Breaker
 from apps.gateway.models.checks import Check, CheckedHour, Checkup
+from apps.gateway.models.remote_agents import Label, RemoteAgent, RemoteAgentQuerySet
 
-__all__ = ["Breaker", "Check", "CheckedHour", "Checkup"]
+__all__ = ["Breaker", "Check", "CheckedHour", "Checkup", "Label", "RemoteAgent", "RemoteAgentQuerySet"]
