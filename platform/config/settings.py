@@ -132,6 +132,14 @@ SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked fo
 OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
 
 # Remote agents
+REMOTE_CHECK_SECONDS = env.float("REMOTE_CHECK_SECONDS", default=60.0)  # how often each is looked after, about
+REMOTE_CHECK_TIMEOUT = 10.0  # seconds that its card may take then
+REMOTE_PROBE_SECONDS = 900.0  # how often one that is to be sent a message is sent it
+REMOTE_PROBE_TIMEOUT = 30.0  # seconds that the answer may take
+REMOTE_SLOW_SECONDS = 5.0  # an agent whose checks take longer at the median is not well
+REMOTE_BREAKER_FAILURES = 5  # calls in a row that fail by no fault of the caller's, before no more are made
+REMOTE_BREAKER_WINDOW_SECONDS = 300.0  # within which they fail
+REMOTE_BREAKER_SECONDS = (30.0, 600.0)  # until one call may try it again: the first wait, which doubles, and the last
 REMOTE_REFRESH_SECONDS = 900.0  # about how often each agent's card is looked at again
 TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS whose keys are believed on any agent's card
 REMOTE_CONNECT_SECONDS = 5.0  # until a connection to a remote agent is there
@@ -165,6 +173,7 @@ EXECUTORS = {  # who takes the turns of each kind of agent
 EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
     "hosted": "apps.runtime.hosting.ailment_of",
     "model": "apps.runtime.without_code.ailment_of",
+    "remote": "apps.gateway.checking.ailment_of",  # it may also say what it works in spite of (`observing.Mild`)
 }
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
@@ -175,6 +184,7 @@ CELERY_BEAT_SCHEDULE = {
         "a2a.sweep": SWEEP_SECONDS,
         "a2a.forget": 600.0,
         "runtime.observe": OBSERVE_SECONDS,
+        "gateway.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
         "gateway.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
     }.items()
 }

@@ -1,5 +1,7 @@
 """What is known of remote agents besides what the registry says of every agent."""
 
+from apps.gateway.models.breakers import Breaker
+from apps.gateway.models.checks import Check, CheckedHour, Checkup
 from apps.gateway.models.remote_agents import Label, RemoteAgent, RemoteAgentQuerySet
 
-__all__ = ["Label", "RemoteAgent", "RemoteAgentQuerySet"]
+__all__ = ["Breaker", "Check", "CheckedHour", "Checkup", "Label", "RemoteAgent", "RemoteAgentQuerySet"]
