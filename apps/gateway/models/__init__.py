@@ -1,5 +1,6 @@
 """What is known of remote agents besides what the registry says of every agent."""
 
 from apps.gateway.models.credentials import RemoteCredential, RemoteCredentialQuerySet
+from apps.gateway.models.remote_agents import Label, RemoteAgent, RemoteAgentQuerySet
 
-__all__ = ["RemoteCredential", "RemoteCredentialQuerySet"]
+__all__ = ["Label", "RemoteAgent", "RemoteAgentQuerySet", "RemoteCredential", "RemoteCredentialQuerySet"]
