@@ -1,1 +1,5 @@
 """Operators' pages of remote agents."""
+
+from apps.gateway.admin.credentials import RemoteCredentialAdmin
+
+__all__ = ["RemoteCredentialAdmin"]
