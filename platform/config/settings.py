@@ -128,6 +128,19 @@ ROUTER_AGENT = "router"  # the agent that answers at the front door to who names
 CREDENTIAL_REQUEST_SECONDS = 3600.0  # how long a link is good by which a task asks for a credential
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
 
+# Remote agents
+REMOTE_RUNS_PER_PROCESS = 2_000  # turns of remote agents that one worker process carries beside others
+REMOTE_HISTORY_MESSAGES = 10  # of a session, that an agent is told which does not know them
+REMOTE_INLINE_BYTES = 1024**2  # of a file; a larger one is sent as a link
+REMOTE_LINK_SECONDS = 24 * 3600.0  # how long such a link is good
+REMOTE_RETRY_SECONDS = 10.0  # how long it is tried again to send what was not sent
+REMOTE_AWAY_SECONDS = 60.0  # how long an agent may be away in the middle of its work before the turn fails
+REMOTE_CONFIRM_SECONDS = 15.0  # how long an agent may take to say the same by a stream and when it is asked
+REMOTE_POLL_SECONDS = (0.2, 15.0)  # between looks at a task: the first wait, which grows by half, and the longest
+REMOTE_PATIENCE_SECONDS = 60.0  # how long nothing may be new before the agent is asked to call back
+REMOTE_BACKSTOP_SECONDS = 180.0  # between looks at a task whose agent calls back
+REMOTE_CANCEL_SECONDS = 10.0  # that passing on a cancel may take; what fails is tried again later, for a day
+
 OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html

@@ -1,1 +1,5 @@
-"""What is known of remote agents besides what the registry says of every agent."""
+"""Remote agents as they are registered, and the work that they do for us."""
+
+from apps.gateway.models.open_work import OpenWork
+
+__all__ = ["OpenWork"]
