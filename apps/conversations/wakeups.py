@@ -1,6 +1,7 @@
-"""Wake-ups: "context C reached event N", "stop run R" and "look after run R", in this process and between processes.
+"""Wake-ups: "context C reached event N", "stop run R", "look what became of run R elsewhere", within this process and
+between processes.
 
-They carry no truth. A lost one is made good by the feed's poll and by the runs' heartbeat.
+They carry no truth. A lost one is made good by the feed's poll, by the runs' heartbeat, by asking now and then.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def on_stop(callback: Stop) -> Callable[[], None]:
 
 
 def on_nudge(callback: Nudge) -> Callable[[], None]:
-    """Have `callback` called, from any thread, when something is new for a run; returns how to end that."""
+    """Have `callback` called, from any thread, when something happened to a run elsewhere; returns how to end that."""
     return _register(_nudge, callback, NUDGE)
 
 
@@ -67,7 +68,7 @@ def stop(run_id: object) -> None:
 
 
 def nudge(run_id: object) -> None:
-    """Say that whoever executes this run should look at its remote agent now. Call it where the thread may wait."""
+    """Say that whoever waits for the remote work of this run should look at it now. The thread may have to wait."""
     _deliver(NUDGE, str(run_id), 0)
     if relay := _shared_relay():
         relay.send(NUDGE, str(run_id), 0)
@@ -76,7 +77,7 @@ def nudge(run_id: object) -> None:
 def _deliver(group: str, key: str, index: int) -> None:
     """Hand a wake-up to the callbacks of this process."""
     with _lock:
-        reached, told = tuple(_reached), tuple(_stop if group == STOP else _nudge)
+        reached, told = tuple(_reached), tuple(_nudge if group == NUDGE else _stop)
     if group == REACHED:
         for reached_callback in reached:
             reached_callback(key, index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+from collections.abc import Iterable
 
 from django.conf import settings
 from django.db.models import F
@@ -85,13 +86,18 @@ async def pass_on(work: OpenWork) -> None:
     await bridge.run(work.delete)
 
 
-async def sweep() -> int:
-    """Pass on what was missed; gives how many were tried."""
+def sweep() -> int:
+    """Pass on what was missed; gives how many were tried. For a thread."""
     claimed: list[OpenWork] = []
-    while len(claimed) < AT_ONCE and (work := await bridge.run(claim)) is not None:
+    while len(claimed) < AT_ONCE and (work := claim()) is not None:
         claimed.append(work)
-    await asyncio.gather(*(pass_on(work) for work in claimed))
+    if claimed:
+        asyncio.run(_all(claimed))
     return len(claimed)
+
+
+async def _all(works: Iterable[OpenWork]) -> None:
+    await asyncio.gather(*(pass_on(work) for work in works))
 
 
 def _told(error: Exception) -> str:

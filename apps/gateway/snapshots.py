@@ -53,7 +53,7 @@ def build(assignment: Assignment, known: Known) -> JSON:
     said = assignment.said
     untold = [] if known.asks else _untold(assignment, known)
     foreign = [task for task in assignment.references if task.task_id not in known.references]
-    parts = [*_talk(untold), *_results(foreign, untold), *(dict(part) for part in said.parts)]
+    parts = [*(dict(part) for part in said.parts), *_results(foreign, untold), *_talk(untold)]
     message: JSON = {"messageId": str(assignment.hold.run_id), "role": "ROLE_USER", "parts": parts}
     if known.asks:
         message["taskId"] = known.task_id

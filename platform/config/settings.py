@@ -150,6 +150,17 @@ REMOTE_CONNECTIONS = 250  # of one worker process to one origin at a time
 REMOTE_ANSWER_BYTES = 32 * 1024**2  # of one answer, or of one event of a stream
 REMOTE_STREAM_BYTES = 256 * 1024**2  # of all that comes in one stream
 REMOTE_ANSWER_VALUES = 200_000  # of JSON in one answer or event: small ones take much more memory than bytes
+REMOTE_CHECK_SECONDS = env.float("REMOTE_CHECK_SECONDS", default=60.0)  # how often each is looked after, about
+REMOTE_CHECK_TIMEOUT = 10.0  # seconds that its card may take then
+REMOTE_PROBE_SECONDS = 900.0  # how often one that is to be sent a message is sent it
+REMOTE_PROBE_TIMEOUT = 30.0  # seconds that the answer may take
+REMOTE_SLOW_SECONDS = 5.0  # an agent whose checks take longer at the median is not well
+REMOTE_BREAKER_FAILURES = 5  # calls in a row that fail by no fault of the caller's, before no more are made
+REMOTE_BREAKER_WINDOW_SECONDS = 300.0  # within which they fail
+REMOTE_BREAKER_SECONDS = (
+    30.0,
+    600.0,
+)  # until one call may try it again: the first wait, which doubles, and the longest
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
@@ -175,6 +186,7 @@ EXECUTORS = {  # who takes the turns of each kind of agent
 EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
     "hosted": "apps.runtime.hosting.ailment_of",
     "model": "apps.runtime.without_code.ailment_of",
+    "remote": "apps.gateway.checking.ailment_of",  # it may also say what it works in spite of (`observing.Mild`)
 }
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
@@ -184,6 +196,8 @@ CELERY_BEAT_SCHEDULE = {
         "runtime.sweep": SWEEP_SECONDS,
         "a2a.sweep": SWEEP_SECONDS,
         "runtime.observe": OBSERVE_SECONDS,
+        "gateway.cancel": SWEEP_SECONDS,
+        "gateway.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
     }.items()
 }
 

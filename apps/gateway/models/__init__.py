@@ -1,5 +1,7 @@
-"""Remote agents as they are registered, and the work that they do for us."""
+"""What is known of remote agents besides what the registry says of every agent, and the work that they do for us."""
 
+from apps.gateway.models.breakers import Breaker
+from apps.gateway.models.checks import Check, CheckedHour, Checkup
 from apps.gateway.models.open_work import OpenWork
 
-__all__ = ["OpenWork"]
+__all__ = ["Breaker", "Check", "CheckedHour", "Checkup", "OpenWork"]
