@@ -6,6 +6,7 @@ import pytest
 from django.conf import settings
 
 import outbound
+from tests.gateway.card_server import CardServer, serving
 
 
 @pytest.fixture
@@ -14,3 +15,10 @@ def outward() -> Iterator[None]:
     outbound.configure(["127.0.0.1"])
     yield
     outbound.configure(settings.OUTBOUND_ALLOW)
+
+
+@pytest.fixture
+def cards_at(outward: None) -> Iterator[CardServer]:
+    """A web server that may be called, without pages yet."""
+    with serving() as server:
+        yield server
