@@ -17,10 +17,10 @@ from django.conf import settings
 import bridge
 from agentkit import AuthRequired, Failed, InputRequired, Outcome, TaskContext
 from apps.conversations.events import JSON
-from apps.gateway import attaching, breaker, calling, canceling, endings, snapshots
+from apps.gateway import attaching, breaker, calling, canceling, credentials, endings, snapshots
 from apps.gateway.attaching import Attachment
 from apps.gateway.connecting import Peer
-from apps.gateway.errors import CutOff, Overloaded, Refused, RemoteError
+from apps.gateway.errors import CutOff, Overloaded, Refused, RemoteError, Unauthorized
 from apps.gateway.following import Answered, Following, Gone
 from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.fallbacks import Unavailable
@@ -42,8 +42,13 @@ async def execute(assignment: Assignment, task: TaskContext, aside: Aside) -> Ou
         with _beside(aside):
             await bridge.run(breaker.admit, assignment.agent)
             attachment = await bridge.run(attaching.attach, assignment)
-            traceparent = getattr(assignment, "traceparent", "")
-            async with calling.peer_of(assignment.agent, assignment.task.owner_id, traceparent=traceparent) as peer:
+            async with calling.peer_of(
+                assignment.agent,
+                assignment.task.owner_id,
+                traceparent=getattr(assignment, "traceparent", ""),
+                skill=task.skill or "",
+                keep_out=assignment.redaction.keep_out,
+            ) as peer:
                 return await _Turn(attachment, task, peer).outcome()
     except RemoteError as error:
         bridge.later(breaker.failed, assignment.agent, error)
@@ -158,8 +163,11 @@ class _Turn:
 async def _failure(assignment: Assignment, attachment: Attachment | None, error: RemoteError) -> Outcome:
     """How the turn ends that came to nothing. Raises Unavailable."""
     began = attachment is not None and bool(attachment.task_id)
+    if isinstance(error, Unauthorized) and not began:
+        if question := await credentials.question_for(assignment.agent, assignment.task.owner_id, error):
+            return question
     if error.was_sent is False and not began:
-        if assignment.slot is not None:  # the agent that asked waits still
+        if assignment.slot is not None and not assignment.resumed:  # the agent that asked waits still
             return _asked_again(assignment, error)
         unavailable = Unavailable(str(error))
         unavailable.code = error.code
