@@ -44,8 +44,13 @@ def icon(name: str) -> SafeString:
 @register.simple_tag
 def avatar(agent: Agent) -> SafeString:
     """The agent's letter in its own hue."""
-    hue = zlib.crc32(agent.slug.encode()) % HUES
-    return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue, agent.name[:1].upper())
+    letter = agent.name[:1].upper()
+    return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue_of(agent), letter)
+
+
+def hue_of(agent: Agent) -> int:
+    """Made from its slug, so that it stays."""
+    return zlib.crc32(agent.slug.encode()) % HUES
 
 
 @register.simple_tag
