@@ -32,6 +32,9 @@ class Assignment:
         span: the run's place in its trace.
         original: the run whose turn is taken again, now that a child of it goes on; the handler is given what that was.
         asked_by: the child to which `message` is the answer.
+        seconds: how long ago the turn was begun first.
+        input: the snapshot of what the turn is given (`Run.input`).
+        remote: what earlier attempts know of a remote agent's work (`Run.remote`).
     """
 
     hold: Hold
@@ -46,6 +49,9 @@ class Assignment:
     input_hash: str
     original: Run | None = None
     asked_by: uuid.UUID | None = None
+    seconds: float = 0.0
+    input: JSON = field(default_factory=dict)
+    remote: JSON = field(default_factory=dict)
     stand_in: int | None = None
     span: str = ""
     usage: JSON = field(default_factory=dict)  # of earlier attempts
@@ -75,7 +81,7 @@ class Assignment:
     def hand_to(self, agent: Agent) -> None:
         """Let another agent take the turn, which knows nothing of what this one kept."""
         self.agent = self.task.agent = agent
-        self.stand_in, self.memory = agent.pk, {}
+        self.stand_in, self.memory, self.remote = agent.pk, {}, {}
 
     @property
     def first_turn(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import uuid
 from contextlib import suppress
 from typing import Any
@@ -50,7 +51,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     if run.agent is not None:
         run.task.agent = run.agent  # in memory: the task stays whose it is
     is_taken = run.state == Run.State.RUNNING and run.worker == worker
-    if not is_taken and run.attempt >= attempts_of(run.task.agent):
+    if not is_taken and run.attempt >= attempts_of(run):
         if following := _give_up(run, worker):
             publish(following)
         return None
@@ -63,7 +64,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     context, is_newest = run.task.context, False
     run.task.agent.current_version = _version(given)
     if not is_taken:
-        snapshot = _snapshot(run, history)
+        run.input = snapshot = _snapshot(run, history) | ({"sent": sent} if (sent := run.input.get("sent")) else {})
         with ledger.writing(context) if locked else ledger.proposing(context, now) as log:
             is_newest = context.last_event == run.message.index
             _take(log, run, worker, snapshot)
@@ -81,6 +82,9 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         memory=run.memory,
         input_hash=run.input_hash,
         usage=run.usage,
+        seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
+        input=run.input,
+        remote=run.remote,
         stand_in=run.agent_id,
         span=run.traceparent,
         original=original,
@@ -91,8 +95,15 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     )
 
 
-def attempts_of(agent: Agent) -> int:
-    """How often a turn may be started: once, unless the agent says that a second time does no harm."""
+def attempts_of(run: Run) -> float:
+    """How often a turn may be started: once, unless the agent says that a second time does no harm.
+
+    What a remote agent works on is not started again but found again, as often as it takes; whether something may be
+    sent to it twice is for its executor to say.
+    """
+    agent = run.task.agent
+    if agent.kind == Agent.Kind.REMOTE:
+        return math.inf if run.remote.get("taskId") else agent.attempts
     return agent.attempts if agent.retry_safe else 1
 
 
@@ -143,7 +154,7 @@ def _give_up(run: Run, worker: str) -> uuid.UUID | None:
 
     Raises ledger.LeaseLost.
     """
-    if run.task.agent.retry_safe:
+    if attempts_of(run) > 1:
         reason = f"The work was cut off {run.attempt} times and is not tried again."
     else:
         reason = "The work was cut off, and this agent's work is not repeated by itself. Send the message again."

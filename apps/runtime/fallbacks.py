@@ -7,6 +7,7 @@ from agentkit import Progress, TaskContext
 from apps.agents import versions
 from apps.agents.models import Agent
 from apps.conversations.digests import digest_of
+from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
 from apps.conversations.models import Run
 from apps.runtime import hosting
@@ -35,7 +36,8 @@ async def take_over(assignment: Assignment, recorder: Recorder, task: TaskContex
     stand_in = await bridge.run(_next, assignment)
     if stand_in is None:
         return False
-    assignment.input_hash = await bridge.persist(_note, assignment, stand_in)
+    assignment.input = await bridge.persist(_note, assignment, stand_in)
+    assignment.input_hash = digest_of(assignment.input)
     assignment.hand_to(stand_in)
     task.memory.clear()  # what is in there is the other's
     told = line_of(Progress(f"{away.name} is not available. {stand_in.name} answers instead."))
@@ -58,8 +60,8 @@ def _can_take(agent: Agent, assignment: Assignment) -> bool:
     return not agent.refused_type(assignment.message.parts) and hosting.can_take(agent)
 
 
-def _note(assignment: Assignment, stand_in: Agent) -> str:
-    """Keep in the run who takes it, so that another attempt begins with the same. Gives the new hash of its input."""
+def _note(assignment: Assignment, stand_in: Agent) -> JSON:
+    """Keep in the run who takes it, so that another attempt begins with the same. Gives its new input."""
     version = versions.version_at(stand_in.current_version_id) if stand_in.current_version_id else None
     stand_in.current_version = version
     held = Run.objects.filter(pk=assignment.hold.run_id, fence=assignment.hold.fence, state=Run.State.RUNNING)
@@ -69,7 +71,6 @@ def _note(assignment: Assignment, stand_in: Agent) -> str:
     given = {name: value for name, value in given.items() if name not in OF_THE_OTHER}
     if version is not None:
         given["agent"] = versions.reference(version)
-    digest = digest_of(given)
-    if not held.update(agent=stand_in, input=given, input_hash=digest, memory={}, remote={}):
+    if not held.update(agent=stand_in, input=given, input_hash=digest_of(given), memory={}, remote={}):
         raise LeaseLost
-    return digest
+    return given
