@@ -1,1 +1,6 @@
 """Operators' pages of remote agents."""
+
+from apps.gateway.admin.credentials import RemoteCredentialAdmin
+from apps.gateway.admin.health import CheckAdmin, CheckupAdmin
+
+__all__ = ["CheckAdmin", "CheckupAdmin", "RemoteCredentialAdmin"]
