@@ -1,1 +1,5 @@
 """Operators' pages of remote agents."""
+
+from apps.gateway.admin.remote_agents import RemoteAgentAdmin
+
+__all__ = ["RemoteAgentAdmin"]
