@@ -2,6 +2,17 @@
 
 from apps.gateway.models.breakers import Breaker
 from apps.gateway.models.checks import Check, CheckedHour, Checkup
+from apps.gateway.models.credentials import RemoteCredential, RemoteCredentialQuerySet
 from apps.gateway.models.remote_agents import Label, RemoteAgent, RemoteAgentQuerySet
 
-__all__ = ["Breaker", "Check", "CheckedHour", "Checkup", "Label", "RemoteAgent", "RemoteAgentQuerySet"]
+__all__ = [
+    "Breaker",
+    "Check",
+    "CheckedHour",
+    "Checkup",
+    "Label",
+    "RemoteAgent",
+    "RemoteAgentQuerySet",
+    "RemoteCredential",
+    "RemoteCredentialQuerySet",
+]
