@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.web import remote_credentials
 from apps.web.principals import principal_of
 from apps.web.shell import page, sessions_of
 
@@ -34,7 +38,14 @@ def agents(request: HttpRequest) -> HttpResponse:
 @login_required
 def agent(request: HttpRequest, slug: str) -> HttpResponse:
     """What an agent can do, and where a session with it begins."""
-    found = Agent.objects.visible_to(principal_of(request)).filter(slug=slug).first()
+    visible = Agent.objects.visible_to(principal_of(request)).select_related("current_version")
+    found = visible.filter(slug=slug).first()
     if found is None:
         raise Http404
-    return page(request, "web/agent.html", agent=found, most_bytes=settings.MAX_REQUEST_BYTES)
+    return page(
+        request,
+        "web/agent.html",
+        agent=found,
+        most_bytes=settings.MAX_REQUEST_BYTES,
+        brings=remote_credentials.concern(found, cast("User", request.user)),
+    )
