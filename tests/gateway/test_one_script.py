@@ -1,0 +1,14 @@
+"""One script of a client passes at an agent that is hosted here, and at every remote one."""
+
+import pytest
+
+from tests.gateway import client_script
+from tests.gateway.conftest import HOSTED
+
+
+@pytest.mark.parametrize("operation", list(client_script.OPERATIONS))
+@pytest.mark.parametrize("agent", [HOSTED])
+async def test_the_script_passes(gateway, matrix, agent, operation):
+    with matrix.cell(agent, operation):
+        async with client_script.script(gateway.url, "acting", gateway.demo_key) as at:
+            await client_script.OPERATIONS[operation](at)
