@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.gateway.client_script")  # whose assertions are the tests
+pytest.register_assert_rewrite("tests.gateway.peers.client_script")  # whose assertions are the tests
 
 from tests import stack  # noqa: E402
-from tests.gateway import client_script  # noqa: E402
-from tests.gateway.matrix import Matrix  # noqa: E402
+from tests.gateway.peers import client_script  # noqa: E402
+from tests.gateway.peers.matrix import Matrix  # noqa: E402
 
 HOSTED = "hosted here"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.gateway import client_script
-from tests.gateway.conftest import HOSTED
+from tests.gateway.peers import client_script
+from tests.gateway.peers.conftest import HOSTED
 
 
 @pytest.mark.parametrize("operation", list(client_script.OPERATIONS))
