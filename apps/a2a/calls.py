@@ -14,12 +14,12 @@ from django.http import HttpRequest
 import bridge
 from apps.a2a import extensions, versions
 from apps.a2a.callers import admit, agent_for, caller
-from apps.a2a.errors import NotJson
+from apps.a2a.errors import NotJson, ParseError
 from apps.a2a.operations import OPERATIONS, OWN_METHODS, STREAMING, Call, check_scope
-from apps.a2a.reading import read_json
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.conversations import strict_json
 
 LARGE_BODY = 64 * 1024  # bytes; a larger one is not read on the event loop
 JSON_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
@@ -77,9 +77,12 @@ def address_of(request: HttpRequest) -> str:
 
 async def read_body(body: bytes) -> Any:
     """The JSON value of a request. Raises ParseError."""
-    if len(body) > LARGE_BODY:
-        return await asyncio.to_thread(read_json, body)
-    return read_json(body)
+    try:
+        if len(body) > LARGE_BODY:
+            return await asyncio.to_thread(strict_json.read, body)
+        return strict_json.read(body)
+    except strict_json.NotStrict as error:
+        raise ParseError(str(error)) from None
 
 
 async def carry_out(arrival: Arrival, method: str, params: Any, version: str = versions.CURRENT) -> Answer:

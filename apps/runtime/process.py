@@ -206,12 +206,13 @@ class WorkerProcess:
         await self._cancel_the_rest()
 
     async def _cancel_the_rest(self) -> None:
-        """End what is still on the loop: what stopped handlers left behind."""
+        """End what is still on the loop: what stopped handlers left behind, and what lasts as long as the loop."""
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
         if rest:
             await asyncio.wait(rest, timeout=1)
+        await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 def _refusal() -> Future[bool]:

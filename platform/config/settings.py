@@ -130,6 +130,14 @@ SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked fo
 
 OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
 
+# Remote agents
+REMOTE_CONNECT_SECONDS = 5.0  # until a connection to a remote agent is there
+REMOTE_IDLE_SECONDS = 60.0  # how long nothing may come, and in which an event or an answer that begins must be whole
+REMOTE_CONNECTIONS = 250  # of one worker process to one origin at a time
+REMOTE_ANSWER_BYTES = 32 * 1024**2  # of one answer, or of one event of a stream
+REMOTE_STREAM_BYTES = 256 * 1024**2  # of all that comes in one stream
+REMOTE_ANSWER_VALUES = 200_000  # of JSON in one answer or event: small ones take much more memory than bytes
+
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
 CELERY_BROKER_TRANSPORT_OPTIONS = broker_options(CELERY_BROKER_URL)

@@ -2,7 +2,13 @@
 
 
 class OutboundError(Exception):
-    """A call to another machine failed."""
+    """A call to another machine failed.
+
+    Attributes:
+        was_sent: had anything of the request left this machine? Where it had, the other side may have acted on it.
+    """
+
+    was_sent = False
 
 
 class Forbidden(OutboundError):
@@ -20,6 +26,10 @@ class TooSlow(OutboundError):
 class TooLarge(OutboundError):
     """The answer is larger than what is taken, as it came or unpacked."""
 
+    was_sent = True
+
 
 class Misleading(OutboundError):
     """The answer sends the caller elsewhere, or is packed in a way that was not asked for."""
+
+    was_sent = True

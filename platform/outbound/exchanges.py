@@ -100,22 +100,24 @@ class Exchange:
     ) -> tuple[httpcore2.Response, Answer]:
         """Send a request for an adapter, which closes the response itself. `timeouts` are httpx's, by kind."""
         target = self._guard.check(url)
+        sending = Sending()
+        timeout = {"connect": self._limits.connect_seconds} | dict(timeouts or {})
         request = httpcore2.Request(
             method,
             url,
             headers=_asked(headers, url),
             content=content,
-            extensions={"timeout": {"connect": self._limits.connect_seconds} | dict(timeouts or {})},
+            extensions={"timeout": timeout, "trace": sending.noticed},
         )
         deadline = _deadline(self._limits.seconds)
-        with translated(target.host):
+        with translated(target.host, sending):
             async with asyncio.timeout_at(deadline):
                 response = await self._pool.handle_async_request(request)
-        try:
-            return response, self._answer(response, target.host, deadline)
-        except OutboundError:
-            await response.aclose()
-            raise
+            try:
+                return response, self._answer(response, target.host, deadline)
+            except OutboundError:
+                await response.aclose()
+                raise
 
     def _answer(self, response: httpcore2.Response, host: str, deadline: float | None) -> Answer:
         limits, headers = self._limits, response.headers
@@ -133,10 +135,26 @@ class Exchange:
         return Answer(response.status, headers, body, response.extensions.get("reason_phrase", b""))
 
 
+class Sending:
+    """Notices when the first bytes of a request go out, which the HTTP library tells."""
+
+    has_begun = False
+
+    async def noticed(self, event: str, _: Mapping[str, object]) -> None:
+        if event.endswith("send_request_headers.started"):
+            self.has_begun = True
+
+
+class Sent(Sending):
+    """A request that is out."""
+
+    has_begun = True
+
+
 async def _in_time(response: httpcore2.Response, host: str, deadline: float | None) -> AsyncIterator[bytes]:
     chunks = aiter(response.stream)  # type: ignore[arg-type]
     while True:
-        with translated(host):
+        with translated(host, Sent()):
             async with asyncio.timeout_at(deadline):
                 chunk = await anext(chunks, None)
         if chunk is None:
@@ -176,8 +194,18 @@ class CheckedConnections(AsyncNetworkBackend):
 
 
 @contextmanager
-def translated(host: str) -> Iterator[None]:
-    """Errors of the HTTP library as ours."""
+def translated(host: str, sending: Sending) -> Iterator[None]:
+    """Errors of the HTTP library as ours, which say whether anything was sent."""
+    try:
+        with _as_ours(host):
+            yield
+    except OutboundError as error:
+        error.was_sent = sending.has_begun
+        raise
+
+
+@contextmanager
+def _as_ours(host: str) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, httpcore2.TimeoutException):

@@ -8,11 +8,13 @@ from typing import Any, NoReturn
 
 from django.conf import settings
 
-from apps.a2a.errors import ParseError
+
+class NotStrict(Exception):
+    """What is wrong with the text."""
 
 
-def read_json(body: bytes) -> Any:
-    """The value that a body holds. Raises ParseError with what is wrong with it.
+def read(body: bytes) -> Any:
+    """The value that a body holds. Raises NotStrict with what is wrong with it.
 
     Refused are text that is not UTF-8, NaN and Infinity, keys that occur twice in an object, nesting deeper than
     `MAX_JSON_DEPTH` and numbers of more than `MAX_NUMBER_DIGITS` digits.
@@ -20,9 +22,9 @@ def read_json(body: bytes) -> Any:
     try:
         value = _decoder.decode(body.decode())
     except UnicodeDecodeError:
-        raise ParseError("The body is not UTF-8.") from None
+        raise NotStrict("The body is not UTF-8.") from None
     except json.JSONDecodeError as error:
-        raise ParseError(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
+        raise NotStrict(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
     except RecursionError:
         _refuse_depth()
     # As many levels need at least as many brackets: most bodies need no closer look.
@@ -34,7 +36,7 @@ def read_json(body: bytes) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     built = dict(pairs)
     if len(built) != len(pairs):
-        raise ParseError("A key occurs twice in one object.")
+        raise NotStrict("A key occurs twice in one object.")
     return built
 
 
@@ -47,17 +49,17 @@ def _fraction(text: str) -> float:
     _check_digits(text)
     value = float(text)
     if not math.isfinite(value):
-        raise ParseError("A number is too large.")
+        raise NotStrict("A number is too large.")
     return value
 
 
 def _check_digits(text: str) -> None:
     if len(text) > settings.MAX_NUMBER_DIGITS and sum(map(str.isdigit, text)) > settings.MAX_NUMBER_DIGITS:
-        raise ParseError(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
+        raise NotStrict(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
 
 
 def _constant(name: str) -> NoReturn:
-    raise ParseError(f"{name} is not JSON.")
+    raise NotStrict(f"{name} is not JSON.")
 
 
 def _check_depth(value: Any) -> None:
@@ -70,7 +72,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _refuse_depth() -> NoReturn:
-    raise ParseError(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.") from None
+    raise NotStrict(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.") from None
 
 
 _decoder = json.JSONDecoder(
