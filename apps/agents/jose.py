@@ -13,12 +13,18 @@ from typing import Any
 
 from joserfc import jws
 from joserfc.errors import JoseError, UnsupportedAlgorithmError
-from joserfc.jwk import ECKey, Key, OKPKey, import_key
+from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 
 JWK = dict[str, Any]
 
 ALGORITHMS = ("EdDSA", "ES256")
-"""What is signed with, the default first, and all that is accepted: no `none`, nothing symmetric, no RSA."""
+"""What we sign with, the default first, and all that we accept of ourselves: no `none`, nothing symmetric, no RSA."""
+
+FOREIGN = (*ALGORITHMS, "Ed25519", "ES384", "PS256", "RS256")
+"""What others may sign with: no `none`, nothing symmetric."""
+
+RSA_BITS = 2048  # the least that an RSA key must have
+PUBLIC_MEMBERS = ("kty", "crv", "x", "y", "n", "e", "kid", "alg", "use")
 
 
 class BadSignature(Exception):
@@ -26,17 +32,19 @@ class BadSignature(Exception):
 
 
 class _Registry(jws.JWSRegistry):
-    """The algorithms of ALGORITHMS alone. RFC 9864 would rename EdDSA to Ed25519; A2A's tools know it as EdDSA."""
+    """The algorithms of a list alone. RFC 9864 would rename EdDSA to Ed25519; A2A's tools know it as EdDSA."""
 
     max_header_length = 4096  # bytes: room for a long PUBLIC_BASE_URL
 
     def get_alg(self, name: str) -> Any:
-        if name not in ALGORITHMS:
-            raise UnsupportedAlgorithmError(f"{name} is not among {', '.join(ALGORITHMS)}")
+        if name not in (self.allowed or ()):
+            raise UnsupportedAlgorithmError(f"{name} is not among {', '.join(self.allowed or ())}")
         return self.algorithms[name]
 
 
-_REGISTRY = _Registry()
+_REGISTRY = _Registry(algorithms=ALGORITHMS)
+_FOREIGN_REGISTRY = _Registry(algorithms=FOREIGN, strict_check_header=False)  # `crit` is checked all the same
+_FOREIGN_REGISTRY.max_payload_length = 1024**2  # bytes
 
 
 def generate(algorithm: str) -> JWK:
@@ -95,6 +103,34 @@ def check(signature: str, payload: bytes, public: JWK, algorithm: str) -> None:
         jws.deserialize_compact(signature, import_key(public), registry=_REGISTRY, payload=payload)
     except (JoseError, ValueError) as error:
         raise BadSignature("The signature is not one of this content by this key.") from error
+
+
+def check_foreign(signature: str, payload: bytes, public: JWK) -> None:
+    """Check a detached JWS of somebody else, by an algorithm of FOREIGN that is its key's. Raises BadSignature."""
+    algorithm = header_of(signature).get("alg")
+    if algorithm not in FOREIGN:
+        raise BadSignature(f"The signature is by an algorithm that is not among {', '.join(FOREIGN)}.")
+    if public.get("alg", algorithm) != algorithm or public.get("use", "sig") != "sig":
+        raise BadSignature("The key is not for signatures by this algorithm.")
+    key = read_public(public)
+    _decoded(signature.rpartition(".")[2])
+    try:
+        jws.deserialize_compact(signature, key, registry=_FOREIGN_REGISTRY, payload=payload)
+    except (JoseError, ValueError, TypeError) as error:
+        raise BadSignature("The signature is not one of this content by this key.") from error
+
+
+def read_public(public: JWK) -> Key:
+    """Somebody else's public key, of a kind that FOREIGN has. Raises BadSignature."""
+    try:
+        key = import_key({name: value for name, value in public.items() if name in PUBLIC_MEMBERS})
+    except (JoseError, ValueError, TypeError, KeyError) as error:
+        raise BadSignature("The key cannot be read.") from error
+    if isinstance(key, RSAKey) and key.raw_value.key_size < RSA_BITS:
+        raise BadSignature(f"The RSA key has less than {RSA_BITS} bits.")
+    if not isinstance(key, (ECKey, OKPKey, RSAKey)):
+        raise BadSignature("The key is of a kind that is not taken.")
+    return key
 
 
 def _decoded(segment: str) -> bytes:

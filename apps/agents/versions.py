@@ -1,7 +1,8 @@
 """Versions of agents: what one was from some moment on, kept when it changes, never changed itself.
 
 The content of a version is JSON. Of a hosted agent it is what its card says and where its handler is (`stated`), of an
-agent without code its whole definition (`definitions.Definition`).
+agent without code its whole definition (`definitions.Definition`), of a remote agent its card and who signed it
+(`apps.gateway.registering`).
 """
 
 from __future__ import annotations
@@ -33,20 +34,39 @@ def keep(agent: Agent, content: JSON, *, author: User | None = None, note: str =
 
     Whoever keeps another version of the same agent at this moment waits.
     """
-    Agent.objects.select_for_update().only("pk").get(pk=agent.pk)
-    sha256 = hashlib.sha256(rfc8785.dumps(content)).hexdigest()
-    newest = agent.versions.order_by("-number").first()
-    if newest and newest.sha256 == sha256 and newest.pk == agent.current_version_id:
+    newest = _locked_newest(agent)
+    if newest and newest.sha256 == digest(content) and newest.pk == agent.current_version_id:
         return newest
-    number = newest.number + 1 if newest else 1
-    version = AgentVersion.objects.create(
-        agent=agent, number=number, content=content, sha256=sha256, author=author, note=note
-    )
+    version = _written(agent, newest, content, author, note)
     agent.current_version = version
     if agent.kind == Agent.Kind.MODEL:  # nobody else counts the versions that its card tells
-        agent.version = f"1.{number - 1}.0"
+        agent.version = f"1.{version.number - 1}.0"
     agent.save(update_fields=["current_version", "version", "updated_at"])
     return version
+
+
+@transaction.atomic
+def propose(agent: Agent, content: JSON, *, author: User | None = None, note: str = "") -> AgentVersion:
+    """A new version that waits to become what the agent is."""
+    return _written(agent, _locked_newest(agent), content, author, note)
+
+
+def _locked_newest(agent: Agent) -> AgentVersion | None:
+    """The agent's newest version; nobody else adds one until the end of the transaction."""
+    Agent.objects.select_for_update().only("pk").get(pk=agent.pk)
+    return agent.versions.order_by("-number").first()
+
+
+def _written(agent: Agent, newest: AgentVersion | None, content: JSON, author: User | None, note: str) -> AgentVersion:
+    number = newest.number + 1 if newest else 1
+    return AgentVersion.objects.create(
+        agent=agent, number=number, content=content, sha256=digest(content), author=author, note=note
+    )
+
+
+def digest(content: JSON) -> str:
+    """The SHA-256 of a version's content in its canonical form (RFC 8785)."""
+    return hashlib.sha256(rfc8785.dumps(content)).hexdigest()
 
 
 @lru_cache(maxsize=1000)

@@ -131,6 +131,8 @@ SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked fo
 OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
 
 # Remote agents
+REMOTE_REFRESH_SECONDS = 900.0  # about how often each agent's card is looked at again
+TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS whose keys are believed on any agent's card
 REMOTE_CONNECT_SECONDS = 5.0  # until a connection to a remote agent is there
 REMOTE_IDLE_SECONDS = 60.0  # how long nothing may come, and in which an event or an answer that begins must be whole
 REMOTE_CONNECTIONS = 250  # of one worker process to one origin at a time
