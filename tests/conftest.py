@@ -16,6 +16,7 @@ from apps.accounts.models import User
 from apps.agents import signing_keys
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.gateway import breaker
 from apps.runtime import embedded
 from tests import stack, strictness
 
@@ -70,9 +71,10 @@ def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _keys_are_those_of_the_test() -> None:
-    """A process goes on with a signing key for some seconds; the database of the next test knows nothing of it."""
+def _what_is_remembered_is_of_the_test() -> None:
+    """A process goes on with what it read for some seconds; the database of the next test knows nothing of it."""
     signing_keys.forget()
+    breaker.forget()
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ class AgentStatus(TypedDict):
     """A change of state, or progress while working (`progress`: the message is no turn of talk).
 
     `because`: why a task that waited goes on without a message. `skill` is the one that takes the task, where a turn
-    found that out.
+    found that out. `kept` is what a remote agent said that A2A has no place for: it changes nothing, and goes nowhere.
     """
 
     state: str
@@ -105,6 +105,7 @@ class AgentStatus(TypedDict):
     slot: NotRequired[Slot]
     progress: NotRequired[JSON]
     because: NotRequired[str]
+    kept: NotRequired[JSON]
 
 
 class AgentMessage(TypedDict):

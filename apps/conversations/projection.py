@@ -113,6 +113,8 @@ def _agent_start(event: Event, rows: Rows) -> None:
 def _agent_status(event: Event, rows: Rows) -> None:
     task, payload = rows.task(event.task_id), event.payload
     lifecycle.check(task.state, payload["state"])
+    if "kept" in payload:
+        return
     task.state = TaskState(payload["state"])
     task.status_message = payload.get("message")
     task.slot = payload.get("slot")

@@ -29,6 +29,9 @@ class Assignment:
     Attributes:
         original: the run whose turn is taken again, now that a child of it goes on; the handler is given what that was.
         asked_by: the child to which `message` is the answer.
+        seconds: how long ago the turn was begun first.
+        input: the snapshot of what the turn is given (`Run.input`).
+        remote: what earlier attempts know of a remote agent's work (`Run.remote`).
     """
 
     hold: Hold
@@ -43,6 +46,9 @@ class Assignment:
     input_hash: str
     original: Run | None = None
     asked_by: uuid.UUID | None = None
+    seconds: float = 0.0
+    input: JSON = field(default_factory=dict)
+    remote: JSON = field(default_factory=dict)
     usage: JSON = field(default_factory=dict)  # of earlier attempts
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import uuid
 from contextlib import suppress
 from typing import Any
@@ -48,7 +49,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         return None
     run, now = found
     is_taken = run.state == Run.State.RUNNING and run.worker == worker
-    if not is_taken and run.attempt >= attempts_of(run.task.agent):
+    if not is_taken and run.attempt >= attempts_of(run):
         if following := _give_up(run, worker):
             publish(following)
         return None
@@ -61,7 +62,7 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     context, is_newest = run.task.context, False
     run.task.agent.current_version = _version(given)
     if not is_taken:
-        snapshot = _snapshot(run, history)
+        run.input = snapshot = _snapshot(run, history) | ({"sent": sent} if (sent := run.input.get("sent")) else {})
         with ledger.writing(context) if locked else ledger.proposing(context, now) as log:
             is_newest = context.last_event == run.message.index
             _take(log, run, worker, snapshot)
@@ -79,6 +80,9 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         memory=run.memory,
         input_hash=run.input_hash,
         usage=run.usage,
+        seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
+        input=run.input,
+        remote=run.remote,
         original=original,
         asked_by=suspending.asked_by(run),
         quiet_until=context.last_event if is_newest else None,
@@ -87,8 +91,15 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     )
 
 
-def attempts_of(agent: Agent) -> int:
-    """How often a turn may be started: once, unless the agent says that a second time does no harm."""
+def attempts_of(run: Run) -> float:
+    """How often a turn may be started: once, unless the agent says that a second time does no harm.
+
+    What a remote agent works on is not started again but found again, as often as it takes; whether something may be
+    sent to it twice is for its executor to say.
+    """
+    agent = run.task.agent
+    if agent.kind == Agent.Kind.REMOTE:
+        return math.inf if run.remote.get("taskId") else agent.attempts
     return agent.attempts if agent.retry_safe else 1
 
 
@@ -137,7 +148,7 @@ def _give_up(run: Run, worker: str) -> uuid.UUID | None:
 
     Raises ledger.LeaseLost.
     """
-    if run.task.agent.retry_safe:
+    if attempts_of(run) > 1:
         reason = f"The work was cut off {run.attempt} times and is not tried again."
     else:
         reason = "The work was cut off, and this agent's work is not repeated by itself. Send the message again."

@@ -20,6 +20,7 @@ from django.utils.module_loading import import_string
 import bridge
 from agentkit import Failed, Outcome, Session, Suspended, TaskContext
 from agentkit.delegation import bookmarks
+from apps.agents.models import Agent
 from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
@@ -125,7 +126,7 @@ async def _handled(assignment: Assignment, task: TaskContext, aside: Aside) -> t
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
     agent = assignment.agent
     try:
-        async with asyncio.timeout(agent.time_limit) as limit:
+        async with asyncio.timeout(_seconds_left(assignment)) as limit:
             return await _executor(agent.kind)(assignment, task, aside), None
     except (LeaseLost, RecordLost):
         raise
@@ -136,6 +137,12 @@ async def _handled(assignment: Assignment, task: TaskContext, aside: Aside) -> t
         return _broken(assignment, error)
     except Blocked:
         return Failed(BLOCKED, "blocked"), None
+
+
+def _seconds_left(assignment: Assignment) -> float:
+    """How long the turn may take. A remote agent's time goes on while nobody here listens."""
+    spent = assignment.seconds if assignment.agent.kind == Agent.Kind.REMOTE else 0.0
+    return max(0.0, assignment.agent.time_limit - spent)
 
 
 def _broken(assignment: Assignment, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
@@ -154,7 +161,7 @@ async def _end(
     error: JSON | None,
     calls: Delegation,
 ) -> None:
-    redact = assignment.redaction
+    redact, agent = assignment.redaction, assignment.agent
     child = calls.asking if outcome else None
     try:
         tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
@@ -172,7 +179,7 @@ async def _end(
             streamed=recorder.streamed,
             error=error,
             child=child,
-            input_hash=assignment.input_hash,
+            input_hash="" if agent.kind == Agent.Kind.REMOTE else assignment.input_hash,  # its run knows what was sent
             usage=recorder.spent.as_json,
         )
         following = await bridge.persist(_finish, assignment, ending)

@@ -9,6 +9,7 @@ from config.health import healthz, readyz
 urlpatterns = [
     path("", include("apps.a2a.urls")),
     path("", include("apps.web.urls")),
+    path("gateway/", include("apps.gateway.urls")),
     path("files/<uuid:context_id>/<str:sha256>", file, name="file"),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
