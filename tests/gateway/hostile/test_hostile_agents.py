@@ -1,4 +1,4 @@
-"""What a hostile agent does to a turn ends that turn, with a reason that a person understands, and touches nothing else."""
+"""What a hostile agent does to a turn ends that turn, with a reason that people understand, and touches nothing else."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 import outbound
+from apps.accounts.models import ApiKey, User
 from apps.conversations.models import Context, Run
 from apps.gateway import registering
 from tests.a2a.calling import Caller, message
@@ -45,6 +46,11 @@ def _impatient(settings):
 
 
 Registering = Callable[[Villain], Awaitable[Caller]]
+
+
+@pytest.fixture
+def ada_key(ada: User) -> str:
+    return ApiKey.issue(ada, "test")[1]
 
 
 @pytest.fixture
