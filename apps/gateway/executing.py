@@ -104,7 +104,7 @@ class _Turn:
     def _may_send_again(self) -> bool:
         """Is it known that the message does no harm when it comes twice?"""
         agent = self._assignment.agent
-        declared = (extension.uri for extension in self._peer.card.capabilities.extensions)
+        declared = (one.uri for one in self._peer.card.capabilities.extensions)
         return agent.retry_safe or any(uri.endswith(REMEMBERS) for uri in declared)
 
     async def _found_again(self) -> JSON:

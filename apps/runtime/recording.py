@@ -222,11 +222,12 @@ class Recorder:
 
     def _whole_answer(self, text: str) -> list[Line]:
         """The artifact that the tokens were to be, begun anew with all of the text. It is closed then."""
-        artifact = {"artifactId": self._token_artifact or str(uuid.uuid4()), "name": ANSWER, "parts": [{"text": text}]}
+        key = self._token_artifact or str(uuid.uuid4())
+        artifact = {"artifactId": key, "name": ANSWER, "parts": [{"text": text}]}
         self.streamed, self._token_artifact, self._pending_text = True, "", ""
         self._token_text.clear()
         payload = {"artifact": artifact, "append": False, "lastChunk": True}
-        return [Line(EventType.ARTIFACT_UPDATE, payload, artifact["artifactId"])]
+        return [Line(EventType.ARTIFACT_UPDATE, payload, key)]
 
     def _due_tokens(self) -> list[Line]:
         return self._token_lines() if self._token_wait() == 0.0 else []

@@ -62,10 +62,10 @@ class Peer:
     """Calls one remote agent. All of its calls raise `errors.RemoteError`.
 
     Attributes:
-        card: what the agent says of itself.
         interface: what was chosen of the card.
         streams: does the card say that it can stream?
         calls_webhooks: does the card say that it calls webhooks?
+        card: the card that it goes by.
         event_id: what the agent called the event that came last, for `subscribe` to go on after it; "" for nothing.
     """
 
@@ -81,8 +81,7 @@ class Peer:
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
         self.event_id = ""
-        self.card = card
-        self._transport, self._auth, self._headers = transport, auth, headers
+        self.card, self._transport, self._auth, self._headers = card, transport, auth, headers
 
     async def send(
         self,
