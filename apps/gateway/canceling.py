@@ -53,9 +53,11 @@ async def _stopped(attachment: Attachment, is_late: bool) -> None:
 
 def _unwanted_of(attachment: Attachment, is_late: bool) -> OpenWork | None:
     hold = attachment.assignment.hold
-    held = Run.objects.filter(pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING)
-    if held.filter(interrupted=True).exists() or (is_late and held.exists()):
-        attaching.give_up(attachment)
+    run = Run.objects.filter(pk=hold.run_id, fence=hold.fence).only("state", "interrupted").first()
+    if run is not None and run.state != Run.State.QUEUED:
+        is_held = run.state == Run.State.RUNNING
+        if not is_held or run.interrupted or is_late:  # the turn is over
+            attaching.give_up(attachment)
     return claim(agent=attachment.assignment.agent.pk, remote_task=attachment.task_id)
 
 

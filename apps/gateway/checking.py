@@ -105,7 +105,7 @@ def _count(checkup: Checkup, now: datetime.datetime, *, failed: bool) -> None:
     """Add the round to its hour. The first of an hour clears away what is too old."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     of_this_hour, is_new = CheckedHour.objects.get_or_create(agent_id=checkup.pk, hour=hour)
-    CheckedHour.objects.filter(pk=of_this_hour.pk).update(rounds=F("rounds") + 1, failed=F("failed") + failed)
+    CheckedHour.objects.filter(pk=of_this_hour.pk).update(rounds=F("rounds") + 1, failed=F("failed") + int(failed))
     if is_new:
         Check.objects.filter(agent=checkup.pk, at__lt=now - KEPT).delete()
         CheckedHour.objects.filter(agent=checkup.pk, hour__lt=now - MONTH - datetime.timedelta(days=1)).delete()

@@ -17,14 +17,13 @@ from django.conf import settings
 import bridge
 from agentkit import AuthRequired, Failed, InputRequired, Outcome, TaskContext
 from apps.conversations.events import JSON
-from apps.gateway import attaching, breaker, calling, canceling, endings, snapshots
+from apps.gateway import attaching, breaker, calling, canceling, credentials, endings, snapshots
 from apps.gateway.attaching import Attachment
 from apps.gateway.connecting import Peer
-from apps.gateway.errors import CutOff, Overloaded, Refused, RemoteError
+from apps.gateway.errors import CutOff, Overloaded, Refused, RemoteError, Unauthorized
 from apps.gateway.following import Answered, Following, Gone
 from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.fallbacks import Unavailable
-
 
 REMEMBERS = "/ext/message-ids/v1"  # how the URI ends by which a card says that no message is taken twice
 WANTS_LINKS = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
@@ -43,8 +42,13 @@ async def execute(assignment: Assignment, task: TaskContext, aside: Aside) -> Ou
         with _beside(aside):
             await bridge.run(breaker.admit, assignment.agent)
             attachment = await bridge.run(attaching.attach, assignment)
-            traceparent = getattr(assignment, "traceparent", "")
-            async with calling.peer_of(assignment.agent, assignment.task.owner_id, traceparent=traceparent) as peer:
+            async with calling.peer_of(
+                assignment.agent,
+                assignment.task.owner_id,
+                traceparent=getattr(assignment, "traceparent", ""),
+                skill=task.skill or "",
+                keep_out=assignment.redaction.keep_out,
+            ) as peer:
                 return await _Turn(attachment, task, peer).outcome()
     except RemoteError as error:
         bridge.later(breaker.failed, assignment.agent, error)
@@ -92,7 +96,7 @@ class _Turn:
         if attachment.is_again and not self._may_send_again:
             if attachment.continues:
                 return await self._found_again()
-            raise CutOff(UNKNOWN.format(self._assignment.agent.name), is_transient=False)
+            raise CutOff("The worker ended after it had sent the message.", is_transient=False)
         try:
             return await self._sent()
         except Refused as refusal:
@@ -109,16 +113,18 @@ class _Turn:
 
     async def _found_again(self) -> JSON:
         """What became of a remote task that was asked to go on, and may have heard of it."""
-        await bridge.persist(
-            attaching.learn, self._attachment, {"id": self._attachment.continues}, is_open=False
-        )
+        await bridge.persist(attaching.learn, self._attachment, {"id": self._attachment.continues}, is_open=False)
         return await self._following.settled()
 
     async def _sent(self) -> JSON:
         """Send the snapshot, again and again where nothing came through, and follow what it leads to."""
         as_links = False
         attempts = stamina.retry_context(
-            on=self._wait_before_again, attempts=None, timeout=settings.REMOTE_RETRY_SECONDS, wait_initial=0.2, wait_max=5.0
+            on=self._wait_before_again,
+            attempts=None,
+            timeout=settings.REMOTE_RETRY_SECONDS,
+            wait_initial=0.2,
+            wait_max=5.0,
         )
         async for attempt in attempts:
             with attempt:
@@ -139,7 +145,11 @@ class _Turn:
         return self._peer.send(message, configuration, streaming=self._peer.streams)
 
     def _wants_links(self, refusal: Refused) -> bool:
-        return refusal.reason in WANTS_LINKS and not self._attachment.task_id and snapshots.has_files(self._attachment.snapshot)
+        return (
+            refusal.reason in WANTS_LINKS
+            and not self._attachment.task_id
+            and snapshots.has_files(self._attachment.snapshot)
+        )
 
     def _wait_before_again(self, error: Exception) -> bool | float:
         """May it be sent again, and if the agent says so, after how many seconds?"""
@@ -153,13 +163,17 @@ class _Turn:
 async def _failure(assignment: Assignment, attachment: Attachment | None, error: RemoteError) -> Outcome:
     """How the turn ends that came to nothing. Raises Unavailable."""
     began = attachment is not None and bool(attachment.task_id)
+    if isinstance(error, Unauthorized) and not began:
+        if question := await credentials.question_for(assignment.agent, assignment.task.owner_id, error):
+            return question
     if error.was_sent is False and not began:
-        if assignment.slot is not None:  # the agent that asked waits still
+        if assignment.slot is not None and not assignment.resumed:  # the agent that asked waits still
             return _asked_again(assignment, error)
         unavailable = Unavailable(str(error))
         unavailable.code = error.code
         raise unavailable from error
-    return await _given_up(attachment, Failed(str(error), error.code))
+    said = UNKNOWN.format(assignment.agent.name) if isinstance(error, CutOff) and not began else str(error)
+    return await _given_up(attachment, Failed(said, error.code, detail=str(error)))
 
 
 async def _given_up[T: Outcome | None](attachment: Attachment | None, outcome: T) -> T:

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
 
 from django.conf import settings
 
@@ -122,7 +121,9 @@ class Following:
             return
         update = event.get("statusUpdate") or event.get("artifactUpdate") or {}
         if task_id := update.get("taskId"):
-            await self._know({"id": task_id, "contextId": update.get("contextId", ""), "status": update.get("status", {})})
+            await self._know(
+                {"id": task_id, "contextId": update.get("contextId", ""), "status": update.get("status", {})}
+            )
         await self._say(self.said.event(event))
         if "statusUpdate" in event:
             self.hints = update.get("metadata") or {}
@@ -186,7 +187,9 @@ class Following:
                 now = self._loop.time()
                 if away_since is None:
                     away_since = now
-                    await self._emit(Progress(f"The connection to {self._name} was lost. Trying to find its work again."))
+                    await self._emit(
+                        Progress(f"The connection to {self._name} was lost. Trying to find its work again.")
+                    )
                 if now - away_since > settings.REMOTE_AWAY_SECONDS:
                     raise Gone(
                         f"{self._name} could not be reached for {now - away_since:.0f} seconds, in the middle of its "

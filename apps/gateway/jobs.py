@@ -9,6 +9,12 @@ from celery.signals import worker_shutdown
 
 from apps.gateway import canceling
 from apps.gateway.checker import close_this_process, this_process
+from apps.gateway.refreshing import refresh_due
+
+
+@shared_task(name="gateway.refresh")  # type: ignore[untyped-decorator]
+def refresh_cards() -> None:
+    refresh_due()
 
 
 @shared_task(name="gateway.check")  # type: ignore[untyped-decorator]

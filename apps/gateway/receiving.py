@@ -74,7 +74,7 @@ def _is_one_of(expected: list[str], given: str) -> bool:
     return any([constant_time_compare(one, given) for one in expected])  # noqa: C419 - each is compared
 
 
-def _token(run_id: uuid.UUID, key: str) -> str:
+def _token(run_id: uuid.UUID, key: str | bytes) -> str:
     """256 bits that only this installation can tell; nothing has to be kept for it."""
     digest = salted_hmac(SALT, str(run_id), secret=key, algorithm="sha256").digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -300,7 +300,9 @@ def _text(parts: Iterable[JSON]) -> str:
 
 def _values(parts: Iterable[JSON]) -> list[Any]:
     """What data says, and text that may be JSON."""
-    values = [part["data"] if "data" in part else _parsed(part["text"]) for part in parts if "data" in part or "text" in part]
+    values = [
+        part["data"] if "data" in part else _parsed(part["text"]) for part in parts if "data" in part or "text" in part
+    ]
     return [value for value in values if value not in (None, "")]
 
 

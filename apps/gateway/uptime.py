@@ -6,6 +6,7 @@ Both uptimes are sums over rows of an hour each, 744 at most for an agent, howev
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from statistics import median
@@ -38,6 +39,21 @@ class Uptime:
     @property
     def state_of_calls(self) -> Breaker.State:
         return self.breaker.state if self.breaker else Breaker.State.CLOSED
+
+    @property
+    def day_percent(self) -> str:
+        return percent(self.day)
+
+    @property
+    def month_percent(self) -> str:
+        return percent(self.month)
+
+
+def percent(share: float | None) -> str:
+    """A share for people; what is not whole is never rounded up to it."""
+    if share is None:
+        return "–"
+    return "100 %" if share == 1 else f"{math.floor(share * 1000) / 10:.1f} %"
 
 
 def of(agent: Agent) -> Uptime:

@@ -2,6 +2,6 @@
 
 
 class Unavailable(Exception):
-    """The agent cannot be reached, and nothing was sent to it. `str()` is a sentence for people, `code` for programs."""
+    """The agent cannot be reached, and nothing was sent. `str()` is a sentence for people, `code` for programs."""
 
     code = "unavailable"

@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from apps.agents.models import Agent
+from apps.gateway import uptime
 from apps.web.principals import principal_of
 from apps.web.shell import page, sessions_of
 
@@ -37,4 +38,5 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     found = Agent.objects.visible_to(principal_of(request)).filter(slug=slug).first()
     if found is None:
         raise Http404
-    return page(request, "web/agent.html", agent=found, most_bytes=settings.MAX_REQUEST_BYTES)
+    known = uptime.of(found) if found.kind == Agent.Kind.REMOTE else None
+    return page(request, "web/agent.html", agent=found, uptime=known, most_bytes=settings.MAX_REQUEST_BYTES)

@@ -128,6 +128,8 @@ ROUTER_AGENT = "router"  # the agent that answers at the front door to who names
 CREDENTIAL_REQUEST_SECONDS = 3600.0  # how long a link is good by which a task asks for a credential
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
 
+OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
+
 # Remote agents
 REMOTE_RUNS_PER_PROCESS = 2_000  # turns of remote agents that one worker process carries beside others
 REMOTE_HISTORY_MESSAGES = 10  # of a session, that an agent is told which does not know them
@@ -140,10 +142,6 @@ REMOTE_POLL_SECONDS = (0.2, 15.0)  # between looks at a task: the first wait, wh
 REMOTE_PATIENCE_SECONDS = 60.0  # how long nothing may be new before the agent is asked to call back
 REMOTE_BACKSTOP_SECONDS = 180.0  # between looks at a task whose agent calls back
 REMOTE_CANCEL_SECONDS = 10.0  # that passing on a cancel may take; what fails is tried again later, for a day
-
-OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
-
-# Remote agents
 REMOTE_REFRESH_SECONDS = 900.0  # about how often each agent's card is looked at again
 TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS whose keys are believed on any agent's card
 REMOTE_CONNECT_SECONDS = 5.0  # until a connection to a remote agent is there
@@ -159,10 +157,7 @@ REMOTE_PROBE_TIMEOUT = 30.0  # seconds that the answer may take
 REMOTE_SLOW_SECONDS = 5.0  # an agent whose checks take longer at the median is not well
 REMOTE_BREAKER_FAILURES = 5  # calls in a row that fail by no fault of the caller's, before no more are made
 REMOTE_BREAKER_WINDOW_SECONDS = 300.0  # within which they fail
-REMOTE_BREAKER_SECONDS = (
-    30.0,
-    600.0,
-)  # until one call may try it again: the first wait, which doubles, and the longest
+REMOTE_BREAKER_SECONDS = (30.0, 600.0)  # until one call may try it again: the first wait, which doubles, and the last
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
@@ -200,6 +195,7 @@ CELERY_BEAT_SCHEDULE = {
         "runtime.observe": OBSERVE_SECONDS,
         "gateway.cancel": SWEEP_SECONDS,
         "gateway.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
+        "gateway.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
     }.items()
 }
 

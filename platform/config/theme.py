@@ -42,6 +42,10 @@ SIDEBAR = {
         ("agents", "agentversion", "Versions", "history"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),
     ],
+    "Remote agents": [
+        ("gateway", "checkup", "Health", "monitor_heart"),
+        ("gateway", "check", "Checks", "ecg"),
+    ],
     "People and access": [
         ("accounts", "user", "Users", "person"),
         ("auth", "group", "Groups", "group"),

@@ -52,10 +52,9 @@ class Talk:
         self.context_id = found.context.context_id
         return found
 
-    async def ask(self, text: str = "hello", **fields: Any) -> Task:
+    async def ask(self, text: str = "hello", *, task: Task | None = None, **fields: Any) -> Task:
         """Send a message; gives its task when it settles."""
-        task = await self.say(text, **fields)
-        return await self.settled(task)
+        return await self.settled(await self.say(text, task=task, **fields))
 
     async def settled(self, task: Task) -> Task:
         async with asyncio.timeout(SOON):
@@ -77,8 +76,8 @@ def _newest_message(task: Task) -> int:
 async def until(condition: Callable[[], Any], within: float = SOON) -> Any:
     """What `condition`, called where the database may be asked, gives as soon as that is something."""
     async with asyncio.timeout(within):
-        while not (found := await bridge.run(condition)):
-            await asyncio.sleep(0.02)
+        while not (found := await bridge.run(condition)):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # nobody announces what is written beside the log
         return found
 
 

@@ -29,7 +29,7 @@ STATES = {
 """How each state of a task looks, and what it is called."""
 
 HEALTH = {
-    "degraded": ("waiting", "Fails more often than not"),
+    "degraded": ("waiting", "Has trouble at the moment"),
     "unavailable": ("failed", "Not available now"),
 }
 """The same for agents that are not well."""
