@@ -75,7 +75,7 @@ def _parley(name: str) -> Peer:
     other = stack.Stack(services={}, OUTBOUND_ALLOW="127.0.0.0/8")
     atexit.register(other.close)
     other.start()
-    other.python("-m", "tests.gateway.peers.registering", "hosted", "acting")
+    other.python("-m", "tests.gateway.peers.registering", "acting")
     return Peer(name, f"{other.url}/a2a/acting")
 
 

@@ -22,14 +22,21 @@ WORKERS = 32  # each takes one task at a time, and a cancel needs one too
 class Storage(InMemoryStorage[None]):
     """The one of fasta2a begins a task with every message; here an answer goes on with the task that it names."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: set[str] = set()  # tasks; their history does not tell: who asks for some of it cuts it to that
+
     async def submit_task(self, context_id: str, message: Message) -> Task:
         task = self.tasks.get(message.get("task_id", ""))
         if task is None:
             return await super().submit_task(context_id, message)
+        self.answered.add(task["id"])
         return await self.update_task(task["id"], "submitted", new_messages=[message])
 
 
 class Acting(Worker[None]):
+    storage: Storage
+
     def __init__(self, broker: InMemoryBroker, storage: Storage) -> None:
         super().__init__(broker=broker, storage=storage)
         self.working: dict[str, asyncio.Task[None]] = {}
@@ -64,8 +71,7 @@ class Acting(Worker[None]):
         await self.storage.update_task(task["id"], "working")
         await self.publish_status(task["id"], task["context_id"], "working")
         pieces: dict[str, Artifact] = {}
-        is_answer = len([one for one in task["history"] if one["role"] == "user"]) > 1
-        async for step in act(said(params["message"], is_answer)):
+        async for step in act(said(params["message"], task["id"] in self.storage.answered)):
             await self.take(task, step, pieces)
 
     async def take(self, task: Task, step: Step, pieces: dict[str, Artifact]) -> None:
