@@ -25,7 +25,7 @@ SLUGS = {name: re.sub("[^a-z0-9]+", "-", name.lower()) for name in AGENTS}
 @pytest.fixture(scope="session")
 def gateway() -> Iterator[stack.Stack]:
     """A Parley that may call this machine, with the agents of SLUGS."""
-    with ThreadPoolExecutor() as pool, stack.prepared(OUTBOUND_ALLOW="127.0.0.0/8") as running:
+    with ThreadPoolExecutor(1) as pool, stack.prepared(OUTBOUND_ALLOW="127.0.0.0/8") as running:
         starting = [pool.submit(peers.peer, name) for name in peers.PEERS]
         running.start()
         remote = [f"{SLUGS[peer.name]}={peer.card_url}" for peer in (one.result() for one in starting)]
