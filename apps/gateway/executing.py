@@ -164,7 +164,8 @@ async def _failure(assignment: Assignment, attachment: Attachment | None, error:
     """How the turn ends that came to nothing. Raises Unavailable."""
     began = attachment is not None and bool(attachment.task_id)
     if isinstance(error, Unauthorized) and not began:
-        if question := await credentials.question_for(assignment.agent, assignment.task.owner_id, error):
+        question = await credentials.question_for(assignment.agent, assignment.task.owner_id, error)
+        if question is not None:
             return question
     if error.was_sent is False and not began:
         if assignment.slot is not None and not assignment.resumed:  # the agent that asked waits still

@@ -1,4 +1,4 @@
-"""Links by which a remote agent fetches a file that it was sent, and nothing else, for some time and without signing in.
+"""Links by which a remote agent fetches a file that it was sent, and nothing else, without signing in.
 
 A link names a part of a run's snapshot; it is signed, so that nobody can make another of it.
 """

@@ -142,10 +142,10 @@ class Transformation:
         return self.artifact({"artifact": artifact}) if is_other else []
 
     def _missed(self, task: JSON) -> list[Emission]:
-        """The answer as the whole task has it, where that is more than what was heard and no continuation of it."""
+        """The answer as the whole task has it, where what was heard lacks some of it or has another order."""
         pieces = [one for one in task.get("artifacts") or [] if one.get("name") in OUTPUT]
         whole = "".join(_text(sorted_out(one.get("parts", []))[0]) for one in pieces)
-        if self._full or len(whole) <= len(self.answer):
+        if self._full or whole == self.answer or len(whole) < len(self.answer):
             return []
         self.answer = whole
         return [WholeAnswer(whole)]
@@ -212,7 +212,7 @@ class Transformation:
             append,
             last,
             artifact.get("metadata") or {},
-            artifact.get("extensions") or [],
+            artifact.get("extensions") or (),
         )
 
     def _progress(self, message: JSON, hints: JSON) -> list[Emission]:

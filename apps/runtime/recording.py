@@ -68,7 +68,7 @@ class Tail:
         return True
 
 
-type Queued = Emission | Tail
+type Queued = Emission | Tail | Line
 
 
 class RecordLost(Exception):
@@ -82,6 +82,7 @@ class Recorder:
     """
 
     def __init__(self, assignment: Assignment) -> None:
+        self.has_spoken = False  # has the handler said anything?
         self.streamed = False  # has anything that becomes an artifact been said?
         self.spent = Spent.of([assignment.usage])
         self.bounds = Bounds()
@@ -106,6 +107,7 @@ class Recorder:
         if self._is_closed:
             self._note_late()
             return
+        self.has_spoken = True
         self.bounds.admit(emission)
         if isinstance(emission, Usage):
             self.spent.add(clean_emission(emission))
@@ -121,14 +123,21 @@ class Recorder:
 
     async def relay(self, progress: Progress) -> None:
         """Record the progress of a child, unless the handler tells progress itself."""
+        self.has_spoken = True
         if not (self._has_progress or self._is_closed):
             await self._record_soon(progress)
 
+    async def record(self, line: Line) -> None:
+        """Record an event of the platform's own, in its order among what the handler says."""
+        await self._queued(line)
+
     async def _record_soon(self, emission: Emission) -> None:
+        cleaned = self._redaction(clean_emission(emission, self._assignment.given))
+        await self._queued(Tail([cleaned.text], len(cleaned.text)) if isinstance(cleaned, Token) else cleaned)
+
+    async def _queued(self, queued: Queued) -> None:
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
-        cleaned = self._redaction(clean_emission(emission, self._assignment.given))
-        queued = Tail([cleaned.text], len(cleaned.text)) if isinstance(cleaned, Token) else cleaned
         await self._put(self._writer, queued)
         self._tail = queued if isinstance(queued, Tail) and not queued.is_taken else None
 
@@ -218,7 +227,7 @@ class Recorder:
             return self._whole_answer(emission.text)
         if isinstance(emission, Chunk):
             self.streamed = True
-        return [*self._token_lines(), line_of(emission)]
+        return [*self._token_lines(), emission if isinstance(emission, Line) else line_of(emission)]
 
     def _whole_answer(self, text: str) -> list[Line]:
         """The artifact that the tokens were to be, begun anew with all of the text. It is closed then."""

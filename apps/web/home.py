@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
@@ -9,7 +11,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from apps.agents.models import Agent
-from apps.gateway import uptime
+from apps.gateway import credentials, uptime
+from apps.gateway.models import RemoteAgent
+from apps.web.finding import search
 from apps.web.principals import principal_of
 from apps.web.shell import page, sessions_of
 
@@ -28,7 +32,9 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def agents(request: HttpRequest) -> HttpResponse:
-    return page(request, "web/agents.html", agents=Agent.objects.visible_to(principal_of(request)))
+    """Those that fit what is searched for, with how they are."""
+    found = search(principal_of(request), request.GET)
+    return page(request, "web/agents.html", found=found, agents=found.agents, uptimes=found.uptimes)
 
 
 @require_safe
@@ -38,5 +44,9 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     found = Agent.objects.visible_to(principal_of(request)).filter(slug=slug).first()
     if found is None:
         raise Http404
-    known = uptime.of(found) if found.kind == Agent.Kind.REMOTE else None
-    return page(request, "web/agent.html", agent=found, uptime=known, most_bytes=settings.MAX_REQUEST_BYTES)
+    about: dict[str, Any] = {"agent": found, "uptime": None, "remote": None, "most_bytes": settings.MAX_REQUEST_BYTES}
+    if found.kind == Agent.Kind.REMOTE:
+        remote = RemoteAgent.objects.select_related("agent__current_version", "proposed").filter(agent=found).first()
+        wants = credentials.personal_schemes(found) if remote else []
+        about |= {"uptime": uptime.of(found), "remote": remote, "wants_credentials": bool(wants)}
+    return page(request, "web/agent.html", **about)

@@ -101,6 +101,7 @@ OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and 
 WEBHOOK_SECONDS = 10.0  # that one call of a webhook may take
 WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between the calls that fail: the first wait, which doubles, and the longest
 WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # how long a delivery is tried
+DELIVERIES_KEPT_DAYS = 30  # that deliveries are shown to operators after they were made
 
 # Language models: any endpoint that speaks OpenAI's chat completions API
 LLM_MODEL = env.str("LLM_MODEL", default="")  # the model of agents that name none
@@ -192,6 +193,7 @@ CELERY_BEAT_SCHEDULE = {
     for name, seconds in {
         "runtime.sweep": SWEEP_SECONDS,
         "a2a.sweep": SWEEP_SECONDS,
+        "a2a.forget": 600.0,
         "runtime.observe": OBSERVE_SECONDS,
         "gateway.cancel": SWEEP_SECONDS,
         "gateway.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS

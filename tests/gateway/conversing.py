@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +11,10 @@ from typing import Any
 
 import bridge
 from apps.accounts.models import User
-from apps.agents import versions
 from apps.agents.models import Agent
-from apps.agents.registration import house_workspace
 from apps.conversations import intake, replay
 from apps.conversations.models import Artifact, Event, Run, Task
+from apps.gateway.registering import register_remote
 from apps.runtime import sending
 
 JSON = dict[str, Any]
@@ -23,13 +23,7 @@ SOON = 20.0  # seconds in which what a test waits for must happen
 
 def remote_agent(card: JSON, slug: str = "remote", **policies: Any) -> Agent:
     """A registered remote agent with this card."""
-    agent = Agent.objects.create(
-        slug=slug, name=card["name"], description=card["description"], kind=Agent.Kind.REMOTE,
-        access=Agent.Access.AUTHENTICATED, workspace=house_workspace(),
-        input_modes=["*/*"], output_modes=["*/*"], **policies,
-    )  # fmt: skip
-    versions.keep(agent, {"kind": "remote", "card": card})
-    return agent
+    return register_remote(slug, card=json.dumps(card), access=Agent.Access.AUTHENTICATED, **policies)
 
 
 @dataclass
