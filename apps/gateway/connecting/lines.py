@@ -11,6 +11,7 @@ from django.conf import settings
 
 from apps.gateway.connecting import reading
 from apps.gateway.connecting.interfaces import Interface
+from apps.gateway.connecting.mending import mend
 from apps.gateway.connecting.refusals import error_in, refusal
 from apps.gateway.errors import Misbehaved, RemoteError
 from outbound.transports import Transport
@@ -102,6 +103,7 @@ class Line(httpx.AsyncClient):
                 raise Misbehaved("The agent's answer has neither a result nor an error.")
             self.value = value["result"]
             value = {"jsonrpc": "2.0", "id": "1", "result": self.value}
+        mend(self.value)
         return json.dumps(value).encode()
 
 
