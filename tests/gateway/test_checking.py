@@ -1,17 +1,20 @@
 """Remote agents are looked after: each by one process, side by side, and what is found is their health."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connections
 from django.utils import timezone
 
 import bridge
-import outbound
 from apps.agents.models import Agent
 from apps.gateway import checker, checking, uptime
 from apps.gateway.checking import KEPT
 from apps.gateway.examining import Finding
+from apps.gateway.jobs import check_agents
 from apps.gateway.models import Breaker, Check, CheckedHour, Checkup
 from apps.runtime import observing
 from bridge import statements
@@ -19,19 +22,12 @@ from tests.gateway.registered import remote_agent
 from tests.outbound.receiving import answer, server
 from tests.runtime.delegating import until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def far(db):
     return remote_agent("far")
-
-
-@pytest.fixture
-def _loopback_is_open():
-    outbound.configure(["127.0.0.0/8"])
-    yield
-    outbound.configure([])
 
 
 def found(error="", milliseconds=20, *, answers=True, kind=Check.Kind.CARD):
@@ -64,6 +60,25 @@ def test_a_round_has_one_taker(far, echo):
     assert [other.agent for other in again] == [far]
     checking.keep(one, [found()])  # whose time was over
     assert not Check.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_processes_that_look_at_the_same_moment_each_round_has_one():
+    agents = [remote_agent(f"far-{number}") for number in range(6)]
+    checking.take(10)
+    Checkup.objects.update(next_check_at=timezone.now() - timedelta(seconds=1))
+    together = threading.Barrier(4)
+
+    def take(_):
+        try:
+            together.wait(10)
+            return [one.agent.slug for one in checking.take(10)]
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as threads:
+        taken = [slug for slugs in threads.map(take, range(4)) for slug in slugs]
+    assert sorted(taken) == sorted(agent.slug for agent in agents)
 
 
 def test_rounds_are_as_far_apart_as_the_setting_says_and_never_quite_the_same(far, settings):
@@ -161,7 +176,8 @@ def test_old_checks_are_cleared_away_and_their_hours_a_month_later(far):
     assert CheckedHour.objects.count() == 2
 
 
-@pytest.mark.usefixtures("_loopback_is_open")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("outward")
 async def test_hung_agents_hold_up_nobody(db, settings):
     settings.REMOTE_CHECK_TIMEOUT = 3.0
     released = asyncio.Event()
@@ -188,6 +204,9 @@ async def test_hung_agents_hold_up_nobody(db, settings):
         checker.close_this_process()
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_the_worker_checks_by_itself(far):
+async def test_the_job_has_them_checked(far, settings):
+    assert settings.CELERY_BEAT_SCHEDULE["gateway.check"]["task"] == "gateway.check"
+    await bridge.run(check_agents.delay)
     await until(lambda: Check.objects.filter(agent=far, ok=False).exists())
