@@ -66,6 +66,7 @@ class Peer:
         streams: does the card say that it can stream?
         calls_webhooks: does the card say that it calls webhooks?
         card: the card that it goes by.
+        is_known_there: does somebody's credential go with the calls?
         event_id: what the agent called the event that came last, for `subscribe` to go on after it; "" for nothing.
     """
 
@@ -80,6 +81,7 @@ class Peer:
         self.interface = interface
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
+        self.is_known_there = auth is not None
         self.event_id = ""
         self.card, self._transport, self._auth, self._headers = card, transport, auth, headers
 
