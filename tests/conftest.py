@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.conf import settings
-from django.test import override_settings
+from django.test import TransactionTestCase, override_settings
 from kombu import Queue
 
 import bridge
@@ -18,7 +18,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.gateway import breaker
 from apps.runtime import embedded
-from tests import stack, strictness
+from tests import emptying, sharing, stack, strictness
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STRICT_SKIPS = not settings.EMBEDDED
@@ -47,12 +47,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    return sharing.workers()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing.Sharing:
+    return sharing.Sharing(config, log)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_queue() -> None:
     """Test runs that share a broker do not take each other's wake-ups."""
-    name = f"parley-test-{uuid.uuid4().hex[:8]}"
-    current_app.conf.task_default_queue = name
+    name = settings.INSTALLATION
     current_app.conf.task_queues = [Queue(name, routing_key=name, expires=300)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quickly_emptied() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

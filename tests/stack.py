@@ -40,10 +40,20 @@ collect_if_changed()
 """
 
 
+_held: list[socket.socket] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port for a server that sets SO_REUSEADDR, as servers do.
+
+    It stays bound, though nothing listens there: neither another process that looks for a port nor a connection's near
+    end gets it before the server does, or while the server is restarted.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _held.append(holder)
+    return int(holder.getsockname()[1])
 
 
 @cache
@@ -199,6 +209,10 @@ class Stack:
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run `manage.py` against this installation; with `check`, an exit status other than 0 fails the test."""
         return self._run("manage.py", *arguments, check=check)
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Python with this installation's environment; an exit status other than 0 fails the test."""
+        return self._run(*arguments)
 
     def _run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

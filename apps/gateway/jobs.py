@@ -7,6 +7,7 @@ from typing import Any
 from celery import shared_task
 from celery.signals import worker_shutdown
 
+from apps.gateway import canceling
 from apps.gateway.checker import close_this_process, this_process
 from apps.gateway.refreshing import refresh_due
 
@@ -20,6 +21,12 @@ def refresh_cards() -> None:
 def check_agents() -> None:
     """Look after the remote agents that are due. The job names nobody and returns at once."""
     this_process().look()
+
+
+@shared_task(name="gateway.cancel")  # type: ignore[untyped-decorator]
+def pass_cancels_on() -> None:
+    """Tell remote agents what is not wanted any more and what nobody told them yet."""
+    canceling.sweep()
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]

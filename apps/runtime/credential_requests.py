@@ -50,7 +50,7 @@ class Given:
 
 def find(token: str) -> CredentialRequest | None:
     """The request whose link has this token."""
-    rows = CredentialRequest.objects.select_related("task__agent", "task__owner", "task__context")
+    rows = CredentialRequest.objects.select_related("task__agent__current_version", "task__owner", "task__context")
     return rows.filter(digest=CredentialRequest.digest_of(token), task__context__deleted_at=None).first()
 
 

@@ -39,6 +39,7 @@ SIDEBAR = {
     ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
+        ("gateway", "remoteagent", "Remote agents", "public"),
         ("agents", "agentversion", "Versions", "history"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),
     ],

@@ -52,6 +52,17 @@ class Scheme:
         return origin_of(self.token_url or self.discovery_url)
 
     @property
+    def words(self) -> str:
+        """What it is, for people."""
+        if self.kind is None:
+            return self.problem
+        if self.kind is Kind.API_KEY:
+            return f"{self.kind.label}, in the {self.place} {self.parameter}"
+        if self.kind is Kind.CLIENT_CREDENTIALS:
+            return f"{self.kind.label}, with tokens from {self.issuer}"
+        return str(self.kind.label)
+
+    @property
     def slot(self) -> tuple[str, str]:
         """The spot of a request that it writes: no two of one combination may write the same."""
         if self.kind is Kind.API_KEY:

@@ -10,6 +10,7 @@ import httpx
 from django.conf import settings
 
 from apps.gateway.connecting import reading
+from apps.gateway.connecting.border import with_readable_time
 from apps.gateway.connecting.interfaces import Interface
 from apps.gateway.connecting.refusals import error_in, refusal
 from apps.gateway.errors import Misbehaved, RemoteError
@@ -101,8 +102,8 @@ class Line(httpx.AsyncClient):
             if "result" not in value:
                 raise Misbehaved("The agent's answer has neither a result nor an error.")
             self.value = value["result"]
-            value = {"jsonrpc": "2.0", "id": "1", "result": self.value}
-        return json.dumps(value).encode()
+            return json.dumps({"jsonrpc": "2.0", "id": "1", "result": with_readable_time(self.value)}).encode()
+        return json.dumps(with_readable_time(value)).encode()
 
 
 class Events(httpx.AsyncByteStream):

@@ -65,6 +65,7 @@ class Peer:
         interface: what was chosen of the card.
         streams: does the card say that it can stream?
         calls_webhooks: does the card say that it calls webhooks?
+        card: the card that it goes by.
         event_id: what the agent called the event that came last, for `subscribe` to go on after it; "" for nothing.
     """
 
@@ -80,7 +81,7 @@ class Peer:
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
         self.event_id = ""
-        self._card, self._transport, self._auth, self._headers = card, transport, auth, headers
+        self.card, self._transport, self._auth, self._headers = card, transport, auth, headers
 
     async def send(
         self,
@@ -163,7 +164,7 @@ class Peer:
             faithful = whole_numbers
         line = Line(self._transport, self.interface, self._auth, faithful)
         make = TRANSPORTS[self.interface.binding, self.interface.version]
-        client = make(line, self._card, self.interface.url)
+        client = make(line, self.card, self.interface.url)
         return line, TenantTransportDecorator(client, self.interface.tenant) if self.interface.tenant else client
 
     def _context(self, more: Mapping[str, str] | None = None) -> ClientCallContext:

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.encrypted import EncryptedTextField
 from apps.accounts.models import User
+from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 
 LONGEST_SCHEME = 200  # characters of a scheme's name in a card
@@ -20,6 +21,9 @@ class RemoteCredentialQuerySet(models.QuerySet["RemoteCredential"]):
         """What may be used for an owner's work: what is for everybody, and their own."""
         whose = models.Q(user=None) if owner_id is None else models.Q(user=None) | models.Q(user_id=owner_id)
         return self.filter(whose, agent=agent)
+
+    def visible_to(self, principal: Principal) -> RemoteCredentialQuerySet:
+        return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
 
     def untold(self) -> RemoteCredentialQuerySet:
         """For pages: the secrets are not even read."""
