@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import uuid
 from typing import Any
-from urllib.parse import urlsplit
 
 import rfc8785
-from a2a.types import AgentCard
+from a2a.types import AgentCard, AgentInterface
 from google.protobuf.json_format import ParseDict
 
 import outbound
 from apps.agents.models import AgentVersion
 from apps.conversations import strict_json
 from apps.gateway import card_03, card_shape
+from apps.gateway.connecting import interfaces
+from apps.gateway.connecting.interfaces import BINDINGS, VERSIONS, version_of
 from apps.gateway.errors import BadCard
 from outbound import targets
 
 JSON = dict[str, Any]
 
-BINDINGS = ("JSONRPC", "HTTP+JSON")
-VERSIONS = ("1.0", "0.3")
 TOLD = 8  # problems of a card that are told at once
 CACHED = 1_000
 
@@ -84,9 +83,9 @@ def usable(card: JSON) -> list[JSON]:
 
 
 def is_spoken(interface: JSON) -> bool:
-    """Is it in a binding and a version that Parley speaks? Patches of versions play no part (A2A 1.0 §3.6)."""
-    version = ".".join(interface["protocolVersion"].split(".")[:2])
-    return interface["protocolBinding"] in BINDINGS and version in VERSIONS
+    """Is it in a binding and a version that Parley speaks?"""
+    version = version_of(AgentInterface(protocol_version=interface["protocolVersion"]))
+    return interface["protocolBinding"] in BINDINGS and bool(version)
 
 
 def origin_of(card: JSON) -> str:
@@ -95,10 +94,9 @@ def origin_of(card: JSON) -> str:
 
 
 def origin(url: str) -> str:
-    """The origin of a URL, with its port: `https://agents.example:443`. Raises outbound.Forbidden."""
-    target = targets.read(url)
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    return f"{urlsplit(url).scheme}://{host}:{target.port}"
+    """The origin of a URL, with its port: `https://agents.example:443`. Raises outbound.Forbidden for what is none."""
+    targets.read(url)
+    return interfaces.origin_of(url)
 
 
 def stated(card: JSON) -> JSON:

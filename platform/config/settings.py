@@ -173,6 +173,7 @@ CELERY_BEAT_SCHEDULE = {
         "runtime.sweep": SWEEP_SECONDS,
         "a2a.sweep": SWEEP_SECONDS,
         "runtime.observe": OBSERVE_SECONDS,
+        "gateway.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
     }.items()
 }
 

@@ -1,5 +1,6 @@
 """Operators' pages of remote agents."""
 
 from apps.gateway.admin.credentials import RemoteCredentialAdmin
+from apps.gateway.admin.remote_agents import RemoteAgentAdmin
 
-__all__ = ["RemoteCredentialAdmin"]
+__all__ = ["RemoteAgentAdmin", "RemoteCredentialAdmin"]

@@ -1,0 +1,103 @@
+"""Agents are found by words and by what their cards say, among those that the caller may use."""
+
+import pytest
+
+from apps.accounts.principals import ANONYMOUS
+from apps.agents.finding import find, modes_of, tags_of
+from apps.agents.models import Agent
+from apps.agents.registration import house_workspace
+
+pytestmark = pytest.mark.django_db
+
+
+def made(name, *skills, **fields):
+    return Agent.objects.create(
+        slug=name.lower(),
+        name=name,
+        workspace=house_workspace(),
+        **{"kind": "remote", "description": f"The agent {name}.", "access": "public", "skills": list(skills), **fields},
+    )
+
+
+def skill(name, *tags, **fields):
+    return {"id": name.lower().replace(" ", "-"), "name": name, "description": f"{name}.", "tags": list(tags), **fields}
+
+
+@pytest.fixture
+def polyglot(db):
+    return made("Polyglot", skill("Translate", "language", "French"), input_modes=["text/plain", "audio/mpeg"])
+
+
+@pytest.fixture
+def painter(db):
+    return made("Painter", skill("Draw pictures", "art", outputModes=["image/png"]), description="Paints what you say.")
+
+
+def found(*text, principal=ANONYMOUS, **asked):
+    return [agent.slug for agent in find(principal, *text, **asked)]
+
+
+@pytest.mark.parametrize(
+    ("text", "slugs"),
+    [
+        ("", ["painter", "polyglot"]),
+        ("translate", ["polyglot"]),
+        ("please translate this into FRENCH", ["polyglot"]),
+        ("paints", ["painter"]),
+        ("poly", ["polyglot"]),
+        ("pictures or language", ["painter", "polyglot"]),
+        ("submarine", []),
+        ("   ", ["painter", "polyglot"]),
+    ],
+)
+def test_words_find_what_agents_and_their_skills_say(polyglot, painter, text, slugs):
+    assert sorted(found(text)) == slugs
+
+
+@pytest.mark.parametrize(
+    ("asked", "slugs"),
+    [
+        ({"skill": "translate"}, ["polyglot"]),
+        ({"skill": "Draw Pictures"}, ["painter"]),
+        ({"skill": "draw"}, []),
+        ({"tag": "french"}, ["polyglot"]),
+        ({"tag": "fren"}, []),
+        ({"mode": "audio/mpeg"}, ["polyglot"]),
+        ({"mode": "image/png"}, ["painter"]),
+        ({"mode": "image/*"}, ["painter"]),
+        ({"mode": "text/plain"}, ["painter", "polyglot"]),
+        ({"kind": "remote", "tag": "art"}, ["painter"]),
+        ({"kind": "hosted"}, []),
+        ({"health": "degraded"}, []),
+    ],
+)
+def test_filters_narrow_what_is_found(polyglot, painter, asked, slugs):
+    assert found(**asked) == slugs
+
+
+def test_an_agent_that_is_not_well_comes_later_and_is_not_dropped(polyglot, painter):
+    Agent.objects.filter(pk=painter.pk).update(health="unavailable")
+    assert found() == ["polyglot", "painter"]
+    assert found("agent paints pictures polyglot")[-1] == "painter"
+    assert found(health="unavailable") == ["painter"]
+
+
+def test_nobody_finds_what_they_may_not_use(polyglot, painter, ada):
+    Agent.objects.filter(pk=painter.pk).update(access="authenticated")
+    Agent.objects.filter(pk=polyglot.pk).update(is_enabled=False)
+    assert found("pictures") == []
+    assert found("pictures", principal=ada.principal) == ["painter"]
+    assert found("translate", principal=ada.principal) == []
+
+
+def test_finding_is_one_query_however_many_agents_there_are(django_assert_num_queries):
+    for number in range(30):
+        made(f"Agent{number}", skill(f"Skill {number}", "art"))
+    with django_assert_num_queries(1):
+        assert len(find(ANONYMOUS, "skill", tag="art", mode="text/plain", health="ok")) == 30
+
+
+def test_what_can_be_filtered_by_is_listed_once(polyglot, painter):
+    agents = Agent.objects.all()
+    assert tags_of(agents) == ["French", "art", "language"]
+    assert modes_of(agents) == ["audio/mpeg", "image/png", "text/plain"]
