@@ -10,9 +10,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 import bridge
-from apps.gateway import checking, examining
+from apps.gateway import checking
 from apps.gateway.checking import Round
-from apps.gateway.examining import Finding
+from apps.gateway.examining import findings_of
 
 log = logging.getLogger("parley.gateway")
 
@@ -64,16 +64,9 @@ class Checker:
 
 async def _work_off(one: Round) -> None:
     try:
-        await bridge.run(checking.keep, one, await findings_of(one))
+        await bridge.run(checking.keep, one, await findings_of(one.remote, one.probe))
     except Exception:
         log.exception("the check of agent %s broke off", one.agent.slug)
-
-
-async def findings_of(one: Round) -> list[Finding]:
-    """Look at the agent in the ways that this round has."""
-    async with examining.way_out() as way:
-        looking = [examining.look_at_address(way, examining.addresses_of(one.agent)[0])]
-        return list(await asyncio.gather(*looking))
 
 
 _this_process: Checker | None = None

@@ -17,7 +17,7 @@ from django.db.models import F
 from apps.agents.models import Agent, AgentStats
 from apps.conversations import ledger
 from apps.gateway.examining import Finding
-from apps.gateway.models import Breaker, Check, CheckedHour, Checkup
+from apps.gateway.models import Breaker, Check, CheckedHour, Checkup, RemoteAgent
 from apps.gateway.uptime import MONTH, median_of
 from apps.runtime import observing
 from apps.runtime.observing import Mild
@@ -37,11 +37,16 @@ class Round:
 
     checkup: Checkup
     until: datetime.datetime  # when the next begins, which is also what this one is known by
-    probes: bool  # is the agent to be sent its message?
+    probe: str  # the message that the agent is to be sent now, "" for none
 
     @property
     def agent(self) -> Agent:
         return self.checkup.agent
+
+    @property
+    def remote(self) -> RemoteAgent:
+        found: RemoteAgent = self.checkup.agent.remote  # type: ignore[attr-defined]
+        return found
 
 
 def take(most: int) -> list[Round]:
@@ -49,14 +54,14 @@ def take(most: int) -> list[Round]:
     now = statements.database_time()
     _begin_with_new_agents(now)
     due = Checkup.objects.filter(
-        next_check_at__lte=now, agent__is_enabled=True, agent__kind=Agent.Kind.REMOTE
-    ).select_related("agent__current_version")
+        next_check_at__lte=now, agent__is_enabled=True, agent__remote__isnull=False
+    ).select_related("agent__current_version", "agent__remote")
     taken = (_taken(checkup, now) for checkup in due.order_by("next_check_at")[:most])
     return [one for one in taken if one is not None]
 
 
 def _begin_with_new_agents(now: datetime.datetime) -> None:
-    new = Agent.objects.enabled().filter(kind=Agent.Kind.REMOTE, checkup=None).values_list("pk", flat=True)
+    new = Agent.objects.enabled().filter(remote__isnull=False, checkup=None).values_list("pk", flat=True)
     Checkup.objects.bulk_create(
         [Checkup(agent_id=key, next_check_at=now, next_probe_at=now) for key in new], ignore_conflicts=True
     )
@@ -70,7 +75,7 @@ def _taken(checkup: Checkup, now: datetime.datetime) -> Round | None:
     if probes:
         moved["next_probe_at"] = now + datetime.timedelta(seconds=settings.REMOTE_PROBE_SECONDS)
     mine = Checkup.objects.filter(pk=checkup.pk, next_check_at=checkup.next_check_at)
-    return Round(checkup, until, probes) if mine.update(**moved) else None
+    return Round(checkup, until, checkup.probe if probes else "") if mine.update(**moved) else None
 
 
 def _until_next() -> datetime.timedelta:

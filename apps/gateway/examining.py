@@ -45,16 +45,15 @@ class Down(Exception):
 
 
 async def findings_of(remote: RemoteAgent, probe: str) -> list[Finding]:
-    """Look at the agent in all the ways there are; with a `probe` send it that message. A probe may not be due, so to
-    speak: while its calls are stopped there is none."""
-    looking = [_look(remote)]
+    """Look at the agent from outside, and send it the message `probe` if that is not empty."""
+    looking: list[Awaitable[Finding | None]] = [_look(remote)]
     if probe:
         looking.append(_probe(remote.agent, probe))
     return [finding for finding in await asyncio.gather(*looking) if finding is not None]
 
 
 async def _look(remote: RemoteAgent) -> Finding:
-    """Fetch its card. Of an agent whose card was pasted, see whether anybody is there: nothing else is sure to answer."""
+    """Fetch its card; of an agent whose card was pasted, see whether anybody is there."""
     limits = Limits(seconds=settings.REMOTE_CHECK_TIMEOUT, bytes=CARD_BYTES)
     async with outbound.exchange(limits) as way:
         if remote.card_url:
@@ -92,7 +91,7 @@ def _unfit(status: int, what: str) -> Exception:
 
 
 async def _probe(agent: Agent, text: str) -> Finding | None:
-    """None where calls are stopped: then there is nothing to find out by another."""
+    """None while calls to it are stopped."""
     try:
         return await _timed(Check.Kind.PROBE, probing.ask(agent, text))
     except CircuitOpen:

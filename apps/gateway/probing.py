@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -12,9 +13,9 @@ from django.conf import settings
 
 import bridge
 from apps.agents.models import Agent
-from apps.gateway import breaker, cards, connecting
+from apps.gateway import breaker, cards, connecting, credentials
 from apps.gateway.connecting import Peer
-from apps.gateway.errors import RemoteError
+from apps.gateway.errors import CutOff, Misbehaved, RemoteError
 
 log = logging.getLogger("parley.gateway")
 
@@ -22,7 +23,7 @@ JSON = dict[str, Any]
 
 PROPER = ("COMPLETED", "INPUT_REQUIRED", "AUTH_REQUIRED")  # states in which an agent has answered
 OVER = ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.5
 GOODBYE_SECONDS = 5.0  # for a task of a probe that is not over
 
 
@@ -47,30 +48,37 @@ async def ask(agent: Agent, text: str) -> None:
 async def _asked(agent: Agent, text: str) -> None:
     if agent.current_version is None:
         raise Unfit("It has no card by which it could be called.")
-    async with connecting.peer(cards.card_of(agent.current_version)) as peer:
+    auth = await credentials.auth_for(agent, None, checking=True)
+    async with connecting.peer(cards.card_of(agent.current_version), auth=auth) as peer:
         task: JSON = {}
         try:
             async with asyncio.timeout(settings.REMOTE_PROBE_TIMEOUT):
-                async for task in _states(peer, text):
-                    pass
+                async for state in _states(peer, text):
+                    task = state
         except TimeoutError:
-            raise Unfit(f"It did not finish with the probe within {settings.REMOTE_PROBE_TIMEOUT:g} s.") from None
+            within = f"the probe within {settings.REMOTE_PROBE_TIMEOUT:g} s."
+            raise (
+                Unfit(f"It did not finish with {within}") if task else CutOff(f"It did not answer {within}")
+            ) from None
         finally:
             await _say_goodbye(peer, task)
     if task and _state(task) not in PROPER:
         raise Unfit(f"It answered the probe with the state {_state(task).lower()}.")
 
 
-async def _states(peer: Peer, text: str) -> Any:
+async def _states(peer: Peer, text: str) -> AsyncGenerator[JSON]:
     """The task as it goes on until it has ended or asks; nothing where a message is the answer."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     task: JSON = {}
-    async with aclosing(peer.send(message, {"historyLength": 0})) as events:
+    wanted = {"historyLength": 0} | ({} if peer.streams else {"returnImmediately": True})
+    async with aclosing(peer.send(message, wanted)) as events:
         async for event in events:
             if "message" in event:
                 return
             task = _task_of(event) or task
             yield task
+    if not task:
+        raise Misbehaved("It ended its answer to the probe without saying anything.")
     while not _is_answered(task):
         await asyncio.sleep(POLL_SECONDS)
         task = await peer.get(task["id"], 0)

@@ -13,7 +13,7 @@ from apps.gateway.errors import BadCard, CircuitOpen, CutOff, Misbehaved, Overlo
 from apps.gateway.models import Breaker
 from tests.gateway.registered import remote_agent
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 LOST = Unreachable("far.invalid cannot be reached.")
 
@@ -116,6 +116,7 @@ def test_only_what_is_the_agents_fault_counts(far, error, counts):
         assert health_of(far) == "ok"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_one_of_many_calls_at_the_same_moment_tries_it_again(opened):
     pass_time(opened, seconds=31)
     assert state_of(opened) == "half-open"

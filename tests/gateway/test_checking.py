@@ -7,11 +7,11 @@ import pytest
 from django.utils import timezone
 
 import bridge
-import outbound
 from apps.agents.models import Agent
 from apps.gateway import checker, checking, uptime
 from apps.gateway.checking import KEPT
 from apps.gateway.examining import Finding
+from apps.gateway.jobs import check_agents
 from apps.gateway.models import Breaker, Check, CheckedHour, Checkup
 from apps.runtime import observing
 from bridge import statements
@@ -19,19 +19,12 @@ from tests.gateway.registered import remote_agent
 from tests.outbound.receiving import answer, server
 from tests.runtime.delegating import until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def far(db):
     return remote_agent("far")
-
-
-@pytest.fixture
-def _loopback_is_open():
-    outbound.configure(["127.0.0.0/8"])
-    yield
-    outbound.configure([])
 
 
 def found(error="", milliseconds=20, *, answers=True, kind=Check.Kind.CARD):
@@ -161,7 +154,8 @@ def test_old_checks_are_cleared_away_and_their_hours_a_month_later(far):
     assert CheckedHour.objects.count() == 2
 
 
-@pytest.mark.usefixtures("_loopback_is_open")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("outward")
 async def test_hung_agents_hold_up_nobody(db, settings):
     settings.REMOTE_CHECK_TIMEOUT = 3.0
     released = asyncio.Event()
@@ -188,6 +182,9 @@ async def test_hung_agents_hold_up_nobody(db, settings):
         checker.close_this_process()
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_the_worker_checks_by_itself(far):
+async def test_the_job_has_them_checked(far, settings):
+    assert settings.CELERY_BEAT_SCHEDULE["gateway.check"]["task"] == "gateway.check"
+    await bridge.run(check_agents.delay)
     await until(lambda: Check.objects.filter(agent=far, ok=False).exists())

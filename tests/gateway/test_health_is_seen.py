@@ -16,7 +16,7 @@ from apps.gateway.models import Check, Checkup
 from apps.runtime import ranking
 from tests.gateway.registered import remote_agent
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 CHECKUPS = "admin:gateway_checkup_changelist"
 CHECKUP = "admin:gateway_checkup_change"
@@ -125,6 +125,7 @@ async def ranked(principal):
     return [(one.agent.slug, one.accepted) for one in await ranking.rank(principal, Ask("talk"))]
 
 
+@pytest.mark.django_db(transaction=True)
 async def test_a_remote_agent_with_trouble_ranks_lower_and_one_that_is_away_stays_in_the_list(ada, far, settings):
     near = await bridge.run(
         remote_agent, "near", skills=[{"id": "t", "name": "Talk", "description": "Talks.", "tags": []}]

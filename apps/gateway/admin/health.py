@@ -143,7 +143,7 @@ class CheckupAdmin(HealthActions):
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Checkup]:
-        remote: QuerySet[Checkup] = super().get_queryset(request).filter(agent__kind=Agent.Kind.REMOTE)
+        remote: QuerySet[Checkup] = super().get_queryset(request).filter(agent__remote__isnull=False)
         return remote
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
