@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -20,16 +20,22 @@ SAID = ("pk", "skills", "input_modes", "output_modes")
 class CardFilter(admin.SimpleListFilter):
     """By something that the cards say. The filters of a page share one query."""
 
-    offered: ClassVar[Callable[[Any], list[str]]]
-    fits: ClassVar[Callable[[Agent, str], bool]]
+    @staticmethod
+    def offered(agents: Iterable[Agent]) -> list[str]:
+        """What can be chosen."""
+        raise NotImplementedError
+
+    @staticmethod
+    def fits(agent: Agent, chosen: str) -> bool:
+        raise NotImplementedError
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(word, word) for word in type(self).offered(_agents(request))[:MOST]]
+        return [(word, word) for word in self.offered(_agents(request))[:MOST]]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Agent]) -> QuerySet[Agent]:
         if not (chosen := self.value()):
             return queryset
-        return queryset.filter(pk__in=[agent.pk for agent in _agents(request) if type(self).fits(agent, chosen)])
+        return queryset.filter(pk__in=[agent.pk for agent in _agents(request) if self.fits(agent, chosen)])
 
 
 def _agents(request: Any) -> list[Agent]:

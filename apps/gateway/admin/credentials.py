@@ -108,7 +108,7 @@ class RemoteCredentialAdmin(ReadOnlyAdmin):
         try:
             credentials.bring_own(agent, scheme, own, by)
         except ValidationError as error:
-            return Problems(scheme, {"": " ".join(error.messages)})
+            return Problems(scheme, None, {"": " ".join(error.messages)})
         self._note(
             request, agent, f"Each person brings their own {scheme}." if own else f"One {scheme} serves everybody."
         )
