@@ -259,6 +259,24 @@ async def test_strings_that_no_database_takes_are_mended():
     assert came["task"]["metadata"] == {"x": "\ufffd\ufffd"}
 
 
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ("2026-11-21T16:38:10.123456", "2026-11-21T16:38:10.123456Z"),
+        ("2026-11-21T18:38:10+02:00", "2026-11-21T16:38:10Z"),
+        ("2026-11-21T16:38:10Z", "2026-11-21T16:38:10Z"),
+        ("yesterday", None),
+        (12345, None),
+        ("9999-12-31T23:59:59-10:00", None),
+    ],
+)
+async def test_times_are_read_with_or_without_a_zone_and_left_out_where_they_are_none(sent, meant):
+    status = {"state": "TASK_STATE_WORKING", "timestamp": sent}
+    [came], error = await outcome_of(answer({"task": task() | {"status": status}}))
+    assert error is None
+    assert came["task"]["status"].get("timestamp") == meant
+
+
 async def test_what_is_unknown_and_numbers_are_kept_as_they_came():
     sent = {
         "task": {

@@ -10,8 +10,8 @@ import httpx
 from django.conf import settings
 
 from apps.gateway.connecting import reading
-from apps.gateway.connecting.border import with_readable_time
 from apps.gateway.connecting.interfaces import Interface
+from apps.gateway.connecting.mending import mend
 from apps.gateway.connecting.refusals import error_in, refusal
 from apps.gateway.errors import Misbehaved, RemoteError
 from outbound.transports import Transport
@@ -102,8 +102,9 @@ class Line(httpx.AsyncClient):
             if "result" not in value:
                 raise Misbehaved("The agent's answer has neither a result nor an error.")
             self.value = value["result"]
-            return json.dumps({"jsonrpc": "2.0", "id": "1", "result": with_readable_time(self.value)}).encode()
-        return json.dumps(with_readable_time(value)).encode()
+            value = {"jsonrpc": "2.0", "id": "1", "result": self.value}
+        mend(self.value)
+        return json.dumps(value).encode()
 
 
 class Events(httpx.AsyncByteStream):

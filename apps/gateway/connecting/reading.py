@@ -38,7 +38,7 @@ async def whole(response: httpx.Response) -> bytes:
     pieces, size = [], 0
     with failures_of(response.request.url.host):
         async with asyncio.timeout(settings.REMOTE_IDLE_SECONDS):
-            async for piece in response.aiter_raw():
+            async for piece in response.aiter_bytes():
                 size += len(piece)
                 if size > settings.REMOTE_ANSWER_BYTES:
                     raise Misbehaved(f"The agent's answer is larger than {settings.REMOTE_ANSWER_BYTES} bytes.")
@@ -53,7 +53,7 @@ async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
     an agent that sends a byte now and then would hold a run for as long as it likes.
     """
     loop, reader = asyncio.get_running_loop(), Frames(settings.REMOTE_ANSWER_BYTES)
-    chunks, since = aiter(response.aiter_raw()), loop.time()
+    chunks, since = aiter(response.aiter_bytes()), loop.time()
     while True:
         with failures_of(response.request.url.host):
             async with asyncio.timeout_at(since + settings.REMOTE_IDLE_SECONDS):

@@ -9,10 +9,8 @@ import pytest
 
 from tests.gateway.hostile import villain as v
 from tests.gateway.hostile.ordeals import (
-    OVER,
     STREAM,
     TOO_LARGE,
-    UNREADABLE,
     WELL,
     Ordeal,
     went_well,
