@@ -13,7 +13,7 @@ BINDINGS = ("JSONRPC", "HTTP+JSON")  # of which clients take the first that they
 
 HEALTH = {
     Agent.Health.OK: "",
-    Agent.Health.DEGRADED: "Fewer than half of its newest tasks succeeded.",
+    Agent.Health.DEGRADED: "It works, but not as well as it should at the moment.",
     Agent.Health.UNAVAILABLE: "It cannot work at the moment. The operators can see why.",
 }
 """What everybody is told of an agent that is not well."""

@@ -1,9 +1,12 @@
 """Remote agents are looked after: each by one process, side by side, and what is found is their health."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connections
 from django.utils import timezone
 
 import bridge
@@ -57,6 +60,25 @@ def test_a_round_has_one_taker(far, echo):
     assert [other.agent for other in again] == [far]
     checking.keep(one, [found()])  # whose time was over
     assert not Check.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_processes_that_look_at_the_same_moment_each_round_has_one():
+    agents = [remote_agent(f"far-{number}") for number in range(6)]
+    checking.take(10)
+    Checkup.objects.update(next_check_at=timezone.now() - timedelta(seconds=1))
+    together = threading.Barrier(4)
+
+    def take(_):
+        try:
+            together.wait(10)
+            return [one.agent.slug for one in checking.take(10)]
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as threads:
+        taken = [slug for slugs in threads.map(take, range(4)) for slug in slugs]
+    assert sorted(taken) == sorted(agent.slug for agent in agents)
 
 
 def test_rounds_are_as_far_apart_as_the_setting_says_and_never_quite_the_same(far, settings):
