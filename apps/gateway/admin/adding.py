@@ -38,7 +38,10 @@ class UseForm(SourceForm):
     source = forms.CharField(max_length=LONGEST, widget=forms.HiddenInput)
     sha256 = forms.CharField(widget=forms.HiddenInput)
     slug = forms.CharField(
-        label="Slug", max_length=63, widget=UnfoldAdminTextInputWidget, help_text="Its address here: /a2a/<slug>."
+        label="Slug",
+        max_length=63,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="What its address here ends with: /a2a/…",
     )
     access = forms.ChoiceField(
         label="Who may use it",

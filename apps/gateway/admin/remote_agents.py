@@ -148,7 +148,7 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
 
     @display(description="health", ordering="agent__health")
     def condition(self, remote: RemoteAgent) -> SafeString:
-        return AgentAdmin.condition(self, remote.agent)  # type: ignore[arg-type]
+        return AgentAdmin.condition(self, remote.agent)
 
     @display(description="card")
     def card(self, remote: RemoteAgent) -> SafeString:
