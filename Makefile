@@ -15,22 +15,25 @@ setup: $(STAMP)
 
 $(STAMP): requirements.lock requirements-dev.lock pyproject.toml .python-version | $(filter .tools/bin/uv,$(UV))
 	@test -x $(PY) || $(UV) venv --quiet $(VENV) || $(UV) venv --quiet --python '>=3.12' $(VENV)
-	@$(UV) pip sync --quiet --python $(PY) --require-hashes requirements-dev.lock
+	@$(UV) pip sync --quiet --compile-bytecode --python $(PY) --require-hashes requirements-dev.lock
 	@$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 run: setup
 	@exec $(PY) manage.py serve
 
-# TESTS="tests/web tests/a2a" runs some of them.
+# TESTS="tests/web tests/a2a" runs some of them; WORKERS=0 runs them in one process, for a debugger or to read what they print.
+WORKERS ?= auto
+PYTEST := $(PY) -m pytest -n $(WORKERS)
+
 test: setup
-	$(PY) -m pytest $(TESTS)
+	$(PYTEST) $(TESTS)
 
 test-services: setup
 	DATABASE_URL="$${DATABASE_URL:-postgres://postgres@127.0.0.1:5432/postgres}" \
 	CELERY_BROKER_URL="$${CELERY_BROKER_URL:-amqp://guest:guest@127.0.0.1:5672//}" \
 	CHANNEL_LAYER_URL="$${CHANNEL_LAYER_URL:-redis://127.0.0.1:6379/0}" \
-	$(PY) -m pytest $(TESTS)
+	$(PYTEST) $(TESTS)
 
 # djlint's formatter is not used: it would break lines where spaces count.
 lint: setup

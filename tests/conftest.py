@@ -1,5 +1,6 @@
 """The small fixed cast of all tests: Ada and Bob, a few agents, and the threads that their work needs."""
 
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.conf import settings
-from django.test import override_settings
+from django.test import TransactionTestCase, override_settings
 from kombu import Queue
 
 import bridge
@@ -16,8 +17,10 @@ from apps.accounts.models import User
 from apps.agents import signing_keys
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.gateway import breaker
 from apps.runtime import embedded
-from tests import stack, strictness
+from tests import emptying, sharing, stack, strictness
+from tests.type_checking import TypeChecked, type_checking
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STRICT_SKIPS = not settings.EMBEDDED
@@ -46,12 +49,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    return sharing.workers()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing.Sharing:
+    return sharing.Sharing(config, log)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_queue() -> None:
     """Test runs that share a broker do not take each other's wake-ups."""
-    name = f"parley-test-{uuid.uuid4().hex[:8]}"
-    current_app.conf.task_default_queue = name
+    name = settings.INSTALLATION
     current_app.conf.task_queues = [Queue(name, routing_key=name, expires=300)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quickly_emptied() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,9 +87,10 @@ def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _keys_are_those_of_the_test() -> None:
-    """A process goes on with a signing key for some seconds; the database of the next test knows nothing of it."""
+def _what_is_remembered_is_of_the_test() -> None:
+    """A process goes on with what it read for some seconds; the database of the next test knows nothing of it."""
     signing_keys.forget()
+    breaker.forget()
 
 
 @pytest.fixture
@@ -87,6 +105,13 @@ def server() -> Iterator[stack.Stack]:
     """The whole of Parley as processes of their own, shared by all tests that only talk to it."""
     with stack.running() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def type_checked(tmp_path_factory: pytest.TempPathFactory) -> TypeChecked:
+    folder = tmp_path_factory.getbasetemp()
+    parallel = "PYTEST_XDIST_WORKER" in os.environ  # a worker's folder stands in that of the run
+    return type_checking((folder.parent if parallel else folder) / "mypy-cache")
 
 
 @pytest.fixture(autouse=True)

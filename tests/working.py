@@ -33,9 +33,8 @@ def say(assignment: Assignment, *emissions: Emission) -> None:
 
 def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.UUID | None:
     """Record how the turn ended; gives the next turn's run. Raises LeaseLost."""
-    ending = Ending(
-        assignment.hold, outcome, turn=assignment.turn, quiet_until=assignment.quiet_until, streamed=True, **fields
-    )
+    known = {"turn": assignment.turn, "quiet_until": assignment.quiet_until, "span": assignment.span}
+    ending = Ending(assignment.hold, outcome, streamed=True, **known, **fields)
     return finish(assignment.task, assignment.message, ending)
 
 

@@ -94,7 +94,8 @@ async def carry_out(arrival: Arrival, method: str, params: Any, version: str = v
         agent = await bridge.run(agent_for, principal, params)
     activated = extensions.negotiate(agent, request)
     headers = {extensions.HEADER: ", ".join(activated)} if activated else {}
-    call = Call(principal, agent, params, request.headers.get("Last-Event-ID", ""), version)
+    resumes, span = (request.headers.get(name, "") for name in ("Last-Event-ID", "traceparent"))
+    call = Call(principal, agent, params, resumes, version, span)
     with ExitStack() as meanwhile:
         if method in STREAMING:
             meanwhile.callback(quotas.open_stream(principal, address_of(request)))

@@ -17,15 +17,15 @@ from apps.conversations.models import Context, Task
 
 
 def list_contexts(principal: Principal, agent: Agent, listing: ContextListing) -> JSON:
-    """The caller's contexts, the one in which something happened last first. Two queries. Raises InvalidParams.
+    """The caller's contexts that are with this agent now, the one in which something happened last first.
 
-    An anonymous caller lists nothing.
+    Two queries. An anonymous caller lists nothing. Raises InvalidParams.
     """
     bound = binding("contexts", principal.sender, agent.pk)
     after = read_token(listing.page_token, bound)
     rows = _page(principal, agent, after, listing.page_size + 1) if principal.is_known else []
     page, has_more = rows[: listing.page_size], len(rows) > listing.page_size
-    counts = _task_counts([row.pk for row in page])
+    counts = _task_counts(agent, [row.pk for row in page])
     return {
         "contexts": [
             {
@@ -48,8 +48,8 @@ def _page(principal: Principal, agent: Agent, after: Cursor | None, size: int) -
     return list(found.only("context_id", "updated_at").order_by("-updated_at", "-id")[:size])
 
 
-def _task_counts(contexts: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
+def _task_counts(agent: Agent, contexts: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
     if not contexts:
         return {}
-    found = Task.objects.filter(context__in=contexts).values_list("context").annotate(Count("pk"))
+    found = Task.objects.filter(context__in=contexts, agent=agent).values_list("context").annotate(Count("pk"))
     return dict(found.order_by())

@@ -26,7 +26,7 @@ from apps.conversations.errors import UnsupportedOperation
 
 @read_only
 async def agent_card(request: HttpRequest, slug: str, is_old: bool = False) -> HttpResponseBase:
-    """`GET /a2a/<slug>/.well-known/agent-card.json`. An agent for named groups shows its card to them alone."""
+    """`GET /a2a/<slug>/.well-known/agent-card.json`. One that is not listed shows it to who may use it."""
     agent, card, changed = await bridge.run(_signed_card, request.headers.get("Authorization", ""), slug)
     return _response(request, card, changed, is_old=is_old, private=is_private(agent))
 
@@ -79,7 +79,7 @@ def find_shown(authorization: str, slug: str) -> Agent:
 
 def is_private(agent: Agent) -> bool:
     """Is there nothing of the agent to be seen by those who may not use it?"""
-    return agent.access == Agent.Access.GROUPS
+    return not agent.is_listed
 
 
 def _signed_card(authorization: str, slug: str) -> tuple[Agent, JSON, datetime.datetime]:

@@ -8,6 +8,7 @@ from typing import Any
 from celery import shared_task
 from celery.signals import worker_shutdown
 
+from apps.a2a.webhooks import queues
 from apps.a2a.webhooks.courier import close_this_process, this_process
 from apps.a2a.webhooks.publishing import DELIVER, sweep
 
@@ -20,6 +21,11 @@ def deliver(config: str) -> None:
 @shared_task(name="a2a.sweep")  # type: ignore[untyped-decorator]
 def sweep_webhooks() -> None:
     sweep()
+
+
+@shared_task(name="a2a.forget")  # type: ignore[untyped-decorator]
+def forget_delivered() -> None:
+    queues.forget_delivered()
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]

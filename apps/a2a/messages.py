@@ -41,11 +41,9 @@ def read_message(fields: Fields) -> JSON:
 
 def check_media_types(agent: Agent, message: JSON) -> None:
     """Raises ContentTypeNotSupported for a part whose media type is stated and not among what the agent takes."""
-    for part in message["parts"]:
-        stated = part.get("mediaType", "").partition(";")[0].strip().lower()
-        if stated and not agent.takes(stated):
-            taken = ", ".join(agent.input_modes)
-            raise ContentTypeNotSupported(f"The agent does not take {stated}. It takes {taken}.")
+    if refused := agent.refused_type(message["parts"]):
+        taken = ", ".join(agent.input_modes)
+        raise ContentTypeNotSupported(f"The agent does not take {refused}. It takes {taken}.")
 
 
 def check_output_modes(agent: Agent, accepted: Sequence[str]) -> None:

@@ -47,6 +47,7 @@ class Call:
     params: Any
     last_event_id: str = ""  # of a stream that is to be resumed
     version: str = versions.CURRENT  # of A2A that the caller speaks, and in which its webhooks are called
+    traceparent: str = ""  # the caller's span (W3C Trace Context), as it was sent
 
 
 Operation = Callable[[Call], Awaitable[JSON | Updates]]
@@ -81,7 +82,8 @@ async def _sent(call: Call, sending: Sending) -> Sent:
     if sending.webhook is not None:
         await configs.vet(sending.webhook, "configuration.taskPushNotificationConfig.url")
         alongside = configs.keep_with(sending.webhook)
-    return await send(call.principal, call.agent, sending.message, alongside=alongside)
+    span = call.traceparent
+    return await send(call.principal, call.agent, sending.message, alongside=alongside, traceparent=span)
 
 
 async def _get(call: Call) -> JSON:

@@ -13,7 +13,7 @@ BINDINGS = ("JSONRPC", "HTTP+JSON")  # of which clients take the first that they
 
 HEALTH = {
     Agent.Health.OK: "",
-    Agent.Health.DEGRADED: "Fewer than half of its newest tasks succeeded.",
+    Agent.Health.DEGRADED: "It works, but not as well as it should at the moment.",
     Agent.Health.UNAVAILABLE: "It cannot work at the moment. The operators can see why.",
 }
 """What everybody is told of an agent that is not well."""
@@ -101,6 +101,7 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
     """What every endpoint here understands; each is described at its URI (docs/extensions)."""
     described = {
         "conversations": "Feedback on tasks; listing and clearing conversations.",
+        "message-ids": "A message that a known caller sends twice is taken once.",
         "negotiation": "Asking whether the agent would take a piece of work, and how well it fits.",
     }
     if agent.streams:

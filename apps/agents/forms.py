@@ -21,6 +21,10 @@ POLICIES = ("time_limit", "attempts", "retry_safe")
 class PoliciesForm(forms.ModelForm):  # type: ignore[type-arg]
     """What every agent's form has, whatever it is made of: fields that may be left empty."""
 
+    fallbacks = WordsField(
+        required=False, help_text="Slugs of the agents that take its turns when it cannot be reached, one to a line."
+    )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if cost := self.fields.get("cost"):

@@ -17,6 +17,7 @@ from apps.accounts.encrypted import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
 from apps.agents.card_content import check_capabilities, check_extended_card, check_words
+from apps.agents.standing_in import check_fallbacks
 from apps.agents.stats import AgentStats
 
 __all__ = ["Agent", "AgentQuerySet", "AgentStats", "SigningKey", "SigningKeyQuerySet"]
@@ -38,13 +39,14 @@ class AgentQuerySet(models.QuerySet["Agent"]):
         allowed = models.Q(access=Agent.Access.PUBLIC)
         if principal.is_known:
             allowed |= models.Q(access=Agent.Access.AUTHENTICATED)
+            allowed |= models.Q(access=Agent.Access.WORKSPACE, workspace=principal.workspace_id)
             in_group = Group.objects.filter(agents=models.OuterRef("pk"), user=principal.user_id)
             allowed |= models.Q(models.Exists(in_group), access=Agent.Access.GROUPS)
         return self.enabled().filter(allowed)
 
     def listed(self) -> AgentQuerySet:
-        """Agents that everybody may see, whoever may use them: all but those for named groups."""
-        return self.enabled().exclude(access=Agent.Access.GROUPS)
+        """Agents that everybody may see, whoever may use them: all but those for named groups or one workspace."""
+        return self.enabled().exclude(access__in=UNLISTED)
 
 
 def text_modes() -> list[str]:
@@ -63,6 +65,7 @@ class Agent(models.Model):
         PUBLIC = "public", "everybody, without signing in"
         AUTHENTICATED = "authenticated", "everybody who is signed in or has a key"
         GROUPS = "groups", "members of named groups"
+        WORKSPACE = "workspace", "members of its workspace"
 
     class OnBusy(models.TextChoices):
         ENQUEUE = "enqueue", "the message becomes the task's next turn"
@@ -119,6 +122,11 @@ class Agent(models.Model):
     tools = models.JSONField(
         default=list, blank=True, validators=[check_words], help_text="Names of the tools that the agent uses."
     )
+    fallbacks = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Slugs of the agents that take a turn when this one cannot be reached, the first first.",
+    )
     health = models.CharField(max_length=12, choices=Health, default=Health.OK, editable=False)
     ailment = models.TextField(blank=True, editable=False, help_text="Why it is not well, for operators.")
     is_enabled = models.BooleanField("enabled", default=True)
@@ -144,6 +152,10 @@ class Agent(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def clean(self) -> None:
+        """Raises ValidationError for a fallback that cannot be one."""
+        check_fallbacks(self)
+
     @property
     def streams(self) -> bool:
         return bool(self.capabilities.get("streaming", True))
@@ -151,6 +163,11 @@ class Agent(models.Model):
     @property
     def is_public(self) -> bool:
         return self.access == Agent.Access.PUBLIC
+
+    @property
+    def is_listed(self) -> bool:
+        """May everybody see it, whoever may use it? The same rule as `listed`, of one that is enabled."""
+        return self.access not in UNLISTED
 
     @property
     def calls_webhooks(self) -> bool:
@@ -172,6 +189,8 @@ class Agent(models.Model):
                 return self.is_enabled
             case Agent.Access.AUTHENTICATED:
                 return self.is_enabled and principal.is_known
+            case Agent.Access.WORKSPACE:
+                return self.is_enabled and principal.is_known and principal.workspace_id == self.workspace_id
             case _:
                 return Agent.objects.visible_to(principal).filter(pk=self.pk).exists()
 
@@ -181,10 +200,18 @@ class Agent(models.Model):
         modes = {*self.input_modes, *(mode for skill in self.skills for mode in skill.get("inputModes", []))}
         return not modes.isdisjoint((media_type, f"{family}/*", "*/*"))
 
+    def refused_type(self, parts: Iterable[dict[str, Any]]) -> str:
+        """The first media type that these A2A parts state and the agent does not take; "" where it takes them all."""
+        stated = (part.get("mediaType", "").partition(";")[0].strip().lower() for part in parts)
+        return next((media_type for media_type in stated if media_type and not self.takes(media_type)), "")
+
     def makes_any_of(self, accepted: Iterable[str]) -> bool:
         """Whether the agent, or a skill of it, has an output mode among these; `text/*` is allowed on both sides."""
         modes = {*self.output_modes, *(mode for skill in self.skills for mode in skill.get("outputModes", []))}
         return any(_overlap(one, mode) for one in accepted for mode in modes)
+
+
+UNLISTED = (Agent.Access.GROUPS, Agent.Access.WORKSPACE)
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -69,6 +69,11 @@ def digest(content: JSON) -> str:
     return hashlib.sha256(rfc8785.dumps(content)).hexdigest()
 
 
+def reference(version: AgentVersion) -> JSON:
+    """What a run keeps of the version that it goes by."""
+    return {"version": str(version.pk), "number": version.number, "sha256": version.sha256}
+
+
 @lru_cache(maxsize=1000)
 def version_at(key: uuid.UUID) -> AgentVersion:
     """A version by its key, looked up once in a process: it never changes. Raises AgentVersion.DoesNotExist."""

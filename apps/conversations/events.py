@@ -68,11 +68,15 @@ class UserMessage(TypedDict):
 
 
 class AgentStart(TypedDict):
-    """`again`: the turn was begun before, and given back by a worker that had to end, which is no attempt."""
+    """`again`: the turn was begun before, and given back by a worker that had to end, which is no attempt.
+
+    `agent`: who takes the turn, where that is not the task's agent.
+    """
 
     attempt: int
     turn: int
     messageId: str
+    agent: NotRequired[int]
     again: NotRequired[bool]
 
 
@@ -96,19 +100,25 @@ class AgentStatus(TypedDict):
     """A change of state, or progress while working (`progress`: the message is no turn of talk).
 
     `because`: why a task that waited goes on without a message. `skill` is the one that takes the task, where a turn
-    found that out.
+    found that out. `agent`: who wrote the message; with progress, who takes the turn from here on. `kept` is what a
+    remote agent said that A2A has no place for: it changes nothing, and goes nowhere.
     """
 
     state: str
+    agent: NotRequired[int]
     skill: NotRequired[str]
     message: NotRequired[JSON]
     slot: NotRequired[Slot]
     progress: NotRequired[JSON]
     because: NotRequired[str]
+    kept: NotRequired[JSON]
 
 
 class AgentMessage(TypedDict):
+    """`agent`: who wrote it; what was recorded before agents could be switched does not say."""
+
     message: JSON
+    agent: NotRequired[int]
 
 
 class AgentTokenStart(TypedDict):
@@ -191,7 +201,10 @@ class Edit(TypedDict):
 
 
 class AgentSwitched(TypedDict):
+    """From here on the conversation is with this agent."""
+
     agent: int
+    slug: str
 
 
 class Feedback(TypedDict):

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, ledger, notes, wakeups
+from apps.conversations import blobs, ledger, notes, tracing, wakeups
 from apps.conversations.digests import digest_of
 from apps.conversations.errors import (
     CredentialWanted,
@@ -66,11 +66,12 @@ def accept(
     sender: str = "",
     skill: str | None = None,
     parent: uuid.UUID | None = None,
+    traceparent: str = "",
 ) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
     Of a new task, `skill` is the agent's skill that takes it, if one was chosen, and `parent` the task that calls for
-    it.
+    it. `traceparent` is the caller's span, if it has one (see `tracing`).
 
     `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
     (`sender_of_one_call`), so that a call that is tried again after a commit nobody heard of records it once.
@@ -82,11 +83,12 @@ def accept(
     if parent is not None:
         known["parent"] = str(parent)
     stored = {**message, "parts": blobs.store_large(message["parts"])}
+    accepted = sender, body_hash
     for _ in range(3):
         try:
             with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, sender, body_hash, alongside, known)
-            return _record(ledger.writing, principal, agent, stored, sender, body_hash, alongside, known)
+                return _record(ledger.proposing, principal, agent, stored, accepted, alongside, known, traceparent)
+            return _record(ledger.writing, principal, agent, stored, accepted, alongside, known, traceparent)
         except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
             # The message came before, or its context was opened, or cleared, at this very moment.
             if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
@@ -140,11 +142,12 @@ def _record(
     principal: Principal,
     agent: Agent,
     message: JSON,
-    sender: str,
-    body_hash: str,
+    accepted: tuple[str, str],
     alongside: Alongside | None,
     known: JSON,
+    traceparent: str,
 ) -> Receipt:
+    sender, body_hash = accepted
     target = find_target(principal, agent, message)
     if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
         door = ledger.writing
@@ -162,9 +165,10 @@ def _record(
                 )
             )
         if target.task is None:
-            run = _open_task(log, principal, agent, message, task_id, known, is_new=target.context is None)
+            message_of = _open_task(log, principal, agent, message, task_id, known, is_new=target.context is None)
+            run = Run(task_id=task_id, message=message_of, turn=1, traceparent=tracing.span_below(traceparent))
         else:
-            run = _continue_task(log, agent, message, task_id)
+            run = _continue_task(log, agent, message, task_id, traceparent)
         if run is not None:
             log.also_insert(run)
         if alongside is not None:
@@ -246,8 +250,8 @@ def _open_task(
     known: JSON,
     *,
     is_new: bool,
-) -> Run:
-    references = references_of(principal, agent, message, None if is_new else log.context)
+) -> Message:
+    references = references_of(principal, message, None if is_new else log.context)
     payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **known}}
     if is_new:
         begun = opening(principal, agent, message)
@@ -256,7 +260,7 @@ def _open_task(
         payload["opens"] = log.opening(begun)
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
-    return Run(task_id=task_id, message=log.message_at(event.index), turn=1)
+    return log.message_at(event.index)
 
 
 def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
@@ -265,19 +269,22 @@ def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSO
     return {**message, **ids}
 
 
-def references_of(principal: Principal, agent: Agent, message: JSON, context: Context | None) -> list[str]:
-    """The caller's own tasks that the message names; where it names none, the task that it follows in its context."""
+def references_of(principal: Principal, message: JSON, context: Context | None) -> list[str]:
+    """The caller's own tasks that the message names; where it names none, the task that it follows in its context.
+
+    That may be another agent's: whoever goes on with a conversation is told what was made in it.
+    """
     named = [key for text in message.get("referenceTaskIds", []) if (key := _uuid(text))]
     if named:
         known = set(Task.objects.visible_to(principal).filter(pk__in=named).values_list("pk", flat=True))
         return [str(key) for key in named if key in known]
     if context is None:
         return []
-    latest = Task.objects.filter(context=context, agent=agent).order_by("-created_at", "-pk").first()
+    latest = Task.objects.filter(context=context).order_by("-created_at", "-pk").first()
     return [str(latest.pk)] if latest and latest.state == TaskState.COMPLETED else []
 
 
-def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID) -> Run | None:
+def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID, traceparent: str) -> Run | None:
     """A further message to a task: the answer it waits for, or what it takes up after the turn it is at."""
     task = log.task(task_id)
     state, slot = TaskState(task.state), task.slot
@@ -290,7 +297,7 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID)
     event = log.add(EventType.USER_MESSAGE, {"message": addressed(message, log.context, task_id)}, task=task_id)
     if state.is_interrupted:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
-        return next_run(task_id, log.message_at(event.index), slot)
+        return next_run(task_id, log.message_at(event.index), slot, traceparent)
     if agent.on_busy == Agent.OnBusy.INTERRUPT:
         _interrupt(task_id)
     return None
@@ -301,11 +308,22 @@ def _link_of(task: Task) -> str:
     return str((task.status_message or {}).get("metadata", {}).get("url", ""))
 
 
-def next_run(task_id: uuid.UUID, message: Message, slot: Any) -> Run:
-    """The run of the task's next turn, queued; it goes on with the memory of the one before."""
-    last = Run.objects.filter(task_id=task_id).order_by("-turn").first()
-    turn, memory = (last.turn + 1, last.memory) if last else (1, {})
-    return Run(task_id=task_id, message=message, turn=turn, slot=slot, memory=memory)
+def next_run(task_id: uuid.UUID, message: Message | None, slot: Any, traceparent: str = "") -> Run:
+    """The run of the task's next turn, queued: by the agent that took the one before, with the memory of that.
+
+    Without a message it has that of the turn before.
+    """
+    last = Run.objects.filter(task_id=task_id).order_by("-turn").first() or Run(turn=0)
+    return Run(
+        task_id=task_id,
+        message_id=message.pk if message else last.message_id,
+        agent_id=last.agent_id,
+        turn=last.turn + 1,
+        slot=slot,
+        resumed=message is None,
+        memory=last.memory,
+        traceparent=tracing.span_below(traceparent or last.traceparent),
+    )
 
 
 def _interrupt(task_id: uuid.UUID) -> None:

@@ -80,7 +80,7 @@ def _user_message(event: Event, rows: Rows) -> None:
     _message(event, rows, Message.Role.USER)
 
 
-def _message(event: Event, rows: Rows, role: Message.Role) -> None:
+def _message(event: Event, rows: Rows, role: Message.Role, agent: int | None = None) -> None:
     message: JSON = event.payload["message"]
     rows.add_message(
         Message(
@@ -88,6 +88,7 @@ def _message(event: Event, rows: Rows, role: Message.Role) -> None:
             task_id=event.task_id,
             index=event.index,
             role=role,
+            agent_id=agent,
             message_id=message["messageId"],
             parts=message["parts"],
             references=message.get("referenceTaskIds", []),
@@ -99,7 +100,14 @@ def _message(event: Event, rows: Rows, role: Message.Role) -> None:
 
 
 def _agent_message(event: Event, rows: Rows) -> None:
-    _message(event, rows, Message.Role.AGENT)
+    _message(event, rows, Message.Role.AGENT, _author(event, rows))
+
+
+def _author(event: Event, rows: Rows) -> int:
+    """Which agent wrote the message. Older logs do not say it: then it is whose the task is, or the conversation."""
+    if (agent := event.payload.get("agent")) is not None:
+        return int(agent)
+    return rows.task(event.task_id).agent_id if event.task_id else rows.context.agent_id
 
 
 def _agent_start(event: Event, rows: Rows) -> None:
@@ -113,6 +121,8 @@ def _agent_start(event: Event, rows: Rows) -> None:
 def _agent_status(event: Event, rows: Rows) -> None:
     task, payload = rows.task(event.task_id), event.payload
     lifecycle.check(task.state, payload["state"])
+    if "kept" in payload:
+        return
     task.state = TaskState(payload["state"])
     task.status_message = payload.get("message")
     task.slot = payload.get("slot")
@@ -120,7 +130,7 @@ def _agent_status(event: Event, rows: Rows) -> None:
         task.metadata = {**task.metadata, "skill": payload["skill"]}
     task.status_at = event.at
     if "message" in payload and "progress" not in payload:
-        _message(event, rows, Message.Role.AGENT)
+        _agent_message(event, rows)
 
 
 def _token_start(event: Event, rows: Rows) -> None:

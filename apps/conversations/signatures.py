@@ -110,9 +110,15 @@ def verdict_on(row: Artifact) -> Verdict:
         return Verdict.MISSING
     task_id, context_id = str(row.task_id), row.task.context.context_id
     verdict, signer = _judge(wire.stored_artifact(row), row.signature, task_id, context_id)
-    if verdict == Verdict.GOOD and (signer is None or signer.pk != row.task.agent_id):
+    if verdict == Verdict.GOOD and (signer is None or not _made(signer, row)):
         return Verdict.BROKEN
     return verdict
+
+
+def _made(signer: Agent, row: Artifact) -> bool:
+    """Is it the task's agent, or the one that took the turn in its place?"""
+    by_its_agent = signer.pk == row.task.agent_id
+    return by_its_agent or (row.run is not None and Run.objects.filter(pk=row.run, agent=signer).exists())
 
 
 def verdict_on_wire(artifact: JSON, task_id: str, context_id: str) -> Verdict:

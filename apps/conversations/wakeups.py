@@ -1,6 +1,7 @@
-"""Wake-ups: "context C reached event N" and "stop run R", within this process and between processes.
+"""Wake-ups: "context C reached event N", "stop run R", "look what became of run R elsewhere", within this process and
+between processes.
 
-They carry no truth. A lost one is made good by the feed's poll and by the runs' heartbeat.
+They carry no truth. A lost one is made good by the feed's poll, by the runs' heartbeat, by asking now and then.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from apps.conversations.relay import Relay
 
 SOON = 0.003  # seconds that what an agent says waits for something newer
 LATER = 0.025  # and what else is recorded: an agent that is quick has answered by then
-REACHED, STOP = "reached", "stop"  # the groups of wake-ups
+REACHED, STOP, NUDGE = "reached", "stop", "nudge"  # the groups of wake-ups
 Reached = Callable[[str, int], None]  # context id, index of its newest event
 Stop = Callable[[str], None]  # run id
+Nudge = Callable[[str], None]  # run id
 
 _lock = threading.Lock()
 _reached: set[Reached] = set()
 _stop: set[Stop] = set()
+_nudge: set[Nudge] = set()
 _relay: Relay | None = None
 
 
@@ -32,6 +35,11 @@ def on_reached(callback: Reached) -> Callable[[], None]:
 def on_stop(callback: Stop) -> Callable[[], None]:
     """Have `callback` called, from any thread, when a run is to stop; returns how to end that."""
     return _register(_stop, callback, STOP)
+
+
+def on_nudge(callback: Nudge) -> Callable[[], None]:
+    """Have `callback` called, from any thread, when something happened to a run elsewhere; returns how to end that."""
+    return _register(_nudge, callback, NUDGE)
 
 
 def _register[T](registry: set[T], callback: T, group: str) -> Callable[[], None]:
@@ -59,16 +67,23 @@ def stop(run_id: object) -> None:
         relay.send(STOP, str(run_id), 0)
 
 
+def nudge(run_id: object) -> None:
+    """Say that whoever waits for the remote work of this run should look at it now. The thread may have to wait."""
+    _deliver(NUDGE, str(run_id), 0)
+    if relay := _shared_relay():
+        relay.send(NUDGE, str(run_id), 0)
+
+
 def _deliver(group: str, key: str, index: int) -> None:
     """Hand a wake-up to the callbacks of this process."""
     with _lock:
-        reached, stopped = tuple(_reached), tuple(_stop)
+        reached, told = tuple(_reached), tuple(_nudge if group == NUDGE else _stop)
     if group == REACHED:
         for reached_callback in reached:
             reached_callback(key, index)
     else:
-        for stop_callback in stopped:
-            stop_callback(key)
+        for callback in told:
+            callback(key)
 
 
 def _shared_relay() -> Relay | None:

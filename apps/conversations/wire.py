@@ -158,7 +158,7 @@ def stream_response(event: Event, context: Context) -> JSON | None:
     """The StreamResponse of an event: a status or artifact update; None for what does not cross the A2A border."""
     ids: JSON = {"taskId": str(event.task_id), "contextId": context.context_id}
     match event.type:
-        case EventType.AGENT_STATUS:
+        case EventType.AGENT_STATUS if "kept" not in event.payload:
             payload = event.payload
             update = ids | {"status": status(payload["state"], event.at, payload.get("message"), context)}
             return {"statusUpdate": update | ({"metadata": hints} if (hints := _hints(payload)) else {})}

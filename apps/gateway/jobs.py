@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from celery import shared_task
+from typing import Any
 
+from celery import shared_task
+from celery.signals import worker_shutdown
+
+from apps.gateway import canceling
+from apps.gateway.checker import close_this_process, this_process
 from apps.gateway.refreshing import refresh_due
 
 
 @shared_task(name="gateway.refresh")  # type: ignore[untyped-decorator]
 def refresh_cards() -> None:
     refresh_due()
+
+
+@shared_task(name="gateway.check")  # type: ignore[untyped-decorator]
+def check_agents() -> None:
+    """Look after the remote agents that are due. The job names nobody and returns at once."""
+    this_process().look()
+
+
+@shared_task(name="gateway.cancel")  # type: ignore[untyped-decorator]
+def pass_cancels_on() -> None:
+    """Tell remote agents what is not wanted any more and what nobody told them yet."""
+    canceling.sweep()
+
+
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
+def stop_checking(**_: Any) -> None:
+    close_this_process()

@@ -20,7 +20,7 @@ import bridge
 from agentkit import Answer, ReferencedTask, Session
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, intake, ledger, wire
+from apps.conversations import authors, blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
 from apps.conversations.models import Accepted, Context, Message
@@ -129,7 +129,7 @@ def _fit(agent: Agent, said: Answer) -> Answer:
 
 def _known(principal: Principal, agent: Agent, message: JSON) -> Known:
     context = intake.find_target(principal, agent, message).context
-    named = intake.references_of(principal, agent, message, context)
+    named = intake.references_of(principal, message, context)
     references = earlier.tasks(named, principal.user_id)
     if context is None:
         return Known(references=references)
@@ -209,9 +209,8 @@ def _record_or_release(principal: Principal, agent: Agent, message: JSON, said: 
 
 def _record(principal: Principal, agent: Agent, message: JSON, said: Said) -> Answered:
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    answered: JSON = {"parts": blobs.store_large([dict(part) for part in said.answer.parts])}
-    if said.answer.metadata:
-        answered["metadata"] = said.answer.metadata
+    parts = blobs.store_large([dict(part) for part in said.answer.parts])
+    answered: JSON = {"parts": parts, "metadata": authors.named(said.answer.metadata, agent)}
     target = intake.find_target(principal, agent, message)
     with ledger.writing(target.context.pk if target.context else ledger.new_context()) as log:
         payload: JSON = {"message": stored}
@@ -220,7 +219,7 @@ def _record(principal: Principal, agent: Agent, message: JSON, said: Said) -> An
         payload["message"] = intake.addressed(stored, log.context, None)
         log.add(EventType.USER_MESSAGE, payload)
         spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
-        event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered})
+        event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered, "agent": agent.pk})
         if said.kept is not None:
             said.kept.write(log)
         row = log.message_at(event.index)

@@ -11,7 +11,7 @@ from functools import cached_property
 from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents.models import Agent
-from apps.conversations import blobs
+from apps.conversations import blobs, tracing
 from apps.conversations.events import JSON
 from apps.conversations.ledger import Hold
 from apps.conversations.models import Message, Run, Task
@@ -22,13 +22,19 @@ Aside = Callable[[], AbstractContextManager[None]]
 """Entered while a run does nothing but wait, which frees its place for others."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Assignment:
     """A run that this process holds, with everything its turn is given; its agent has the version that it goes by.
 
     Attributes:
+        agent: who takes the turn; here `task.agent` is the same one, even if the task is another's (`fallbacks`).
+        stand_in: its key, where it was another.
+        span: the run's place in its trace.
         original: the run whose turn is taken again, now that a child of it goes on; the handler is given what that was.
         asked_by: the child to which `message` is the answer.
+        seconds: how long ago the turn was begun first.
+        input: the snapshot of what the turn is given (`Run.input`).
+        remote: what earlier attempts know of a remote agent's work (`Run.remote`).
     """
 
     hold: Hold
@@ -43,6 +49,11 @@ class Assignment:
     input_hash: str
     original: Run | None = None
     asked_by: uuid.UUID | None = None
+    seconds: float = 0.0
+    input: JSON = field(default_factory=dict)
+    remote: JSON = field(default_factory=dict)
+    stand_in: int | None = None
+    span: str = ""
     usage: JSON = field(default_factory=dict)  # of earlier attempts
     quiet_until: int | None = None  # up to this event nothing but the run followed its message, if that is known
     history: list[Said] = field(default_factory=list)
@@ -59,6 +70,20 @@ class Assignment:
         return earlier.said(self.original.message if self.original else self.message, self.task.context)
 
     @property
+    def skill(self) -> str | None:
+        return skill_of(self.task, self.stand_in)
+
+    @property
+    def traceparent(self) -> str:
+        """The header of one outgoing call: each has a span of its own, below the run's."""
+        return tracing.span_below(self.span)
+
+    def hand_to(self, agent: Agent) -> None:
+        """Let another agent take the turn, which knows nothing of what this one kept."""
+        self.agent = self.task.agent = agent
+        self.stand_in, self.memory, self.remote = agent.pk, {}, {}
+
+    @property
     def first_turn(self) -> int:
         """The number of the turn when it was taken first."""
         return self.original.turn if self.original else self.turn
@@ -70,3 +95,10 @@ class Assignment:
         parts = [part for message in said for part in message.parts]
         parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
         return blobs.kept(dict(part) for part in parts)
+
+
+def skill_of(task: Task, stand_in: int | None) -> str | None:
+    """The skill that was chosen for the task; one that its agent chose says nothing to whoever stands in for that."""
+    skill: str | None = task.metadata.get("skill")
+    is_known = stand_in is None or any(one.get("id") == skill for one in task.agent.skills)
+    return skill if is_known else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from agentkit import AgentFailure, Chunk, Completed, Emission, Outcome, Token
+from agentkit import AgentFailure, Chunk, Completed, Emission, Outcome, Token, WholeAnswer
 from apps.conversations.events import JSON
 
 TOKENS = ""  # whose bytes are counted as those of one artifact
@@ -30,6 +30,9 @@ class Bounds:
         if self.exceeded is not None:
             raise self.exceeded
         if isinstance(emission, Token):
+            self._add(TOKENS, "answer", len(emission.text))
+        elif isinstance(emission, WholeAnswer):
+            self._artifacts.pop(TOKENS, None)
             self._add(TOKENS, "answer", len(emission.text))
         elif isinstance(emission, Chunk):
             if not emission.append:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import uuid
 from contextlib import suppress
 from typing import Any
@@ -16,7 +17,7 @@ from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Run, Task
 from apps.runtime import earlier, hosting, outcomes, suspending
-from apps.runtime.assignments import Assignment
+from apps.runtime.assignments import Assignment, skill_of
 from apps.runtime.publishing import publish
 from bridge import statements
 from bridge.statements import Selection
@@ -47,21 +48,23 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     if found is None:
         return None
     run, now = found
+    if run.agent is not None:
+        run.task.agent = run.agent  # in memory: the task stays whose it is
     is_taken = run.state == Run.State.RUNNING and run.worker == worker
-    if not is_taken and run.attempt >= attempts_of(run.task.agent):
+    if not is_taken and run.attempt >= attempts_of(run):
         if following := _give_up(run, worker):
             publish(following)
         return None
     original = suspending.original_of(run) if suspending.is_taken_again(run) else None
     given = original or run
-    skill = run.task.metadata.get("skill")
+    skill = skill_of(run.task, run.agent_id)
     if not hosting.can_take(run.task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep finds another process, or this one when it is well again
     history, references = _history(given.message), earlier.tasks(run.task.references, run.task.owner_id)
     context, is_newest = run.task.context, False
     run.task.agent.current_version = _version(given)
     if not is_taken:
-        snapshot = _snapshot(run, history)
+        run.input = snapshot = _snapshot(run, history) | ({"sent": sent} if (sent := run.input.get("sent")) else {})
         with ledger.writing(context) if locked else ledger.proposing(context, now) as log:
             is_newest = context.last_event == run.message.index
             _take(log, run, worker, snapshot)
@@ -79,6 +82,11 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
         memory=run.memory,
         input_hash=run.input_hash,
         usage=run.usage,
+        seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
+        input=run.input,
+        remote=run.remote,
+        stand_in=run.agent_id,
+        span=run.traceparent,
         original=original,
         asked_by=suspending.asked_by(run),
         quiet_until=context.last_event if is_newest else None,
@@ -87,8 +95,15 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     )
 
 
-def attempts_of(agent: Agent) -> int:
-    """How often a turn may be started: once, unless the agent says that a second time does no harm."""
+def attempts_of(run: Run) -> float:
+    """How often a turn may be started: once, unless the agent says that a second time does no harm.
+
+    What a remote agent works on is not started again but found again, as often as it takes; whether something may be
+    sent to it twice is for its executor to say.
+    """
+    agent = run.task.agent
+    if agent.kind == Agent.Kind.REMOTE:
+        return math.inf if run.remote.get("taskId") else agent.attempts
     return agent.attempts if agent.retry_safe else 1
 
 
@@ -129,6 +144,8 @@ def _start(log: Ledger, task: Task, run: Run) -> None:
     started: JSON = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
     if run.fence > run.attempt:
         started["again"] = True
+    if run.agent_id is not None:
+        started["agent"] = run.agent_id
     log.add(EventType.AGENT_START, started, task=task.pk)
 
 
@@ -137,7 +154,7 @@ def _give_up(run: Run, worker: str) -> uuid.UUID | None:
 
     Raises ledger.LeaseLost.
     """
-    if run.task.agent.retry_safe:
+    if attempts_of(run) > 1:
         reason = f"The work was cut off {run.attempt} times and is not tried again."
     else:
         reason = "The work was cut off, and this agent's work is not repeated by itself. Send the message again."
@@ -171,9 +188,9 @@ def _snapshot(run: Run, history: list[Message]) -> JSON:
         "memory": digest_of(run.memory),
     }
     if version := run.task.agent.current_version:
-        given["agent"] = {"version": str(version.pk), "number": version.number, "sha256": version.sha256}
+        given["agent"] = versions.reference(version)
     if session := run.task.context.memory:
         given["session"] = digest_of(session)
-    if skill := run.task.metadata.get("skill"):
+    if skill := skill_of(run.task, run.agent_id):
         given["skill"] = skill
     return given

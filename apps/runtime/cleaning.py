@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentkit import Artifact, Chunk, Completed, Emission, Outcome, Part
+from agentkit import Artifact, Chunk, Completed, Emission, Outcome, Part, Progress
 from apps.conversations.events import JSON
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -89,7 +89,7 @@ def _base64(text: str) -> str:
 def clean_emission[E: Emission](emission: E, given: Given = NOTHING) -> E:
     """The emission with its values fit for the record. Raises ValueError."""
     values = {name: clean(value) for name, value in vars(emission).items() if name != "parts"}
-    if isinstance(emission, Chunk):
+    if isinstance(emission, Chunk | Progress):
         values["parts"] = clean_parts(emission.parts, given)
     return type(emission)(**values)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agentkit import Failed
 from apps.accounts.models import User
+from apps.agents.models import Agent
 from apps.conversations import ledger
 from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TERMINAL, TaskState
@@ -49,7 +50,7 @@ class Given:
 
 def find(token: str) -> CredentialRequest | None:
     """The request whose link has this token."""
-    rows = CredentialRequest.objects.select_related("task__agent", "task__owner", "task__context")
+    rows = CredentialRequest.objects.select_related("task__agent__current_version", "task__owner", "task__context")
     return rows.filter(digest=CredentialRequest.digest_of(token), task__context__deleted_at=None).first()
 
 
@@ -89,6 +90,26 @@ def decline(request: CredentialRequest, by: User | None) -> None:
         outcomes.end_waiting(log, task, declined)
 
 
+def settle(agent: Agent, owner: User, by: User | None) -> None:
+    """Let the owner's tasks go on that wait for a credential of the agent: it came by another way than their links.
+
+    Those whose links are too old go on as well.
+    """
+    waiting = Task.objects.filter(agent=agent, owner=owner, state=TaskState.AUTH_REQUIRED)
+    for task in waiting:
+        asked = CredentialRequest.objects.filter(task=task, asked_at=task.status_at, answer="").order_by("-created_at")
+        if (request := asked.first()) is None:
+            continue  # what it waits for is arranged elsewhere
+        run = None
+        with (
+            suppress(LinkClosed),
+            _answering(request, CredentialRequest.Answer.GIVEN, by, (Standing.OPEN, Standing.EXPIRED)) as (log, found),
+        ):
+            run = resuming.go_on(log, found.pk, because=f"A credential for {request.service} was given.")
+        if run is not None:
+            publish(run)
+
+
 def renew(request: CredentialRequest) -> str:
     """A new link for a question that still waits; gives its token. Raises LinkClosed.
 
@@ -96,19 +117,19 @@ def renew(request: CredentialRequest) -> str:
     """
     if request.task.owner_id is None:
         raise LinkClosed
-    with _still(request, Standing.EXPIRED) as (_, task):
+    with _still(request, (Standing.EXPIRED,)) as (_, task):
         link = Link(request.service, request.auth_type)
         link.request(task, request.asked_at).save(force_insert=True)
     return link.token
 
 
 @contextmanager
-def _still(request: CredentialRequest, wanted: Standing) -> Iterator[tuple[Ledger, Task]]:
-    """The log and the task, under the context's lock, if the request still stands so. Raises LinkClosed."""
+def _still(request: CredentialRequest, wanted: Sequence[Standing]) -> Iterator[tuple[Ledger, Task]]:
+    """The log and the task, under the context's lock, if the request still stands in such a way. Raises LinkClosed."""
     try:
         with ledger.writing(request.task.context_id) as log:
             now = CredentialRequest.objects.select_related("task").get(pk=request.pk)
-            if standing(now) is not wanted:
+            if standing(now) not in wanted:
                 raise LinkClosed
             yield log, log.task(now.task_id)
     except (Context.DoesNotExist, CredentialRequest.DoesNotExist):  # it was cleared just now
@@ -117,9 +138,12 @@ def _still(request: CredentialRequest, wanted: Standing) -> Iterator[tuple[Ledge
 
 @contextmanager
 def _answering(
-    request: CredentialRequest, answer: CredentialRequest.Answer, by: User | None
+    request: CredentialRequest,
+    answer: CredentialRequest.Answer,
+    by: User | None,
+    wanted: Sequence[Standing] = (Standing.OPEN,),
 ) -> Iterator[tuple[Ledger, Task]]:
-    with _still(request, Standing.OPEN) as (log, task):
+    with _still(request, wanted) as (log, task):
         answered: dict[str, Any] = {"answer": answer, "answered_at": timezone.now(), "answered_by": by}
         CredentialRequest.objects.filter(pk=request.pk).update(**answered)
         yield log, task

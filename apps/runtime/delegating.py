@@ -149,7 +149,9 @@ class Delegation:
         }
         message |= {name: value for name, value in more.items() if value}
         try:
-            return _task(accept_and_publish(principal, agent, message, sender=sender, parent=task.pk).task)
+            span = self.assignment.traceparent
+            made = accept_and_publish(principal, agent, message, sender=sender, parent=task.pk, traceparent=span)
+            return _task(made.task)
         except Refusal as refusal:
             raise AgentFailure(f"The agent {call.agent!r} could not be called: {refusal}", "call_refused") from refusal
 
@@ -205,7 +207,8 @@ class Delegation:
                 return  # somebody else answered it; what it asks by now is another question
             named = {"messageId": f"{self.assignment.turn}:answer", "taskId": str(child.pk)}
             message = {**named, "role": "ROLE_USER", "parts": answer.parts, "metadata": answer.metadata}
-            accept_and_publish(principal_of(task), child.agent, message, sender=f"task:{task.pk}")
+            sender, span = f"task:{task.pk}", self.assignment.traceparent
+            accept_and_publish(principal_of(task), child.agent, message, sender=sender, traceparent=span)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import logging
 import traceback
 import uuid
@@ -18,17 +19,19 @@ from django.db.models import Q
 from django.utils.module_loading import import_string
 
 import bridge
-from agentkit import Failed, Outcome, Session, Suspended, TaskContext
+from agentkit import Failed, HandlerError, Outcome, Session, Suspended, TaskContext
 from agentkit.delegation import bookmarks
+from apps.agents.models import Agent
 from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.ledger import LeaseLost
-from apps.runtime import lending, outcomes, remembering, suspending
+from apps.runtime import fallbacks, lending, outcomes, remembering, suspending
 from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.bounds import TooLarge
 from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.delegating import Delegation
+from apps.runtime.fallbacks import Unavailable
 from apps.runtime.guarding import Blocked
 from apps.runtime.outcomes import Ending
 from apps.runtime.publishing import publish
@@ -94,7 +97,7 @@ def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) ->
         message=assignment.said,
         history=assignment.history,
         references=assignment.references,
-        skill=assignment.task.metadata.get("skill"),
+        skill=assignment.skill,
         slot=assignment.slot["name"] if assignment.slot else None,
         asked=assignment.slot or {},
         resumed=assignment.resumed,
@@ -115,20 +118,24 @@ async def _turn(
     outcome: Outcome
     try:
         await calls.pass_down()
-        outcome, error = await _handled(assignment, task, aside)
+        outcome, error = await _handled(assignment, task, calls, aside)
     except Suspended as suspended:
         return suspended.question, None
     return (calls.suspended.question, None) if calls.suspended else (outcome, error)
 
 
-async def _handled(assignment: Assignment, task: TaskContext, aside: Aside) -> tuple[Outcome, JSON | None]:
+async def _handled(
+    assignment: Assignment, task: TaskContext, calls: Delegation, aside: Aside
+) -> tuple[Outcome, JSON | None]:
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
     agent = assignment.agent
     try:
-        async with asyncio.timeout(agent.time_limit) as limit:
-            return await _executor(agent.kind)(assignment, task, aside), None
+        async with asyncio.timeout(_seconds_left(assignment)) as limit:
+            return await _taken(assignment, task, calls, aside), None
     except (LeaseLost, RecordLost):
         raise
+    except Unavailable as unavailable:
+        return Failed(str(unavailable), unavailable.code), None
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
             seconds = f"{agent.time_limit:g}"
@@ -136,6 +143,23 @@ async def _handled(assignment: Assignment, task: TaskContext, aside: Aside) -> t
         return _broken(assignment, error)
     except Blocked:
         return Failed(BLOCKED, "blocked"), None
+
+
+def _seconds_left(assignment: Assignment) -> float:
+    """How long the turn may take. A remote agent's time goes on while nobody here listens."""
+    spent = assignment.seconds if assignment.agent.kind == Agent.Kind.REMOTE else 0.0
+    return max(0.0, assignment.agent.time_limit - spent)
+
+
+async def _taken(assignment: Assignment, task: TaskContext, calls: Delegation, aside: Aside) -> Outcome:
+    """The turn of the agent, or of the first of its fallbacks that can be reached. What it raises passes through."""
+    while True:
+        try:
+            return await _executor(assignment.agent.kind)(assignment, task, aside)
+        except (Unavailable, HandlerError):
+            if calls.is_used or not await fallbacks.take_over(assignment, calls.recorder, task):
+                raise
+            task = dataclasses.replace(task, skill=assignment.skill)
 
 
 def _broken(assignment: Assignment, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
@@ -154,7 +178,7 @@ async def _end(
     error: JSON | None,
     calls: Delegation,
 ) -> None:
-    redact = assignment.redaction
+    redact, agent = assignment.redaction, assignment.agent
     child = calls.asking if outcome else None
     try:
         tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
@@ -172,7 +196,7 @@ async def _end(
             streamed=recorder.streamed,
             error=error,
             child=child,
-            input_hash=assignment.input_hash,
+            input_hash="" if agent.kind == Agent.Kind.REMOTE else assignment.input_hash,  # its run knows what was sent
             usage=recorder.spent.as_json,
         )
         following = await bridge.persist(_finish, assignment, ending)
@@ -202,6 +226,7 @@ async def _end(
 
 def _finish(assignment: Assignment, ending: Ending) -> uuid.UUID | None:
     """Record it; gives the run of the next turn, to be published."""
+    ending.stand_in, ending.span = assignment.stand_in, assignment.span
     if ending.child is not None:
         suspending.watch(ending.child.pk)
     return outcomes.finish(assignment.task, assignment.message, ending)

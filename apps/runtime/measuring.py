@@ -99,7 +99,7 @@ WITH {NEWEST_TASKS[vendor]}, ended AS (
         {NUMBER[vendor].format(name="outputTokens")} AS output_tokens,
         ROW_NUMBER() OVER (PARTITION BY newest.agent_id ORDER BY run.finished_at DESC, run.id) AS age
     FROM newest JOIN conversations_run run ON run.task_id = newest.task_id
-    WHERE run.state IN ('done', 'failed') AND run.finished_at IS NOT NULL
+    WHERE run.state IN ('done', 'failed') AND run.finished_at IS NOT NULL AND run.agent_id IS NULL
 ), recent AS (
     SELECT ended.*,
         ROW_NUMBER() OVER (PARTITION BY agent_id, state ORDER BY took) AS by_took,
@@ -153,8 +153,7 @@ WITH known AS MATERIALIZED (
         COALESCE(stats.counted_to, {EVER[connection.vendor]}) AS upto
     FROM agents_agent agent LEFT JOIN agents_agentstats stats ON stats.agent_id = agent.id
 ), answered AS (
-    SELECT context.agent_id, message.created_at
-    FROM conversations_message message JOIN conversations_context context ON context.id = message.context_id
+    SELECT message.agent_id, message.created_at FROM conversations_message message
     WHERE message.task_id IS NULL AND message.role = 'agent' AND message.created_at > (SELECT MIN(upto) FROM known)
 )
 SELECT known.agent_id, known.counted,
@@ -164,7 +163,7 @@ FROM known LEFT JOIN answered ON answered.agent_id = known.agent_id GROUP BY kno
     for agent, known, settled, fresh in _rows(counted, now - SETTLED, now - SETTLED):
         yield {"agent": agent, "messages_counted": known + settled, "messages": known + settled + fresh}
     newest = Message.objects.filter(task=None, role=Message.Role.AGENT, created_at__gt=now - DAY).order_by()
-    of_a_day: Any = newest.values_list("context__agent").annotate(Count("pk"))
+    of_a_day: Any = newest.values_list("agent").annotate(Count("pk"))
     for agent, count in of_a_day:
         yield {"agent": agent, "messages_of_a_day": count}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.utils import timezone
@@ -15,6 +16,16 @@ from apps.runtime.measuring import measure
 log = logging.getLogger("parley.runtime")
 
 ENOUGH = 5  # runs, before an agent is said to fail more often than not
+
+
+@dataclass(frozen=True, slots=True)
+class Mild:
+    """An ailment with which an agent can work, but not as well as it should."""
+
+    told: str
+
+
+Examiner = Callable[[Agent], str | Mild]
 
 
 def observe() -> None:
@@ -50,16 +61,21 @@ def note(agent: Agent, stats: AgentStats | None) -> None:
 
 def health_of(agent: Agent, stats: AgentStats | None) -> tuple[Agent.Health, str]:
     """How an agent is, and what is wrong with it in a sentence for operators."""
-    if ailment := ailment_of(agent):
+    ailment = ailment_of(agent)
+    if isinstance(ailment, str) and ailment:
         return Agent.Health.UNAVAILABLE, ailment
+    if isinstance(ailment, Mild):
+        return Agent.Health.DEGRADED, ailment.told
     if stats and stats.newest_runs >= ENOUGH and 2 * stats.newest_succeeded < stats.newest_runs:
         failed = stats.newest_runs - stats.newest_succeeded
         return Agent.Health.DEGRADED, f"Of its newest {stats.newest_runs} turns {failed} failed."
     return Agent.Health.OK, ""
 
 
-def ailment_of(agent: Agent) -> str:
-    """Why the agent cannot work, by whoever `EXAMINERS` names for its kind."""
+def ailment_of(agent: Agent) -> str | Mild:
+    """What is wrong with the agent, by whoever `EXAMINERS` names for its kind: a plain sentence if it cannot work."""
     path = settings.EXAMINERS.get(agent.kind)
-    examine_one: Callable[[Agent], str] = import_string(path) if path else lambda _: ""
+    if not path:
+        return ""
+    examine_one: Examiner = import_string(path)
     return examine_one(agent)

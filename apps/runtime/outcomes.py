@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
-from apps.conversations import blobs, ledger, signatures
+from apps.conversations import authors, blobs, ledger, signatures, tracing
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
@@ -69,6 +69,8 @@ class Ending:
     child: Task | None = None  # as it was when it asked what the outcome asks
     input_hash: str = ""  # of what the turn was given, if that is at hand
     usage: JSON = field(default_factory=dict)  # what language models took (see `conversations.usage`)
+    stand_in: int | None = None  # the agent that took the turn in the place of the task's own
+    span: str = ""  # the run's place in its trace
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -99,6 +101,7 @@ def cut_off(log: Ledger, run: Run, hold: Hold, reason: str) -> uuid.UUID | None:
     `run.task` and `run.message` are used. Raises ledger.LeaseLost.
     """
     lost = Ending(hold, Failed(reason, "worker_lost"), turn=run.turn, memory=run.memory)
+    lost.stand_in, lost.span = run.agent_id, run.traceparent
     return _end_turn(log, run.task, run.message, lost, [])
 
 
@@ -172,10 +175,19 @@ def _go_on(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> 
     elif isinstance(outcome, Failed | Rejected):
         _discard_begun(log, task, ending, _code_of(outcome), even_nothing=True)
     if outcome is not None and outcome.parts:
-        log.add(EventType.AGENT_MESSAGE, {"message": _said(log, task, outcome.parts, outcome.metadata)}, task=task.pk)
+        said = _said(log, task, outcome.parts, outcome.metadata)
+        log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": task.agent_id}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
-    run = Run(task=task, message=waiting, turn=ending.turn + 1, slot=_slot(ending), memory=ending.memory)
+    run = Run(
+        task=task,
+        message=waiting,
+        agent_id=ending.stand_in,
+        turn=ending.turn + 1,
+        slot=_slot(ending),
+        memory=ending.memory,
+        traceparent=tracing.span_below(ending.span),
+    )
     log.also_insert(run)
     return run.pk
 
@@ -230,8 +242,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     link = Link.of(outcome) if ending.child is None else None  # the link of a child that asks is in its words
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
-        message["metadata"] = {**outcome.metadata, **link.metadata}
-    payload: dict[str, Any] = {"state": state, "message": message}
+        message["metadata"] |= link.metadata
+    payload: dict[str, Any] = {"state": state, "message": message, "agent": task.agent_id}
     if slot := _slot(ending):
         payload["slot"] = slot
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
@@ -249,14 +261,13 @@ def _signed(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uui
 
 
 def _said(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:
-    about = {"metadata": metadata} if metadata else {}
     return {
         "messageId": str(uuid.uuid4()),
         "contextId": log.context.context_id,
         "taskId": str(task.pk),
         "role": "ROLE_AGENT",
         "parts": _storable(parts),
-        **about,
+        "metadata": authors.named(metadata, task.agent),
     }
 
 

@@ -18,6 +18,7 @@ from django.db.models import F
 from structlog.contextvars import bind_contextvars
 
 import bridge
+from apps.agents.models import Agent
 from apps.conversations import leases, ledger, wakeups
 from apps.conversations.ledger import Hold
 from apps.conversations.models import Run
@@ -212,7 +213,9 @@ class WorkerProcess:
             task.cancel()
         if rest:
             await asyncio.wait(rest, timeout=1)
-        await asyncio.get_running_loop().shutdown_asyncgens()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 def _refusal() -> Future[bool]:
@@ -241,7 +244,7 @@ def give_back(assignments: Iterable[Assignment]) -> None:
     """Let others take these runs at once; the turn of an agent that must not repeat itself fails with a reason."""
     for assignment in assignments:
         hold = assignment.hold
-        if not assignment.agent.retry_safe:
+        if not (assignment.agent.retry_safe or assignment.agent.kind == Agent.Kind.REMOTE):  # which works on elsewhere
             _cut_off(assignment)
         elif (
             Run.objects.filter(pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING)

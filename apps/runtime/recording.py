@@ -11,7 +11,19 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 import bridge
-from agentkit import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
+from agentkit import (
+    Chunk,
+    Emission,
+    Foreign,
+    Progress,
+    SkillChosen,
+    Thought,
+    Token,
+    ToolCall,
+    ToolResult,
+    Usage,
+    WholeAnswer,
+)
 from apps.conversations import blobs, ledger, notes
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold
@@ -56,7 +68,7 @@ class Tail:
         return True
 
 
-type Queued = Emission | Tail
+type Queued = Emission | Tail | Line
 
 
 class RecordLost(Exception):
@@ -70,6 +82,7 @@ class Recorder:
     """
 
     def __init__(self, assignment: Assignment) -> None:
+        self.has_spoken = False  # has the handler said anything?
         self.streamed = False  # has anything that becomes an artifact been said?
         self.spent = Spent.of([assignment.usage])
         self.bounds = Bounds()
@@ -94,6 +107,7 @@ class Recorder:
         if self._is_closed:
             self._note_late()
             return
+        self.has_spoken = True
         self.bounds.admit(emission)
         if isinstance(emission, Usage):
             self.spent.add(clean_emission(emission))
@@ -109,14 +123,21 @@ class Recorder:
 
     async def relay(self, progress: Progress) -> None:
         """Record the progress of a child, unless the handler tells progress itself."""
+        self.has_spoken = True
         if not (self._has_progress or self._is_closed):
             await self._record_soon(progress)
 
+    async def record(self, line: Line) -> None:
+        """Record an event of the platform's own, in its order among what the handler says."""
+        await self._queued(line)
+
     async def _record_soon(self, emission: Emission) -> None:
+        cleaned = self._redaction(clean_emission(emission, self._assignment.given))
+        await self._queued(Tail([cleaned.text], len(cleaned.text)) if isinstance(cleaned, Token) else cleaned)
+
+    async def _queued(self, queued: Queued) -> None:
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
-        cleaned = self._redaction(clean_emission(emission, self._assignment.given))
-        queued = Tail([cleaned.text], len(cleaned.text)) if isinstance(cleaned, Token) else cleaned
         await self._put(self._writer, queued)
         self._tail = queued if isinstance(queued, Tail) and not queued.is_taken else None
 
@@ -202,9 +223,20 @@ class Recorder:
             self._token_text.append(text)
             self._pending_text += text
             return self._token_lines() if len(self._pending_text) >= TOKEN_BYTES else []
+        if isinstance(emission, WholeAnswer):
+            return self._whole_answer(emission.text)
         if isinstance(emission, Chunk):
             self.streamed = True
-        return [*self._token_lines(), line_of(emission)]
+        return [*self._token_lines(), emission if isinstance(emission, Line) else line_of(emission)]
+
+    def _whole_answer(self, text: str) -> list[Line]:
+        """The artifact that the tokens were to be, begun anew with all of the text. It is closed then."""
+        key = self._token_artifact or str(uuid.uuid4())
+        artifact = {"artifactId": key, "name": ANSWER, "parts": [{"text": text}]}
+        self.streamed, self._token_artifact, self._pending_text = True, "", ""
+        self._token_text.clear()
+        payload = {"artifact": artifact, "append": False, "lastChunk": True}
+        return [Line(EventType.ARTIFACT_UPDATE, payload, key)]
 
     def _due_tokens(self) -> list[Line]:
         return self._token_lines() if self._token_wait() == 0.0 else []
@@ -283,12 +315,17 @@ def line_of(emission: Emission) -> Line:
             return Line(EventType.AGENT_TOOL_RESULT, result | {"isError": emission.is_error})
         case SkillChosen():
             return Line(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "skill": emission.skill})
-        case Token() | Usage():
+        case Foreign():
+            return Line(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "kept": emission.said})
+        case Token() | WholeAnswer() | Usage():
             raise AssertionError("tokens are coalesced before, and usage is added up")
 
 
 def _progress(emission: Progress) -> JSON:
-    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": [{"text": emission.text}]}
+    parts = list(emission.parts) or [{"text": emission.text}]
+    message: JSON = {"messageId": emission.message_id or str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
+    if emission.metadata:
+        message["metadata"] = emission.metadata
     known = {"done": emission.done, "total": emission.total}
     far = {name: value for name, value in known.items() if value is not None}
     return {"state": TaskState.WORKING, "message": message, "progress": far}
@@ -296,7 +333,7 @@ def _progress(emission: Progress) -> JSON:
 
 def _chunk(emission: Chunk) -> Line:
     artifact: dict[str, Any] = {"artifactId": emission.artifact_id, "parts": list(emission.parts)}
-    about = {"name": emission.name, "description": emission.description, "metadata": emission.metadata}
+    about = {name: getattr(emission, name) for name in ("name", "description", "metadata", "extensions")}
     artifact |= {name: value for name, value in about.items() if value}
     payload = {"artifact": artifact, "append": emission.append, "lastChunk": emission.last}
     return Line(EventType.ARTIFACT_UPDATE, payload, emission.artifact_id)

@@ -25,10 +25,13 @@ class Redaction:
 
     def learn(self, credential: Credential) -> None:
         """Keep the credential's secret out of what follows, also in the form of an `Authorization` header."""
-        known = {credential.secret}
+        self.keep_out(credential.secret)
         if credential.auth_type == "basic":
-            known.add(credential.authorization.removeprefix("Basic "))
-        self._secrets |= {secret for secret in known if len(secret) >= SHORTEST}
+            self.keep_out(credential.authorization.removeprefix("Basic "))
+
+    def keep_out(self, *secrets: str) -> None:
+        """Keep these texts out of what follows."""
+        self._secrets |= {secret for secret in secrets if len(secret) >= SHORTEST}
         longest_first = sorted(self._secrets, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from apps.conversations import ledger
+from apps.conversations import intake, ledger
 from apps.conversations.events import EventType
 from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Context, Run, Task
+from apps.conversations.models import Context, Task
 from apps.runtime.publishing import publish
 
 
@@ -41,15 +41,7 @@ def go_on(log: Ledger, task_id: uuid.UUID, *, because: str) -> uuid.UUID | None:
     if not TaskState(task.state).is_interrupted:
         return None
     slot = task.slot
-    last = Run.objects.filter(task=task_id).order_by("-turn")[0]
     log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "because": because}, task=task_id)
-    run = Run(
-        task_id=task_id,
-        message_id=last.message_id,
-        turn=last.turn + 1,
-        slot=slot,
-        memory=last.memory,
-        resumed=True,
-    )
+    run = intake.next_run(task_id, None, slot)
     log.also_insert(run)
     return run.pk

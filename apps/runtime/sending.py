@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 import bridge
 from agentkit import Answer, ResponseType, text_part
@@ -42,12 +43,14 @@ async def send(
     *,
     require_task: bool = False,
     alongside: intake.Alongside | None = None,
+    traceparent: str = "",
 ) -> Sent:
     """Send a user's message (A2A shape, checked by the edge) to an agent that `principal` may use.
 
     A message that continues a task, or for which `require_task` is set, leads to a task; otherwise the agent chooses,
     as it does which of its skills takes a new task.
     What is to be written `alongside` a task is written once, and not where the agent answers with a message.
+    `traceparent` is the caller's span (see `conversations.tracing`), if it told one.
     Returns as soon as the message is recorded (or answered). Raises errors.Refusal; then nothing was stored.
     """
     skill = None
@@ -64,7 +67,16 @@ async def send(
             return Sent(answered.context, answered.index, answer=answered.message)
     since = feed.listening()
     once = intake.sender_of_one_call(principal)  # chosen before the first try: the bridge may try again
-    receipt = await bridge.run(accept_and_publish, principal, agent, message, alongside, sender=once, skill=skill)
+    receipt = await bridge.run(
+        accept_and_publish,
+        principal,
+        agent,
+        message,
+        alongside,
+        sender=once,
+        skill=skill,
+        traceparent=traceparent,
+    )
     return Sent(
         receipt.context,
         receipt.index,
@@ -83,9 +95,11 @@ def accept_and_publish(
     sender: str = "",
     skill: str | None = None,
     parent: uuid.UUID | None = None,
+    traceparent: str = "",
 ) -> Receipt:
     """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
-    receipt = intake.accept(principal, agent, message, alongside, sender=sender, skill=skill, parent=parent)
+    known: dict[str, Any] = {"sender": sender, "skill": skill, "parent": parent, "traceparent": traceparent}
+    receipt = intake.accept(principal, agent, message, alongside, **known)
     if receipt.run is not None:
         publish(receipt.run)
     return receipt

@@ -5,14 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.csp import CSP
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csp import csp_override
@@ -20,16 +17,20 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.models import User
+from apps.agents.models import Agent
 from apps.conversations.models import Context, Task
+from apps.gateway import credential_forms
+from apps.gateway.credential_forms import Problems, Sheet
+from apps.gateway.models import RemoteCredential
 from apps.runtime import credential_requests
 from apps.runtime.credential_requests import Given, LinkClosed, Standing
 from apps.runtime.models import AuthType, Credential, CredentialRequest
 from apps.web import parts
+from apps.web.framing import UNFRAMED
 from apps.web.principals import principal_of
 from apps.web.shell import page
 
 LONGEST_SECRET = 10_000  # characters
-UNFRAMED: dict[str, Any] = {**settings.SECURE_CSP, "frame-ancestors": [CSP.NONE]}
 CODES = {Standing.OPEN: HTTPStatus.OK, Standing.GIVEN: HTTPStatus.OK, Standing.DECLINED: HTTPStatus.OK}
 """With which status a link is shown; one that is good for nothing more is gone."""
 
@@ -63,6 +64,8 @@ def credential(request: HttpRequest, token: str) -> HttpResponse:
 def _answered(request: HttpRequest, token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
     try:
         match request.POST.get("answer"):
+            case "give" if asked.task.agent.kind == Agent.Kind.REMOTE:
+                return _given_to_remote(request, token, asked, by)
             case "give":
                 credential_requests.give(asked, given(asked.auth_type, request.POST), by)
             case "decline":
@@ -75,6 +78,22 @@ def _answered(request: HttpRequest, token: str, asked: CredentialRequest, by: Us
         return _shown(request, asked, by, problem=str(unfit))
     except LinkClosed:
         return redirect("web:credential", token=token)  # which says why
+    return _on_from(token, asked, by)
+
+
+@sensitive_variables()
+def _given_to_remote(request: HttpRequest, token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
+    """Of several that a remote agent wants each is given by itself; with the last one the task goes on."""
+    task = asked.task
+    if by is None or task.owner is None or credential_requests.standing(asked) is not Standing.OPEN:
+        return redirect("web:credential", token=token)  # which says why
+    if problems := credential_forms.give(task.agent, task.owner, request.POST, by):
+        return _shown(request, asked, by, problems=problems)
+    asked.refresh_from_db(fields=["answer"])
+    return _on_from(token, asked, by) if asked.answer else redirect("web:credential", token=token)
+
+
+def _on_from(token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
     if by is not None and by.pk == asked.task.owner_id:
         return redirect("web:session", session=_session_of(asked.task).pk)
     return redirect("web:credential", token=token)
@@ -110,7 +129,13 @@ def _session_of(task: Task) -> Context:
     return task.context
 
 
-def _shown(request: HttpRequest, asked: CredentialRequest, person: User | None, problem: str = "") -> HttpResponse:
+def _shown(
+    request: HttpRequest,
+    asked: CredentialRequest,
+    person: User | None,
+    problem: str = "",
+    problems: Problems | None = None,
+) -> HttpResponse:
     standing = credential_requests.standing(asked)
     task = asked.task
     said = (task.status_message or {}).get("parts", [])[:-1] if standing is Standing.OPEN else []
@@ -123,9 +148,17 @@ def _shown(request: HttpRequest, asked: CredentialRequest, person: User | None, 
         "standing": standing.value,
         "is_owner": person is not None and person.pk == task.owner_id,
         "problem": problem,
+        "sheet": _sheet(task, problems) if standing is Standing.OPEN else None,
     }
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if problem else CODES.get(standing, HTTPStatus.GONE)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if problem or problems else CODES.get(standing, HTTPStatus.GONE)
     return render(request, "web/credential.html", about, status=status)
+
+
+def _sheet(task: Task, problems: Problems | None) -> Sheet | None:
+    """What the owner brings for a remote agent."""
+    if task.agent.kind != Agent.Kind.REMOTE or task.owner is None:
+        return None
+    return credential_forms.sheet(task.agent, task.owner, problems)
 
 
 @require_safe
@@ -134,7 +167,10 @@ def _shown(request: HttpRequest, asked: CredentialRequest, person: User | None, 
 def credentials(request: HttpRequest) -> HttpResponse:
     """What the person gave to agents, the newest first."""
     mine = Credential.objects.visible_to(principal_of(request)).usable().select_related("agent").defer(*SECRETS)
-    return page(request, "web/credentials.html", credentials=mine.order_by("-given_at"))
+    remote = RemoteCredential.objects.visible_to(principal_of(request)).untold().select_related("agent")
+    return page(
+        request, "web/credentials.html", credentials=mine.order_by("-given_at"), remote=remote.order_by("agent")
+    )
 
 
 @require_POST

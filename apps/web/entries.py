@@ -19,6 +19,7 @@ from apps.conversations.events import EventType
 from apps.conversations.lifecycle import TERMINAL, TaskState
 from apps.conversations.models import Artifact, Context, Event, Task
 from apps.web import parts, prose, questions
+from apps.web.authors import authors_of
 from apps.web.deliveries import delivered_artifact, delivered_by
 
 JSON = dict[str, Any]
@@ -29,10 +30,12 @@ LONGEST_VALUE = 2000  # characters of a tool's arguments or result
 
 def entries_of(context: Context, events: Sequence[Event]) -> list[JSON]:
     """The entries of some events that follow each other."""
-    delivered = delivered_by(events)
+    delivered, authors = delivered_by(events), authors_of(context, events)
     entries: list[JSON] = []
     for event in events:
         entry = _entry(context, event, delivered)
+        if author := authors.get(event.index):
+            entry["agent"] = author
         if not (entries and _merged(entries[-1], entry)):
             entries.append(entry)
     return entries

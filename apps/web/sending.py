@@ -1,9 +1,10 @@
-"""What a conversation page does: send a message, send one again, stop a task."""
+"""What a conversation page does: send a message, send one again, stop a task, switch to another agent."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import wraps
 from http import HTTPStatus
 from typing import Any, Concatenate, cast
@@ -16,7 +17,7 @@ import bridge
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import feedback
+from apps.conversations import feedback, switching
 from apps.conversations.errors import (
     ContextNotFound,
     Refusal,
@@ -83,31 +84,42 @@ async def begin(request: HttpRequest, principal: Principal, slug: str) -> HttpRe
 async def say(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """A further message of a session: to the task that it names, or to the agent."""
     refuse_too_large(request)
-    context = await bridge.run(_context_to_write_in, principal, session)
+    context = await bridge.run(_context, principal, session)
     task = await bridge.run(_named_task, context, request.POST.get("task", ""))
-    message = message_from(request, context.agent, task.slot if task else None)
+    message = message_from(request, task.agent if task else context.agent, task.slot if task else None)
     return _recorded(await _send_once(principal, context, task, message))
 
 
 async def _send_once(principal: Principal, context: Context, task: Task | None, message: JSON) -> Sent:
-    """Send it, unless an earlier try got through; to the agent where the task has ended meanwhile."""
+    """Send it, unless an earlier try got through; where the task has ended meanwhile, to the session's agent."""
     if (index := await bridge.run(_recorded_at, context, message["messageId"])) is not None:
         return Sent(context.pk, index, repeated=True)
     message = {**message, "contextId": context.context_id}
-    try:
-        addressed = {**message, "taskId": str(task.pk)} if task else message
-        return await send(principal, context.agent, addressed)
-    except TaskFinished:
-        return await send(principal, context.agent, message)
+    if task is not None:
+        await bridge.run(_check_usable, principal, task.agent)
+        with suppress(TaskFinished):
+            return await send(principal, task.agent, {**message, "taskId": str(task.pk)})
+    await bridge.run(_check_usable, principal, context.agent)
+    return await send(principal, context.agent, message)
 
 
 @act
 async def again(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """A task that came to nothing is tried anew: its first message is sent again, as a new one."""
-    context = await bridge.run(_context_to_write_in, principal, session)
+    context = await bridge.run(_context, principal, session)
     parts = await bridge.run(_first_words, context, request.POST.get("task", ""))
     message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
     return _recorded(await _send_once(principal, context, None, message))
+
+
+@act
+async def switch(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Let the session go on with another agent."""
+    agent = await bridge.run(Agent.objects.filter(slug=request.POST.get("agent", "")).first)
+    if agent is None:
+        raise ContextNotFound("There is no such agent, or you may not use it.")
+    await bridge.run(switching.switch, principal, session, agent)
+    return JsonResponse({"agent": agent.slug})
 
 
 @act
@@ -129,7 +141,7 @@ async def rate(request: HttpRequest, principal: Principal, session: uuid.UUID) -
     if task is None:
         raise TaskNotFound
     given = feedback.read(request.POST.get("rating", ""), request.POST.get("text", ""))
-    await bridge.run(feedback.give, principal, context.agent, str(task.pk), given)
+    await bridge.run(feedback.give, principal, task.agent, str(task.pk), given)
     return JsonResponse({"rated": given["rating"]})
 
 
@@ -140,12 +152,10 @@ def _context(principal: Principal, session: uuid.UUID) -> Context:
     return context
 
 
-def _context_to_write_in(principal: Principal, session: uuid.UUID) -> Context:
-    """The caller's session, whose agent they may still use. Raises ContextNotFound, UnsupportedOperation."""
-    context = _context(principal, session)
-    if not Agent.objects.visible_to(principal).filter(pk=context.agent_id).exists():
-        raise UnsupportedOperation(f"{context.agent.name} is no longer there for you. What was said stays here.")
-    return context
+def _check_usable(principal: Principal, agent: Agent) -> None:
+    """Raises UnsupportedOperation for an agent that the caller may not use, any more."""
+    if not agent.is_open_to(principal):
+        raise UnsupportedOperation(f"{agent.name} is no longer there for you. What was said stays here.")
 
 
 def _named_task(context: Context, task: str) -> Task | None:
@@ -153,7 +163,7 @@ def _named_task(context: Context, task: str) -> Task | None:
     if not task:
         return None
     try:
-        found = Task.objects.filter(pk=uuid.UUID(task), context=context).first()
+        found = Task.objects.select_related("agent").filter(pk=uuid.UUID(task), context=context).first()
     except ValueError:
         raise TaskNotFound from None
     if found is None:

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from apps.agents.models import Agent
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
+from apps.web.authors import card_of, choices
 from apps.web.deliveries import artifacts_before
 from apps.web.entries import entries_of, settled_events
 from apps.web.principals import principal_of
@@ -29,8 +30,10 @@ TURNS = 30  # messages of the person's own that a page begins with, and that "ea
 def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The page. Somebody else's session is not found."""
     context = _context(request, session)
-    usable = Agent.objects.visible_to(principal_of(request)).filter(pk=context.agent_id).exists()
-    about = {"session": context, "agent": context.agent, "agent_is_usable": usable}
+    agents = list(Agent.objects.visible_to(principal_of(request)))
+    usable = any(agent.pk == context.agent_id for agent in agents)
+    offered = choices(agents) if context.parent_task is None else []
+    about = {"session": context, "agent": context.agent, "agent_is_usable": usable, "offered": offered}
     return page(request, "web/session.html", beginning=beginning(context), **about)
 
 
@@ -53,7 +56,7 @@ def beginning(context: Context) -> JSON:
     first = _first_of_turns(context, last + 1)
     return {
         "session": str(context.pk),
-        "agent": {"name": context.agent.name, "slug": context.agent.slug},
+        "agent": card_of(context.agent),
         "first": first,
         "last": last,
         "entries": entries_of(context, settled_events(context, first - 1, last + 1)),
@@ -62,6 +65,7 @@ def beginning(context: Context) -> JSON:
         "say": reverse("web:say", args=[context.pk]),
         "again": reverse("web:again", args=[context.pk]),
         "rate": reverse("web:rate", args=[context.pk]),
+        "switch": reverse("web:switch", args=[context.pk]),
         "stop": reverse("web:stop", args=[context.pk]),
         "earlier": reverse("web:earlier", args=[context.pk]),
         "mostBytes": settings.MAX_REQUEST_BYTES,

@@ -9,7 +9,19 @@ from agentkit.credentials import Credential
 from agentkit.deciding import chooses, decide
 from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
 from agentkit.driving import Answer, answer, drive, needs_thread
-from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Thought, Token, ToolCall, ToolResult, Usage
+from agentkit.emissions import (
+    Chunk,
+    Emission,
+    Foreign,
+    Progress,
+    SkillChosen,
+    Thought,
+    Token,
+    ToolCall,
+    ToolResult,
+    Usage,
+    WholeAnswer,
+)
 from agentkit.errors import HandlerError, InvalidAnswer
 from agentkit.functions import agent
 from agentkit.handlers import SkillHandler
@@ -57,6 +69,7 @@ __all__ = [
     "ExistingTask",
     "Failed",
     "File",
+    "Foreign",
     "HandlerError",
     "InputRequired",
     "InvalidAnswer",
@@ -88,6 +101,7 @@ __all__ = [
     "ToolResult",
     "UnreadableContent",
     "Usage",
+    "WholeAnswer",
     "agent",
     "always_message",
     "always_task",

@@ -10,16 +10,29 @@ from agentkit.parts import Part
 
 @dataclass(frozen=True)
 class Progress:
-    """A line for people about what is going on; `done` of `total`, in units of the handler's choice."""
+    """A line for people about what is going on; `done` of `total`, in units of the handler's choice.
+
+    Who passes on what another system says may give its `parts` instead of a text, and its message's id and metadata.
+    """
 
     text: str
     done: float | None = None
     total: float | None = None
+    parts: Sequence[Part] = ()
+    message_id: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Token:
     """A piece of the answer's text. The host joins small ones, so that each costs next to nothing."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class WholeAnswer:
+    """All of the answer's text, in place of the tokens that were said before."""
 
     text: str
 
@@ -35,6 +48,7 @@ class Chunk:
     append: bool
     last: bool
     metadata: dict[str, Any] = field(default_factory=dict)
+    extensions: Sequence[str] = ()
 
     @classmethod
     def whole(cls, artifact: Artifact) -> "Chunk":
@@ -89,4 +103,11 @@ class Usage:
     output_tokens: int
 
 
-Emission = Progress | Token | Chunk | Thought | ToolCall | ToolResult | SkillChosen | Usage
+@dataclass(frozen=True)
+class Foreign:
+    """What another system says that none of these has a place for; the record keeps it, and nobody is shown it."""
+
+    said: dict[str, Any]
+
+
+Emission = Progress | Token | WholeAnswer | Chunk | Foreign | Thought | ToolCall | ToolResult | SkillChosen | Usage

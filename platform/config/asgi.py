@@ -17,7 +17,7 @@ from config import daphne_limits  # noqa: E402
 from config.direct import DirectHandler, Receive, Scope, Send  # noqa: E402
 from config.origins import SameOrigin  # noqa: E402
 
-DIRECT = ("/a2a", "/.well-known", "/healthz", "/readyz")
+DIRECT = ("/a2a", "/.well-known", "/gateway/notifications", "/healthz", "/readyz")
 
 direct = DirectHandler()
 

@@ -36,6 +36,7 @@ def logging_config(*, as_json: bool) -> dict[str, Any]:
             "celery.worker.strategy": {"level": "WARNING"},  # a line for each message that came
             "celery.app.trace": {"level": "WARNING"},  # and for each that was taken
             "django.request": {"level": "ERROR"},
+            "httpx": {"level": "WARNING"},  # it names whole URLs, in which an API key may stand
             "django.security.DisallowedHost": {"level": "CRITICAL"},  # scanners; the client gets its 400
         },
     }

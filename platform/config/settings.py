@@ -101,6 +101,7 @@ OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and 
 WEBHOOK_SECONDS = 10.0  # that one call of a webhook may take
 WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between the calls that fail: the first wait, which doubles, and the longest
 WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # how long a delivery is tried
+DELIVERIES_KEPT_DAYS = 30  # that deliveries are shown to operators after they were made
 
 # Language models: any endpoint that speaks OpenAI's chat completions API
 LLM_MODEL = env.str("LLM_MODEL", default="")  # the model of agents that name none
@@ -131,6 +132,17 @@ SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked fo
 OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
 
 # Remote agents
+REMOTE_RUNS_PER_PROCESS = 2_000  # turns of remote agents that one worker process carries beside others
+REMOTE_HISTORY_MESSAGES = 10  # of a session, that an agent is told which does not know them
+REMOTE_INLINE_BYTES = 1024**2  # of a file; a larger one is sent as a link
+REMOTE_LINK_SECONDS = 24 * 3600.0  # how long such a link is good
+REMOTE_RETRY_SECONDS = 10.0  # how long it is tried again to send what was not sent
+REMOTE_AWAY_SECONDS = 60.0  # how long an agent may be away in the middle of its work before the turn fails
+REMOTE_CONFIRM_SECONDS = 15.0  # how long an agent may take to say the same by a stream and when it is asked
+REMOTE_POLL_SECONDS = (0.2, 15.0)  # between looks at a task: the first wait, which grows by half, and the longest
+REMOTE_PATIENCE_SECONDS = 60.0  # how long nothing may be new before the agent is asked to call back
+REMOTE_BACKSTOP_SECONDS = 180.0  # between looks at a task whose agent calls back
+REMOTE_CANCEL_SECONDS = 10.0  # that passing on a cancel may take; what fails is tried again later, for a day
 REMOTE_REFRESH_SECONDS = 900.0  # about how often each agent's card is looked at again
 TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS whose keys are believed on any agent's card
 REMOTE_CONNECT_SECONDS = 5.0  # until a connection to a remote agent is there
@@ -139,6 +151,14 @@ REMOTE_CONNECTIONS = 250  # of one worker process to one origin at a time
 REMOTE_ANSWER_BYTES = 32 * 1024**2  # of one answer, or of one event of a stream
 REMOTE_STREAM_BYTES = 256 * 1024**2  # of all that comes in one stream
 REMOTE_ANSWER_VALUES = 200_000  # of JSON in one answer or event: small ones take much more memory than bytes
+REMOTE_CHECK_SECONDS = env.float("REMOTE_CHECK_SECONDS", default=60.0)  # how often each is looked after, about
+REMOTE_CHECK_TIMEOUT = 10.0  # seconds that its card may take then
+REMOTE_PROBE_SECONDS = 900.0  # how often one that is to be sent a message is sent it
+REMOTE_PROBE_TIMEOUT = 30.0  # seconds that the answer may take
+REMOTE_SLOW_SECONDS = 5.0  # an agent whose checks take longer at the median is not well
+REMOTE_BREAKER_FAILURES = 5  # calls in a row that fail by no fault of the caller's, before no more are made
+REMOTE_BREAKER_WINDOW_SECONDS = 300.0  # within which they fail
+REMOTE_BREAKER_SECONDS = (30.0, 600.0)  # until one call may try it again: the first wait, which doubles, and the last
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
@@ -164,6 +184,7 @@ EXECUTORS = {  # who takes the turns of each kind of agent
 EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
     "hosted": "apps.runtime.hosting.ailment_of",
     "model": "apps.runtime.without_code.ailment_of",
+    "remote": "apps.gateway.checking.ailment_of",  # it may also say what it works in spite of (`observing.Mild`)
 }
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
@@ -172,7 +193,10 @@ CELERY_BEAT_SCHEDULE = {
     for name, seconds in {
         "runtime.sweep": SWEEP_SECONDS,
         "a2a.sweep": SWEEP_SECONDS,
+        "a2a.forget": 600.0,
         "runtime.observe": OBSERVE_SECONDS,
+        "gateway.cancel": SWEEP_SECONDS,
+        "gateway.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
         "gateway.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
     }.items()
 }

@@ -4,12 +4,16 @@ from django.contrib import admin
 from django.urls import include, path
 
 from apps.conversations.downloads import file
+from apps.gateway.links import linked_file
+from apps.gateway.receiving import notification
 from config.health import healthz, readyz
 
 urlpatterns = [
     path("", include("apps.a2a.urls")),
     path("", include("apps.web.urls")),
     path("files/<uuid:context_id>/<str:sha256>", file, name="file"),
+    path("gateway/files/<str:named>/<str:filename>", linked_file, name="linked-file"),
+    path("gateway/notifications/<uuid:run_id>", notification, name="notification"),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),

@@ -341,6 +341,17 @@ async def test_what_was_given_up_can_be_sent_again(told, hook, courier, settings
     assert await states(config) == [(DELIVERED, 1)] * 3
 
 
+async def test_what_was_delivered_is_forgotten_in_time_and_what_was_given_up_is_not(told, hook, courier, settings):
+    settings.WEBHOOK_GIVE_UP_SECONDS = 0
+    hook.answering = lambda number: answer(b"", "500 Broken" if number == 0 else "200 OK")
+    [config] = await told(hook.url)
+    await courier.work_off(config)
+    assert await bridge.run(queues.forget_delivered) == 0
+    await bridge.run(lambda: Delivery.objects.update(finished_at=LONG_AGO))
+    assert await bridge.run(queues.forget_delivered) == 2
+    assert await states(config) == [(DEAD, 1)]
+
+
 async def test_deleting_a_webhook_stops_what_waits(told, hook, courier):
     hook.waits_for = asyncio.Event()
     [config] = await told(hook.url)

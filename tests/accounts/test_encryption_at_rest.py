@@ -173,7 +173,14 @@ def test_a_dump_of_data_has_no_secrets_and_is_not_taken_for_them(notes):
         Note._meta.get_field("secret").to_python(dumped["fields"]["secret"])
 
 
-@pytest.mark.parametrize("text", ["", "short", new_key()[:-1], "ä" * 43, f"{new_key()},x", new_key() + new_key()])
+KEY = new_key()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "short", KEY[:-1], "ä" * 43, f"{KEY},x", KEY + KEY],
+    ids=["empty", "short", "a letter less", "no base64", "one of two", "two as one"],
+)
 def test_what_is_no_master_key_is_refused_with_what_it_must_be(text):
     with pytest.raises(NoMasterKey, match="32 bytes in URL-safe base64"):
         Keyring.read(text)

@@ -77,9 +77,27 @@ def test_an_agent_says_of_itself_what_a_query_says(echo, ada, bob):
     lab = Group.objects.create(name="Lab")
     echo.groups.add(lab)
     ada.groups.add(lab)
+    echo.workspace = ada.personal_workspace
     for access in Agent.Access.values:
         for is_enabled in (True, False):
             echo.access, echo.is_enabled = access, is_enabled
             echo.save()
             for principal in (ada.principal, bob.principal, ANONYMOUS):
                 assert echo.is_open_to(principal) == (seen_by(principal) == ["echo"])
+
+
+def test_an_agent_of_a_workspace_is_its_members_alone(echo, ada, bob):
+    Agent.objects.update(access="workspace", workspace=ada.personal_workspace)
+    assert seen_by(ada.principal) == ["echo"]
+    assert seen_by(ApiKey.issue(ada, "laptop")[0].principal) == ["echo"]
+    assert seen_by(bob.principal) == seen_by(ANONYMOUS) == []
+
+
+def test_what_is_for_some_alone_is_not_listed_for_everybody(echo):
+    listed = {}
+    for access in Agent.Access.values:
+        Agent.objects.update(access=access)
+        echo.access = access
+        listed[access] = Agent.objects.listed().exists()
+        assert echo.is_listed == listed[access]
+    assert listed == {"public": True, "authenticated": True, "groups": False, "workspace": False}

@@ -67,7 +67,7 @@ def test_an_agent_does_not_show_another_agents_tasks(sent, ada, countdown):
         intake.find_task(ada.principal, countdown, str(sent.task))
 
 
-@pytest.mark.parametrize("task_id", ["", "no uuid", str(uuid.uuid4())])
+@pytest.mark.parametrize("task_id", ["", "no uuid", str(uuid.UUID(int=1))])
 def test_what_does_not_exist_is_refused_in_the_same_words(sent, ada, bob, echo, task_id):
     with pytest.raises(TaskNotFound) as missing:
         intake.find_task(ada.principal, echo, task_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import psycopg
 import pytest
 import redis
@@ -9,6 +11,7 @@ from django.conf import settings
 from kombu import Connection
 
 from tests import stack
+from tests.faults import servers
 from tests.faults.agents import lines_to
 from tests.faults.calling import Caller, text_of
 from tests.faults.conftest import LEASE, PATIENCE
@@ -16,7 +19,6 @@ from tests.faults.test_killed_workers import assert_it_is_whole
 from tests.stack import Stack
 
 pytestmark = pytest.mark.services
-REDIS = "redis://127.0.0.1:6379/9"  # a database that nobody else uses
 
 
 def end_database_connections(frail: Stack) -> int:
@@ -60,8 +62,12 @@ def lose_the_queue(frail: Stack) -> None:
 
 
 def test_redis_as_broker_and_for_wake_ups_may_be_flushed_at_any_time() -> None:
-    environment = {"RUN_LEASE_SECONDS": str(LEASE), "CELERY_BROKER_URL": REDIS, "CHANNEL_LAYER_URL": REDIS}
-    with stack.running(**environment) as flushed, redis.Redis.from_url(REDIS) as memory:
+    with contextlib.ExitStack() as exits:
+        url = exits.enter_context(servers.redis_server()).url
+        memory = exits.enter_context(redis.Redis.from_url(url))
+        flushed = exits.enter_context(
+            stack.running(RUN_LEASE_SECONDS=str(LEASE), CELERY_BROKER_URL=url, CHANNEL_LAYER_URL=url)
+        )
         flushed.manage("register_agent", "patient", "--handler", "tests.faults.agents:Patient")
         patient = Caller(flushed, "patient")
         tasks = []

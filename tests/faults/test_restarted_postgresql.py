@@ -33,7 +33,8 @@ def postgres() -> Iterator[Postgres]:
 def standing(postgres: Postgres) -> Iterator[Stack]:
     """A stack whose record is in that cluster."""
     services = {**os.environ, "DATABASE_URL": postgres.url}
-    with stack.running(services, RUN_LEASE_SECONDS=str(LEASE)) as running:
+    commits_wait_for_the_disk = {"PGOPTIONS": ""}  # as they do where it matters: a crash loses none of them
+    with stack.running(services, RUN_LEASE_SECONDS=str(LEASE), **commits_wait_for_the_disk) as running:
         running.manage("register_agent", "patient", "--handler", "tests.faults.agents:Patient")
         yield running
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from django.conf import settings as configured
 from django.core.cache import cache
 from django.test import AsyncClient, Client
 
@@ -17,15 +14,6 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.conversations.intake import Receipt
 from tests.web import telling
-
-
-@pytest.fixture(autouse=True)
-def _quick_to_start(settings: Any) -> None:
-    """Static files are named as they are in the source, for none have been collected; passwords are hashed fast."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    Path(settings.STATIC_ROOT).mkdir(exist_ok=True)
-    backend = "django.contrib.staticfiles.storage.StaticFilesStorage"
-    settings.STORAGES = {**configured.STORAGES, "staticfiles": {"BACKEND": backend}}
 
 
 @pytest.fixture(autouse=True)

@@ -85,7 +85,8 @@ def status(log: Ledger, receipt: Receipt, state: str, words: str, **more: Any) -
     """The end of a turn."""
     Run.objects.filter(task=receipt.task).update(state=Run.State.DONE)
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": [{"text": words}]}
-    log.add(EventType.AGENT_STATUS, {"state": state, "message": message, **more}, task=receipt.task)
+    said = {"state": state, "message": message, "agent": log.task(receipt.task).agent_id, **more}
+    log.add(EventType.AGENT_STATUS, said, task=receipt.task)
 
 
 def chunk(log: Ledger, receipt: Receipt, name: str, part: JSON, *, append: bool = False, last: bool = True) -> None:

@@ -196,7 +196,7 @@ def test_a_page_costs_as_many_queries_for_many_tasks_as_for_one(ada, echo, djang
     context = Context.objects.get(pk=telling.finished(ada, echo, {"a": telling.text("a")}).context)
     for number in range(5):
         telling.finished(ada, echo, {f"{number}": telling.text("b")}, contextId=context.context_id)
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):
         assert len(of_type(entries_of(context, settled_events(context, 0, 1000)), "agent_complete")) == 6
     with django_assert_num_queries(1):
         assert len(artifacts_before(context, 1000)) == 6

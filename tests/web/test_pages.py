@@ -115,4 +115,4 @@ def test_an_agent_that_is_not_well_says_so_to_all_and_why_to_operators(ada_brows
     for path in ("/agents", "/agents/echo"):
         assert "The module &#x27;gone&#x27; cannot be imported." in ada_browser.get(path).text
     Agent.objects.update(health="degraded")
-    assert "Fails more often than not" in ada_browser.get("/agents").text
+    assert "Has trouble at the moment" in ada_browser.get("/agents").text

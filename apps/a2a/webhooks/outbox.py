@@ -33,8 +33,10 @@ def queue_deliveries(context: Context, events: Sequence[Event]) -> None:
 def is_told(event: Event) -> bool:
     """Every status, and the last chunk of every artifact."""
     match event.type:
-        case EventType.AGENT_STATUS | EventType.AGENT_TOKEN_END:
+        case EventType.AGENT_TOKEN_END:
             return True
+        case EventType.AGENT_STATUS:
+            return "kept" not in event.payload
         case EventType.ARTIFACT_UPDATE:
             return bool(event.payload["lastChunk"])
         case _:

@@ -19,6 +19,7 @@ from apps.conversations import ledger
 from apps.conversations.models import Event
 from bridge import statements
 
+FORGOTTEN_AT_ONCE = 5_000  # deliveries that are deleted in one transaction
 SPARE_SECONDS = 5.0  # that a lease lasts beyond the time of one call
 
 
@@ -94,14 +95,23 @@ def send_again(deliveries: Iterable[int]) -> int:
     """Queue anew those of these deliveries that were given up, and say how many there were."""
     dead = Delivery.objects.filter(pk__in=list(deliveries), state=Delivery.State.DEAD)
     with ledger.transacting():
-        named = set(dead.values_list("config", flat=True))
-        locked = PushConfig.objects.select_for_update().filter(pk__in=named).order_by("pk")
+        # Deliveries are locked before their webhooks, as in `settle`.
+        found = dict(dead.select_for_update(of=("self",)).order_by("pk").values_list("pk", "config"))
+        locked = PushConfig.objects.select_for_update().filter(pk__in=set(found.values())).order_by("pk")
         configs = set(locked.values_list("pk", flat=True))
         now = statements.database_time()
-        queued = dead.update(state=Delivery.State.WAITING, attempts=0, queued_at=now, finished_at=None)
+        again = Delivery.objects.filter(pk__in=found)
+        queued = again.update(state=Delivery.State.WAITING, attempts=0, queued_at=now, finished_at=None)
         PushConfig.objects.filter(pk__in=configs).update(due_at=now)
         transaction.on_commit(lambda: publish(configs))
     return queued
+
+
+def forget_delivered() -> int:
+    """Delete what was delivered long ago, and say how much; what was given up stays until it is delivered."""
+    long_ago = statements.database_time() - datetime.timedelta(days=settings.DELIVERIES_KEPT_DAYS)
+    old = Delivery.objects.filter(state=Delivery.State.DELIVERED, finished_at__lt=long_ago)
+    return old.filter(pk__in=list(old.values_list("pk", flat=True)[:FORGOTTEN_AT_ONCE])).delete()[0]
 
 
 def wait_after(attempts: int) -> datetime.timedelta:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -17,25 +17,25 @@ MOST = 100  # choices that are offered; any other can be named in the URL
 SAID = ("pk", "skills", "input_modes", "output_modes")
 
 
-class Said(NamedTuple):
-    """Something that cards say: all that they say of it, and whether one says this."""
-
-    choices: Callable[[Iterable[Agent]], list[str]]
-    fits: Callable[[Agent, str], bool]
-
-
 class CardFilter(admin.SimpleListFilter):
     """By something that the cards say. The filters of a page share one query."""
 
-    said: Said
+    @staticmethod
+    def offered(agents: Iterable[Agent], /) -> list[str]:
+        """What can be chosen."""
+        raise NotImplementedError
+
+    @staticmethod
+    def fits(agent: Agent, chosen: str, /) -> bool:
+        raise NotImplementedError
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(word, word) for word in self.said.choices(_agents(request))[:MOST]]
+        return [(word, word) for word in self.offered(_agents(request))[:MOST]]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Agent]) -> QuerySet[Agent]:
         if not (chosen := self.value()):
             return queryset
-        return queryset.filter(pk__in=[agent.pk for agent in _agents(request) if self.said.fits(agent, chosen)])
+        return queryset.filter(pk__in=[agent.pk for agent in _agents(request) if self.fits(agent, chosen)])
 
 
 def _agents(request: Any) -> list[Agent]:
@@ -49,16 +49,19 @@ def _agents(request: Any) -> list[Agent]:
 class SkillFilter(CardFilter):
     title = "skill"
     parameter_name = "skill"
-    said = Said(finding.skills_of, finding.has_skill)
+    offered = staticmethod(finding.skills_of)
+    fits = staticmethod(finding.has_skill)
 
 
 class TagFilter(CardFilter):
     title = "tag"
     parameter_name = "tag"
-    said = Said(finding.tags_of, finding.has_tag)
+    offered = staticmethod(finding.tags_of)
+    fits = staticmethod(finding.has_tag)
 
 
 class ModeFilter(CardFilter):
     title = "media type"
     parameter_name = "mode"
-    said = Said(finding.modes_of, finding.has_mode)
+    offered = staticmethod(finding.modes_of)
+    fits = staticmethod(finding.has_mode)

@@ -34,7 +34,7 @@ HEALTH_TONES = {
 
 ACCESS = ("Who may use it", {"fields": ("access", "groups")})
 ASKED_ABOUT = ("What others ask about", {"fields": ("cost", "tools")})
-POLICIES = ("on_busy", "time_limit", "attempts", "retry_safe", "keep_thoughts", "sign_artifacts")
+POLICIES = ("on_busy", "time_limit", "attempts", "retry_safe", "fallbacks", "keep_thoughts", "sign_artifacts")
 RECORD = ("Record", {"fields": ("address", "current", "work", "created", "updated")})
 WITHOUT_CODE = (
     (None, {"fields": ("name", "slug", "is_enabled", "description", "opened")}),

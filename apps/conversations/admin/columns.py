@@ -81,8 +81,8 @@ def run(row: Event | Artifact) -> SafeString:
 
 
 @display(description="agent")
-def agent(row: Context | Task) -> SafeString:
-    return cells.link(row.agent.name, cells.page_url(Agent, row.agent_id))
+def agent(row: Context | Task | Message | Run) -> SafeString:
+    return cells.link(row.agent.name, cells.page_url(Agent, row.agent_id)) if row.agent else cells.NOTHING
 
 
 @display(description="owner")

@@ -25,6 +25,7 @@ class MessageAdmin(ReadOnlyAdmin):
     list_display = (
         columns.message_gist,
         columns.role,
+        columns.agent,
         columns.context,
         columns.index,
         columns.task,
@@ -37,10 +38,12 @@ class MessageAdmin(ReadOnlyAdmin):
     id_lookups = ("context_id", "task_id", "message_id")
     date_hierarchy = "created_at"
     ordering = ("-pk",)
+    list_select_related = ("agent",)
     narrowings = {"context__id__exact": ("context", Context), "task__id__exact": ("task", Task)}
     fields = (
         "index",
         "role",
+        columns.agent,
         columns.created,
         columns.message_id,
         columns.context,

@@ -35,7 +35,7 @@ class RunAdmin(LiveAdmin):
     id_lookups = ("pk", "task_id")
     date_hierarchy = "queued_at"
     ordering = ("-queued_at",)
-    select_related = ("task", "message")
+    select_related = ("task", "message", "agent")
     narrowings = {"task__id__exact": ("task", Task)}
     fields = (
         "key",
@@ -44,8 +44,10 @@ class RunAdmin(LiveAdmin):
         "resumed",
         *map(timed, ("queued_at", "published_at", "started_at", "finished_at")),
         "answers",
+        "stand_in",
         "version",
         "input_hash_",
+        "trace",
         "language_models",
         *map(structured, ("error", "notes", "input", "memory", "slot", "remote")),
     )
@@ -57,6 +59,14 @@ class RunAdmin(LiveAdmin):
     @display(description="message")
     def answers(self, run: Run) -> SafeString:
         return cells.ident(run.message.message_id, cells.page_url(Message, run.message_id))
+
+    @display(description="taken by")
+    def stand_in(self, run: Run) -> SafeString:
+        return columns.agent(run)
+
+    @display(description="trace")
+    def trace(self, run: Run) -> SafeString:
+        return cells.ident(run.traceparent)
 
     @display(description="version of the agent")
     def version(self, run: Run) -> SafeString:

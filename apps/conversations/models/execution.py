@@ -30,6 +30,15 @@ class Run(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, db_index=False, related_name="runs")
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="runs")
+    agent = models.ForeignKey(
+        Agent,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        db_index=False,
+        related_name="+",
+        help_text="Who takes the turn in the place of the task's agent; empty: that one itself.",
+    )
     turn = models.PositiveIntegerField(help_text="1 for the task's first message.")
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, help_text="Counted before the turn is executed.")
@@ -46,6 +55,7 @@ class Run(models.Model):
     error = models.JSONField(null=True, blank=True)
     notes = models.JSONField(default=list, blank=True, help_text="What came too late, and from whom.")
     remote = models.JSONField(default=dict, blank=True, help_text="A remote agent's ids.")
+    traceparent = models.CharField(max_length=55, blank=True, help_text="Its span (W3C Trace Context).")
     queued_at = models.DateTimeField(default=timezone.now)
     published_at = models.DateTimeField(null=True, blank=True, help_text="When its wake-up was last sent by the sweep.")
     started_at = models.DateTimeField(null=True, blank=True)

@@ -147,6 +147,15 @@ class Message(models.Model):
     )
     index = models.PositiveBigIntegerField()
     role = models.CharField(max_length=5, choices=Role)
+    agent = models.ForeignKey(
+        Agent,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        db_index=False,
+        related_name="messages",
+        help_text="Which agent wrote it; empty: the owner of the conversation.",
+    )
     message_id = models.CharField(max_length=200)
     parts = models.JSONField(help_text="A2A 1.0 parts.")
     references = models.JSONField(default=list, blank=True, help_text="referenceTaskIds, as they were sent.")

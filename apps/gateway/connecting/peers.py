@@ -33,10 +33,11 @@ from apps.gateway.connecting.border import exactly, to_json, whole_numbers
 from apps.gateway.connecting.following import Following, check_webhook
 from apps.gateway.connecting.interfaces import HTTP_JSON, JSONRPC, Interface, choose
 from apps.gateway.connecting.lines import Line
-from apps.gateway.errors import Misbehaved
+from apps.gateway.errors import Misbehaved, Refused
 from outbound.transports import Transport
 
 JSON = dict[str, Any]
+NO_STREAMS = ("UNSUPPORTED_OPERATION", "METHOD_NOT_FOUND")  # how an agent says that nothing came of its card's promise
 TRANSPORTS: dict[tuple[str, str], Callable[[Line, AgentCard, str], ClientTransport]] = {
     (JSONRPC, "1.0"): JsonRpcTransport,
     (HTTP_JSON, "1.0"): RestTransport,
@@ -65,6 +66,8 @@ class Peer:
         interface: what was chosen of the card.
         streams: does the card say that it can stream?
         calls_webhooks: does the card say that it calls webhooks?
+        card: the card that it goes by.
+        is_known_there: does somebody's credential go with the calls?
         event_id: what the agent called the event that came last, for `subscribe` to go on after it; "" for nothing.
     """
 
@@ -79,8 +82,9 @@ class Peer:
         self.interface = interface
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
+        self.is_known_there = auth is not None
         self.event_id = ""
-        self._card, self._transport, self._auth, self._headers = card, transport, auth, headers
+        self.card, self._transport, self._auth, self._headers = card, transport, auth, headers
 
     async def send(
         self,
@@ -92,8 +96,9 @@ class Peer:
     ) -> AsyncGenerator[JSON]:
         """Send a message; gives what comes back as stream responses: `{"task": …}`, `{"statusUpdate": …}` and so on.
 
-        An agent whose card says that it cannot stream is not asked to, and one that answers a request for a stream at
-        once gives just that answer. A stream may end before the task does.
+        An agent whose card says that it cannot stream is not asked to, one that then does not is asked for the task at
+        once, and one that answers a request for a stream at once gives just that answer. A stream may end before the
+        task does. Who leaves it early closes it (`aclosing`).
         """
         request = SendMessageRequest()
         body = {"message": message, "configuration": configuration or {}, "metadata": metadata or {}}
@@ -103,10 +108,16 @@ class Peer:
         following = Following(message.get("taskId", ""), message.get("contextId", ""))
         line, client = self._client(exactly(message))
         if streaming and self.streams:
-            async with aclosing(self._followed(client.send_message_streaming, request, line, following)) as events:
-                async for event in events:
-                    yield event
-            return
+            try:
+                async with aclosing(self._followed(client.send_message_streaming, request, line, following)) as events:
+                    async for event in events:
+                        yield event
+                return
+            except Refused as refusal:
+                if refusal.reason not in NO_STREAMS:
+                    raise
+            self.streams = False
+            request.configuration.return_immediately = True
         with misread():
             answer = await client.send_message(request, context=self._context())
         yield following.checked(to_json(answer, self._sent(line)))
@@ -163,7 +174,7 @@ class Peer:
             faithful = whole_numbers
         line = Line(self._transport, self.interface, self._auth, faithful)
         make = TRANSPORTS[self.interface.binding, self.interface.version]
-        client = make(line, self._card, self.interface.url)
+        client = make(line, self.card, self.interface.url)
         return line, TenantTransportDecorator(client, self.interface.tenant) if self.interface.tenant else client
 
     def _context(self, more: Mapping[str, str] | None = None) -> ClientCallContext:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
+from typing import Any
 
 from django import template
 from django.templatetags.static import static
@@ -29,7 +31,7 @@ STATES = {
 """How each state of a task looks, and what it is called."""
 
 HEALTH = {
-    "degraded": ("waiting", "Fails more often than not"),
+    "degraded": ("waiting", "Has trouble at the moment"),
     "unavailable": ("failed", "Not available now"),
 }
 """The same for agents that are not well."""
@@ -41,11 +43,22 @@ def icon(name: str) -> SafeString:
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
 
 
+@register.filter
+def at(mapping: Mapping[Any, Any] | str, key: Any) -> Any:
+    """The value of a key, where there is a mapping and it has one."""
+    return mapping.get(key) if isinstance(mapping, Mapping) else None
+
+
 @register.simple_tag
 def avatar(agent: Agent) -> SafeString:
     """The agent's letter in its own hue."""
-    hue = zlib.crc32(agent.slug.encode()) % HUES
-    return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue, agent.name[:1].upper())
+    letter = agent.name[:1].upper()
+    return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue_of(agent), letter)
+
+
+def hue_of(agent: Agent) -> int:
+    """Made from its slug, so that it stays."""
+    return zlib.crc32(agent.slug.encode()) % HUES
 
 
 @register.simple_tag

@@ -18,10 +18,18 @@ from agentkit.outcomes import AgentFailure
 
 logger = logging.getLogger(__name__)
 
+ANSWER_SECONDS, START_SECONDS = 5.0, 30.0
+"""How long a server may take to greet, and a program, which has to be started and perhaps fetched before."""
+
 
 async def connect(server: McpServer, stack: AsyncExitStack) -> AbstractToolset[TaskContext]:
     """The server's tools, until the end of the stack. Raises AgentFailure."""
-    toolset = MCPToolset[TaskContext](_transport(server), id=server.label, tool_error_behavior="failed")
+    toolset = MCPToolset[TaskContext](
+        _transport(server),
+        id=server.label,
+        tool_error_behavior="failed",
+        init_timeout=START_SECONDS if server.command else ANSWER_SECONDS,
+    )
     try:
         await stack.enter_async_context(_entered(toolset))
         await toolset.list_tools()

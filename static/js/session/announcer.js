@@ -5,14 +5,15 @@ const KEPT = 20; // what was said last stays, so that a slow reader is not cut s
 
 const WORDS = { canceled: "Stopped.", failed: "Failed.", rejected: "Declined.", "input-required": "asks:", "auth-required": "asks:" };
 
-export function announce(region, agent, entries) {
-  const said = entries.map((entry) => spoken(agent, entry)).filter(Boolean);
+export function announce(region, state, entries) {
+  const said = entries.map((entry) => spoken((entry.agent ?? state.agent).name, entry)).filter(Boolean);
   region.append(...said.map((words) => h("p", {}, words)));
   while (region.children.length > KEPT) region.firstElementChild.remove();
 }
 
 function spoken(agent, { type, state, progress, message, artifacts }) {
   if (type === "agent_message") return `${agent}: ${message.text}`;
+  if (type === "agent_switched") return `From here on with ${agent}.`;
   if (type === "agent_complete") return artifacts.length ? `Files: ${artifacts.map((one) => one.name).join(", ")}.` : "";
   if (type !== "agent_status" || progress || state === "working") return "";
   return [agent, WORDS[state] ?? ":", message?.text].filter(Boolean).join(" ").replace(" :", ":");

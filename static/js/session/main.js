@@ -7,24 +7,21 @@ import { End } from "./end.js";
 import { Line } from "./line.js";
 import { Panel } from "./panel.js";
 import { Questions } from "./questions.js";
-import { begin, busyTask, reduce, waitingTask } from "./reducer.js";
+import { addressedTask, begin, busyTask, reduce, waitingTask } from "./reducer.js";
 import { View } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const beginning = JSON.parse($("beginning").textContent);
-const agent = beginning.agent.name;
 
 let entries = beginning.entries; // of the log, as far back as the page goes
 let first = beginning.first;
-let state = entries.reduce(reduce, begin(beginning.artifacts));
+let state = entries.reduce(reduce, begin(beginning.artifacts, beginning.agent));
 state = { ...state, last: beginning.last };
 
 const end = new End($("transcript"), $("to-end"));
 const panel = new Panel($("panel"));
 const unsent = new Map(); // messages that the log has not confirmed, by id
 const view = new View($("items"), {
-  agent,
-  avatar: () => $("agent-avatar").content.firstElementChild.cloneNode(true),
   artifactOf: (key) => state.artifacts[key],
   openArtifact: (key) => panel.show(key),
   again,
@@ -33,7 +30,7 @@ const view = new View($("items"), {
   retry: (id) => deliver(unsent.get(id)),
 });
 const composer = new Composer($("composer"), (message) => {
-  const task = waitingTask(state) ?? busyTask(state);
+  const task = addressedTask(state);
   const form = new FormData();
   form.append("message", message.id);
   form.append("text", message.text);
@@ -70,11 +67,14 @@ function drawHead() {
   $("head-state").replaceChildren(...(look ? [sign(look), h("span", { class: "word" }, word)] : []));
   const stop = composer.form.querySelector(".stop");
   stop.hidden = !(busy ?? waiting);
-  const shut = Boolean(waiting?.wantsCredential); // a key that is written here would be part of the conversation
+  const addressed = addressedTask(state);
+  const answers = waiting && addressed?.id === waiting.id;
+  const shut = Boolean(answers && waiting.wantsCredential); // a key that is written here would be part of the conversation
   composer.shut(shut);
-  composer.words.placeholder = shut ? "Use the button above" : waiting ? `Answer ${agent}…` : `Message ${agent}…`;
+  const { name } = answers ? (waiting.agent ?? state.agent) : state.agent;
+  composer.words.placeholder = shut ? "Use the button above" : answers ? `Answer ${name}…` : `Message ${name}…`;
   composer.form.querySelector(".composer-hint").textContent =
-    busy && !waiting ? "What you send now is read after this step" : "";
+    addressed && addressed === busy ? "What you send now is read after this step" : "";
   if (state.title) {
     $("title").textContent = state.title;
     document.title = `${state.title} · Parley`;
@@ -96,7 +96,8 @@ function take(news) {
   entries = entries.concat(fresh);
   state = fresh.reduce(reduce, state);
   for (const entry of fresh) if (entry.type === "user_message") unsent.delete(entry.message.messageId);
-  announce($("announcer"), agent, fresh);
+  announce($("announcer"), state, fresh);
+  if (fresh.some(({ type }) => type === "agent_switched")) drawAgent();
   if (fresh.length) drawSoon();
 }
 
@@ -123,7 +124,7 @@ $("earlier").addEventListener("click", async () => {
     entries = older.entries.concat(entries);
     const local = state.items.filter((item) => item.pending);
     const { last } = state;
-    state = entries.reduce(reduce, begin(beginning.artifacts));
+    state = entries.reduce(reduce, begin(beginning.artifacts, beginning.agent));
     state = { ...state, last, items: state.items.concat(local) };
     end.keep(() => view.draw(state.items));
     $("earlier").hidden = first <= 1;
@@ -174,6 +175,33 @@ function again(taskId) {
   deliver({
     id, form, address: beginning.again, text: opening?.text ?? "", files: [],
     giveBack: (sentence) => composer.complain(sentence),
+  });
+}
+
+// Another agent
+
+function drawAgent() {
+  $("with").textContent = `with ${state.agent.name}`;
+  $("with").href = `/agents/${state.agent.slug}`;
+  for (const choice of document.querySelectorAll("[data-switch]")) {
+    choice.hidden = choice.dataset.switch === state.agent.slug;
+  }
+}
+
+for (const choice of document.querySelectorAll("[data-switch]")) {
+  choice.addEventListener("click", async () => {
+    $("switch-to").hidePopover();
+    const form = new FormData();
+    form.append("agent", choice.dataset.switch);
+    $("switch").disabled = true;
+    try {
+      await post(beginning.switch, form); // the line brings what it changed
+    } catch (problem) {
+      composer.complain(problem.message);
+    } finally {
+      $("switch").disabled = false;
+      composer.words.focus();
+    }
   });
 }
 

@@ -5,15 +5,16 @@ const ENDED = new Set(["completed", "failed", "rejected", "canceled"]);
 const WAITS = new Set(["input-required", "auth-required"]);
 const TEXT_KEPT = 20000; // characters of an artifact in the making that are kept to look at
 
-export function begin(artifacts = []) {
+/** Before the first entry; `agent` is whom the session is with, and who wrote what no entry says of. */
+export function begin(artifacts = [], agent = null) {
   const kept = Object.fromEntries(artifacts.map((artifact) => [artifactKey(artifact), artifact]));
-  return { last: 0, title: null, items: [], tasks: {}, ratings: {}, artifacts: kept };
+  return { last: 0, title: null, agent, items: [], tasks: {}, ratings: {}, artifacts: kept };
 }
 
 /** The state after an entry. One that is known already (sent again after a lost line) changes nothing. */
 export function reduce(state, entry) {
   if (entry.index && entry.index <= state.last) return state;
-  const next = FOLDS[entry.type]?.(state, entry) ?? state;
+  const next = FOLDS[entry.type]?.(taken(state, entry), entry) ?? state;
   return entry.index ? { ...next, last: entry.index } : next;
 }
 
@@ -30,25 +31,45 @@ export function busyTask(state) {
   return newest(state, (task) => task.state === "submitted" || task.state === "working");
 }
 
+/** The task that what is written next belongs to: one of whom the session is with. Others are answered by their forms. */
+export function addressedTask(state) {
+  const here = (task) => !task.of || task.of === state.agent?.slug;
+  const waits = newest(state, (task) => here(task) && WAITS.has(task.state));
+  return waits ?? newest(state, (task) => here(task) && (task.state === "submitted" || task.state === "working"));
+}
+
 function newest(state, holds) {
   return Object.values(state.tasks).filter(holds).at(-1) ?? null;
 }
 
+/** Whoever an entry names has its task from there on: a stand-in, where the agent could not be reached. */
+function taken(state, { type, taskId, agent }) {
+  const task = state.tasks[taskId];
+  if (!agent || !task || type === "user_message") return state;
+  return { ...state, tasks: { ...state.tasks, [taskId]: { ...task, agent } } };
+}
+
+function writer(state, { taskId, agent }) {
+  return agent ?? state.tasks[taskId]?.agent ?? state.agent;
+}
+
 // Messages
 
-function userMessage(state, { message, at, taskId, opensTask, index }) {
+function userMessage(state, { message, at, taskId, opensTask, index, agent }) {
   const key = `message:${message.messageId}`;
   const busy = Boolean(taskId) && !opensTask && !WAITS.has(state.tasks[taskId]?.state);
   const item = { kind: "message", key, role: "user", at, taskId, index, parts: message.parts, text: message.text };
   const said = push(without(state, key), { ...item, messageId: message.messageId, queued: busy });
   if (!opensTask) return said;
-  const task = { id: taskId, state: "submitted", at, opensWith: message.messageId };
+  const about = { agent: agent ?? state.agent, of: agent?.slug }; // who has it now, and whom it was given to
+  const task = { id: taskId, state: "submitted", at, opensWith: message.messageId, ...about };
   return openWork({ ...said, tasks: { ...said.tasks, [taskId]: task } }, taskId, at);
 }
 
-function agentMessage(state, { message, at, taskId, index }, more = {}) {
+function agentMessage(state, entry, more = {}) {
+  const { message, at, taskId, index } = entry;
   const item = {
-    kind: "message", role: "agent", at, taskId, index, parts: message.parts, text: message.text,
+    kind: "message", role: "agent", agent: writer(state, entry), at, taskId, index, parts: message.parts, text: message.text,
     messageId: message.messageId, ...more,
   };
   const streamed = streamedAlready(state, taskId, message.text);
@@ -156,8 +177,8 @@ function token(state, { taskId, artifactId, text, at, index }) {
   const key = `stream:${artifactId}`;
   const known = state.items.find((item) => item.key === key);
   if (known) return change(state, key, { text: known.text + text });
-  const item = { kind: "message", key, role: "agent", at, taskId, index, artifactId, text, parts: [], streaming: true };
-  return push(state, item);
+  const about = { kind: "message", key, role: "agent", agent: writer(state, { taskId }), at, taskId, index };
+  return push(state, { ...about, artifactId, text, parts: [], streaming: true });
 }
 
 function tokenEnd(state, entry) {
@@ -245,6 +266,8 @@ const FOLDS = {
   agent_complete: agentComplete,
   feedback: (state, { taskId, rating }) => ({ ...state, ratings: { ...state.ratings, [taskId]: rating } }),
   session_renamed: (state, { title }) => ({ ...state, title }),
+  agent_switched: (state, { agent, at, index }) =>
+    push({ ...state, agent }, { kind: "switch", key: `switch:${index}`, agent, at }),
   "local:sending": sending,
   "local:unsent": unsent,
   "local:taken-back": takenBack,

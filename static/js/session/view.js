@@ -17,7 +17,7 @@ const OUTCOMES = {
 };
 
 export class View {
-  /** `page` offers agent, avatar(), artifactOf(key), openArtifact(key), again(taskId), retry(messageId), rate (an address),
+  /** `page` offers artifactOf(key), openArtifact(key), again(taskId), retry(messageId), rate (an address),
    *  ratingOf(taskId). */
   constructor(list, page) {
     Object.assign(this, { list, page, drawn: new Map() });
@@ -45,6 +45,7 @@ export class View {
     if (known?.item === item) return known.element;
     const element = known?.element ?? h("li");
     if (item.kind === "work") this.work(element, item);
+    else if (item.kind === "switch") this.switched(element, item);
     else if (!(known && this.streamOn(element, known.item, item))) this.message(element, item);
     this.drawn.set(item.key, { item, element });
     return element;
@@ -81,12 +82,17 @@ export class View {
     return h(
       "div",
       { class: "meta" },
-      mine ? null : this.page.avatar(),
-      h("span", { class: "who" }, mine ? "You" : this.page.agent),
+      mine ? null : avatar(item.agent),
+      h("span", { class: "who" }, mine ? "You" : item.agent.name),
       timeOf(item.at),
       item.queued && mark("Queued"),
       item.pending && !item.unsent && mark("Sending…"),
     );
+  }
+
+  switched(element, item) {
+    element.className = "switched";
+    element.replaceChildren(avatar(item.agent), h("span", {}, `From here on with ${item.agent.name}`));
   }
 
   words(item) {
@@ -220,6 +226,11 @@ function stepsOf(item) {
     );
   };
   return h("ol", { class: "plain steps" }, item.steps.map(one));
+}
+
+/** The agent's letter in its own hue, as `apps/web/templatetags/parley.py` draws it. */
+function avatar({ letter, hue }) {
+  return h("span", { class: `avatar hue-${hue}`, "aria-hidden": "true" }, letter);
 }
 
 function timeOf(at) {

@@ -16,7 +16,7 @@ from apps.gateway.errors import RemoteError
 from apps.gateway.registering import register_remote
 from outbound import OutboundError
 
-POLICIES = ("access", "sign_artifacts", "extended_card")
+POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks")
 
 
 def read_json(name: str) -> Any:
@@ -47,6 +47,10 @@ class Command(BaseCommand):
         what.add_argument("--from", type=read_text, metavar="F", dest="definition", help="YAML of one without code")
         what.add_argument("--card", metavar="URL|FILE", help="URL of a remote agent or of its card, or a file with it")
         parser.add_argument("--access", choices=Agent.Access.values)
+        parser.add_argument(
+            "--fallback", action="append", dest="fallbacks", metavar="SLUG",
+            help="who takes its turns when it cannot be reached; several: the first first",
+        )  # fmt: skip
         parser.add_argument(
             "--sign-artifacts", action=BooleanOptionalAction, help="does it sign what it delivers? default: no"
         )

@@ -1,0 +1,38 @@
+"""Waiting for the word that a remote agent has something new: a wake-up, behind which there is always a time-out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from apps.conversations import wakeups
+
+_waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
+_lock = threading.Lock()
+_listens = False
+
+
+@contextmanager
+def listening(run_id: object) -> Iterator[asyncio.Event]:
+    """An event of the running loop that is set whenever the run is nudged."""
+    global _listens
+    with _lock:
+        listens, _listens = _listens, True
+    if not listens:
+        wakeups.on_nudge(_nudged)
+    event = asyncio.Event()
+    _waiting[str(run_id)] = asyncio.get_running_loop(), event
+    try:
+        yield event
+    finally:
+        _waiting.pop(str(run_id), None)
+
+
+def _nudged(run_id: str) -> None:
+    """Called from any thread."""
+    if found := _waiting.get(run_id):
+        loop, event = found
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(event.set)

@@ -1,0 +1,46 @@
+"""Which agent is behind each event of a conversation: pages name it, as the agent may be switched or replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from apps.agents.models import Agent
+from apps.conversations.events import EventType
+from apps.conversations.models import Context, Event, Message
+from apps.web.templatetags.parley import hue_of
+
+JSON = dict[str, Any]
+
+SPOKEN = (EventType.AGENT_MESSAGE, EventType.AGENT_STATUS)
+
+
+def card_of(agent: Agent) -> JSON:
+    """What a page shows of an agent beside its words."""
+    return {"name": agent.name, "slug": agent.slug, "letter": agent.name[:1].upper(), "hue": hue_of(agent)}
+
+
+def authors_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
+    """The agents that the events name, by the events' indexes. At most one query, save for logs that name nobody."""
+    keys = {event.index: key for event in events if (key := _named(event)) is not None}
+    if unnamed := [event.index for event in events if event.index not in keys and _speaks(event)]:
+        rows = Message.objects.filter(context=context, index__in=unnamed, agent__isnull=False)
+        keys |= dict(rows.values_list("index", "agent"))
+    known = Agent.objects.in_bulk(set(keys.values())) if keys else {}
+    return {index: card_of(known[key]) for index, key in keys.items()}
+
+
+def _named(event: Event) -> int | None:
+    payload: JSON = event.payload
+    opened: JSON = payload.get("task") or {}
+    key = opened.get("agent") if event.type == EventType.USER_MESSAGE else payload.get("agent")
+    return key if isinstance(key, int) else None
+
+
+def _speaks(event: Event) -> bool:
+    return event.type in SPOKEN and "message" in event.payload and "progress" not in event.payload
+
+
+def choices(agents: Iterable[Agent]) -> list[Agent]:
+    """The agents to choose from: those that can work first."""
+    return sorted(agents, key=lambda agent: (not agent.is_available, agent.name.lower()))

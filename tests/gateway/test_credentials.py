@@ -1,0 +1,356 @@
+"""A remote agent gets the credential that was given for it, as its card asks, and nobody else gets it."""
+
+import asyncio
+import base64
+import datetime
+import logging
+
+import httpx
+import pytest
+from django.core.exceptions import ValidationError
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+import bridge
+import outbound
+from apps.accounts import keyring as keyrings
+from apps.accounts.keyring import keyring
+from apps.gateway import credentials
+from apps.gateway.authenticating.errors import CredentialMissing, WrongOrigin
+from apps.gateway.authenticating.schemes import Kind
+from apps.gateway.errors import Unauthorized
+from apps.gateway.models import RemoteCredential
+from apps.runtime.redaction import Redaction
+from tests.gateway.guarded import api_key, approved, card, client, http, letting_in, oauth2, registered, required
+from tests.outbound.receiving import answer, server
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SECRET = "canary-5f1d2a90"
+KEY = {"key": SECRET}
+URL = "https://vault.example.org/a2a"
+
+
+@pytest.fixture(autouse=True)
+def _loopback_is_open(settings):
+    outbound.configure(["127.0.0.1"])
+    yield
+    outbound.configure(settings.OUTBOUND_ALLOW)
+
+
+@pytest.fixture
+def vault(db):
+    """An agent that wants a key in a header."""
+    return registered(card(URL, {"key": api_key("header", "X-Key")}, {"key": []}))
+
+
+async def called(agent, url, owner=None, **options):
+    auth = await credentials.auth_for(agent, owner and owner.pk, **options)
+    async with client() as http:
+        return await http.post(url, json={"hello": 1}, auth=auth)
+
+
+def signed_in(name, value):
+    return lambda request: request.headers.get(name) == value
+
+
+BASIC = "Basic " + base64.b64encode(f"Grüße:{SECRET} €".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "given", "is_known"),
+    [
+        (api_key("header", "X-Key"), KEY, signed_in("x-key", SECRET)),
+        (api_key("header", "Authorization"), {"key": f"Key {SECRET}"}, signed_in("authorization", f"Key {SECRET}")),
+        (api_key("query", "a key"), {"key": "a&b= +ü"}, lambda request: request.query == {"a key": ["a&b= +ü"]}),
+        (api_key("cookie", "session"), KEY, signed_in("cookie", f"session={SECRET}")),
+        (http("bearer"), {"token": f" Bearer {SECRET}\n"}, signed_in("authorization", f"Bearer {SECRET}")),
+        (http("basic"), {"username": "Grüße", "password": f"{SECRET} €"}, signed_in("authorization", BASIC)),
+    ],
+    ids=["header", "authorization", "query", "cookie", "bearer", "basic"],
+)
+async def test_each_kind_lets_parley_in(ada, scheme, given, is_known):
+    async with server(letting_in(is_known)) as at:
+        agent = await bridge.run(registered, card(at.url, {"one": scheme}, {"one": []}))
+        async with client() as http:
+            assert (await http.post(at.url)).status_code == 401, "the server does look"
+        await bridge.run(credentials.keep, agent, None, "one", given, ada)
+        assert (await called(agent, at.url)).status_code == 200
+
+
+async def test_what_is_needed_together_is_sent_together(ada):
+    both = {"key": api_key("query", "key"), "token": http("bearer"), "other": api_key("cookie", "c")}
+    known = lambda request: request.query == {"key": ["k-1"]} and "authorization" in request.headers  # noqa: E731
+    async with server(letting_in(known)) as at:
+        agent = await bridge.run(registered, card(at.url, both, {"key": [], "token": []}))
+        await bridge.run(credentials.keep, agent, None, "key", {"key": "k-1"}, ada)
+        with pytest.raises(CredentialMissing, match="a credential, token"):
+            await called(agent, at.url)
+        await bridge.run(credentials.keep, agent, None, "token", {"token": "t-1"}, ada)
+        await bridge.run(credentials.keep, agent, None, "other", {"key": "not-asked-for"}, ada)
+        assert (await called(agent, at.url)).status_code == 200
+    assert b"not-asked-for" not in at.requests[0]
+
+
+async def test_of_alternatives_the_first_that_was_given_is_taken(ada):
+    either = {"token": http("bearer"), "key": api_key("header", "X-Key")}
+    async with server(letting_in(lambda request: True)) as at:
+        agent = await bridge.run(registered, card(at.url, either, {"token": []}, {"key": []}))
+        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+        await called(agent, at.url)
+        await bridge.run(credentials.keep, agent, None, "token", {"token": "t-1"}, ada)
+        await called(agent, at.url)
+    assert b"X-Key" in at.requests[0]
+    assert b"X-Key" not in at.requests[1]
+    assert b"Bearer t-1" in at.requests[1]
+
+
+async def test_work_with_a_skill_takes_what_the_skill_wants_besides(ada):
+    skills = [
+        {"id": "write", "name": "W", "description": "-", "tags": [], "securityRequirements": [required({"key": []})]}
+    ]
+    schemes = {"token": http("bearer"), "key": api_key("header", "X-Key")}
+    async with server(letting_in(lambda request: True)) as at:
+        agent = await bridge.run(registered, card(at.url, schemes, {"token": []}, skills=skills))
+        await bridge.run(credentials.keep, agent, None, "token", {"token": "t-1"}, ada)
+        await called(agent, at.url)
+        with pytest.raises(CredentialMissing, match="key"):
+            await called(agent, at.url, skill="write")
+        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+        await called(agent, at.url, skill="write")
+    assert [b"X-Key" in request for request in at.requests] == [False, True]
+
+
+async def test_an_agent_that_asks_for_nothing_costs_no_query_and_another_one(ada, vault):
+    open_to_all = await bridge.run(registered, card(URL), "open")
+    await bridge.run(credentials.keep, vault, None, "key", KEY, ada)
+    await credentials.auth_for(vault, ada.pk)  # which notes that it was used
+
+    def queries(agent):
+        with CaptureQueriesContext(connection) as ran:
+            credentials._found(agent, ada.pk, "", False) if agent is vault else None
+        return len(ran)
+
+    assert await credentials.auth_for(open_to_all, ada.pk) is None
+    assert await bridge.run(queries, vault) == 1
+
+
+async def test_it_goes_to_its_own_origin_alone(ada):
+    async with server(letting_in(lambda request: True)) as own, server(answer()) as other:
+        agent = await bridge.run(registered, card(own.url, {"key": api_key("header", "X-Key")}, {"key": []}))
+        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+        elsewhere = [other.url, own.url.replace("http:", "https:"), own.url.replace("127.0.0.1", "localhost")]
+        for url in elsewhere:
+            with pytest.raises(WrongOrigin) as refused:
+                await called(agent, url)
+            assert SECRET not in str(refused.value)
+        assert (await called(agent, own.url + "deeper?a=b")).status_code == 200
+    assert other.requests == []
+
+
+async def test_a_redirect_gets_nothing(ada):
+    async with server(answer()) as thief:
+        location = f"Location: {thief.url}"
+        async with server(answer(b"", "307 Temporary Redirect", location)) as own:
+            agent = await bridge.run(registered, card(own.url, {"key": api_key("header", "X-Key")}, {"key": []}))
+            await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+            auth = await credentials.auth_for(agent, None)
+            async with client(follow_redirects=True) as careless:
+                with pytest.raises(httpx.TransportError, match="redirect"):
+                    await careless.post(own.url, auth=auth)
+    assert SECRET.encode() in own.requests[0]
+    assert thief.requests == []
+
+
+async def test_a_card_that_moved_gets_nothing_until_it_is_given_again(ada, vault):
+    await bridge.run(credentials.keep, vault, None, "key", KEY, ada)
+    moved = card("https://thief.example.org/a2a", {"key": api_key("header", "X-Key")}, {"key": []})
+    agent = await bridge.run(approved, vault, moved)
+    with pytest.raises(CredentialMissing, match=r"given for https://vault.example.org:443, .* now at https://thief"):
+        await credentials.auth_for(agent, None)
+    await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+    assert await credentials.auth_for(agent, None)
+
+
+async def test_a_card_that_asks_for_another_kind_gets_nothing(ada, vault):
+    await bridge.run(credentials.keep, vault, None, "key", KEY, ada)
+    agent = await bridge.run(approved, vault, card(URL, {"key": http("bearer")}, {"key": []}))
+    with pytest.raises(CredentialMissing, match="another kind"):
+        await credentials.auth_for(agent, None)
+
+
+async def test_a_card_that_has_tokens_fetched_elsewhere_gets_no_secret(ada):
+    schemes = {"login": oauth2("https://login.example.org/token")}
+    agent = await bridge.run(registered, card(URL, schemes, {"login": []}))
+    given = {"client_id": "parley", "client_secret": SECRET}
+    await bridge.run(credentials.keep, agent, None, "login", given, ada)
+    schemes = {"login": oauth2("https://thief.example.org/token")}
+    agent = await bridge.run(approved, agent, card(URL, schemes, {"login": []}))
+    with pytest.raises(CredentialMissing, match=r"for the tokens of https://login.example.org:443"):
+        await credentials.auth_for(agent, None)
+
+
+async def test_who_asks_for_what_parley_cannot_do_is_told_so(ada):
+    agent = await bridge.run(registered, card(URL, {"tls": {"mtlsSecurityScheme": {}}}, {"tls": []}))
+    with pytest.raises(CredentialMissing, match="client certificate"):
+        await credentials.auth_for(agent, None)
+    with pytest.raises(ValidationError, match="client certificate"):
+        await bridge.run(credentials.keep, agent, None, "tls", KEY, ada)
+
+
+async def test_one_that_has_expired_is_not_used(ada, vault):
+    past = timezone.now() - datetime.timedelta(seconds=1)
+    await bridge.run(lambda: credentials.keep(vault, None, "key", KEY, ada, expires_at=past))
+    with pytest.raises(CredentialMissing, match="expired"):
+        await credentials.auth_for(vault, None)
+
+
+async def test_one_that_was_erased_is_not_used_and_gone_from_the_table(ada, vault):
+    await bridge.run(credentials.keep, vault, None, "key", KEY, ada)
+    assert await bridge.run(credentials.forget, vault, None, "key", ada)
+    assert not await bridge.run(credentials.forget, vault, None, "key", ada)
+    assert not await RemoteCredential.objects.aexists()
+    with pytest.raises(CredentialMissing, match="wants a credential"):
+        await credentials.auth_for(vault, None)
+
+
+# Each person's own
+
+
+async def test_a_persons_own_goes_before_that_of_everybody(ada, bob, vault):
+    await bridge.run(credentials.keep, vault, None, "key", {"key": "of-everybody"}, ada)
+    await bridge.run(credentials.bring_own, vault, "key", True, ada)
+    await bridge.run(credentials.keep, vault, ada, "key", {"key": "of-ada"}, ada)
+    assert await sent(vault, ada.pk) == "of-ada"
+    for owner in (bob.pk, None):
+        with pytest.raises(CredentialMissing) as missing:
+            await credentials.auth_for(vault, owner)
+        assert missing.value.is_personal
+    assert await sent(vault, None, checking=True) == "of-everybody"
+    await bridge.run(credentials.bring_own, vault, "key", False, ada)
+    assert [await sent(vault, owner) for owner in (ada.pk, bob.pk)] == ["of-ada", "of-everybody"]
+
+
+async def sent(agent, owner, **options):
+    auth = await credentials.auth_for(agent, owner, **options)
+    return (await anext(auth.async_auth_flow(httpx.Request("POST", URL)))).headers["X-Key"]
+
+
+async def test_nobody_gives_their_own_where_the_agent_does_not_want_it(ada, vault):
+    with pytest.raises(ValidationError, match="does not want"):
+        await bridge.run(credentials.keep, vault, ada, "key", KEY, ada)
+
+
+async def test_one_of_another_agent_is_never_taken(ada, vault):
+    other = await bridge.run(registered, card(URL, {"key": api_key("header", "X-Key")}, {"key": []}), "other")
+    await bridge.run(credentials.keep, other, None, "key", KEY, ada)
+    with pytest.raises(CredentialMissing):
+        await credentials.auth_for(vault, ada.pk)
+
+
+# Keeping them to ourselves
+
+
+@pytest.mark.parametrize(
+    ("scheme", "given", "field"),
+    [
+        (api_key("header", "X-Key"), {}, "key"),
+        (api_key("header", "X-Key"), {"key": f"{SECRET}\r\nX-Evil: 1"}, "key"),
+        (api_key("header", "X-Key"), {"key": f"{SECRET}ü"}, "key"),
+        (api_key("header", "X-Key"), {"key": SECRET * 1000}, "key"),
+        (api_key("cookie", "c"), {"key": f"{SECRET}; other=1"}, "key"),
+        (http("bearer"), {"token": f"{SECRET} two"}, "token"),
+        (http("basic"), {"username": f"a:{SECRET}", "password": "p"}, "username"),
+        (http("basic"), {"username": "ada"}, "password"),
+        (oauth2("https://login.example.org/token"), {"client_id": "x"}, "client_secret"),
+    ],
+)
+def test_what_is_no_credential_is_refused_by_field_and_not_repeated(ada, scheme, given, field):
+    agent = registered(card(URL, {"one": scheme}, {"one": []}))
+    with pytest.raises(ValidationError) as refused:
+        credentials.keep(agent, None, "one", given, ada)
+    assert list(refused.value.message_dict) == [field]
+    assert SECRET not in str(refused.value)
+    assert not RemoteCredential.objects.exists()
+
+
+def test_the_database_has_it_encrypted_and_goes_along_with_a_new_master_key(ada, vault, settings):
+    credentials.keep(vault, None, "key", KEY, ada)
+    old = stored()
+    assert SECRET not in str(old)
+    settings.MASTER_KEY = f"{base64.urlsafe_b64encode(b'n' * 32).decode()},{settings.MASTER_KEY}"
+    call_command("rotate_master_key")
+    settings.MASTER_KEY = settings.MASTER_KEY.partition(",")[0]
+    assert stored() != old
+    assert keyring().current in str(stored())
+    assert RemoteCredential.objects.get().values == KEY
+
+
+def stored():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT secret, token FROM gateway_remotecredential")
+        return cursor.fetchall()
+
+
+async def test_one_that_cannot_be_decrypted_is_told_without_a_word_of_it(ada, vault, settings):
+    await bridge.run(credentials.keep, vault, None, "key", KEY, ada)
+    settings.MASTER_KEY = base64.urlsafe_b64encode(b"n" * 32).decode()
+    keyrings._read_once.cache_clear()
+    with pytest.raises(Unauthorized, match="cannot be decrypted"):
+        await credentials.auth_for(vault, None)
+
+
+async def test_neither_the_log_nor_an_error_nor_a_repr_tells_it(ada, caplog):
+    caplog.set_level(logging.DEBUG)
+    schemes = {"key": api_key("query", "key"), "token": http("bearer")}
+    async with server(answer(b"no", "401 Unauthorized")) as at:
+        agent = await bridge.run(registered, card(at.url, schemes, {"key": [], "token": []}))
+        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+        await bridge.run(credentials.keep, agent, None, "token", {"token": SECRET}, ada)
+        auth = await credentials.auth_for(agent, None)
+        async with client() as http_client:
+            response = await http_client.post(at.url, auth=auth)
+        with pytest.raises(httpx.HTTPStatusError) as refused:
+            response.raise_for_status()
+    row = await RemoteCredential.objects.afirst()
+    told = [str(refused.value), repr(refused.value.request), repr(auth), repr(row), str(row)]
+    assert SECRET not in " ".join(told)
+    assert "remote credential set" in caplog.text
+    assert "send_request_headers" in caplog.text, "libraries told all they tell"
+    assert SECRET not in caplog.text
+
+
+async def test_what_an_agent_echoes_is_without_it(ada):
+    schemes = {"login": http("basic"), "key": api_key("header", "X-Key")}
+    agent = await bridge.run(registered, card(URL, schemes, {"login": [], "key": []}))
+    given = {"username": "ada", "password": SECRET}
+    await bridge.run(credentials.keep, agent, None, "login", given, ada)
+    await bridge.run(credentials.keep, agent, None, "key", {"key": "another-canary"}, ada)
+    redaction = Redaction()
+    await credentials.auth_for(agent, None, keep_out=redaction.keep_out)
+    basic = base64.b64encode(f"ada:{SECRET}".encode()).decode()
+    assert redaction(f"You sent {SECRET}, {basic} and another-canary.") == "You sent •••, ••• and •••."
+
+
+def test_who_gives_and_erases_is_in_the_audit(ada, vault, caplog):
+    caplog.set_level(logging.INFO, "parley.audit")
+    credentials.keep(vault, None, "key", KEY, ada)
+    credentials.bring_own(vault, "key", True, ada)
+    credentials.forget(vault, None, "key", ada)
+    lines = [record.getMessage() for record in caplog.records]
+    assert [f"by {ada.pk}" in line and "vault" in line for line in lines] == [True, True, True]
+    assert "canary" not in " ".join(lines)
+
+
+async def test_fifty_at_once_use_one_without_disturbing_each_other(ada):
+    async with server(letting_in(signed_in("x-key", SECRET))) as at:
+        agent = await bridge.run(registered, card(at.url, {"key": api_key("header", "X-Key")}, {"key": []}))
+        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+        answers = await asyncio.gather(*(called(agent, at.url) for _ in range(50)))
+    assert {one.status_code for one in answers} == {200}
+
+
+def test_the_kinds_are_those_of_the_table():
+    assert set(Kind) == set(RemoteCredential.Kind)

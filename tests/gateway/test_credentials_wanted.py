@@ -1,0 +1,139 @@
+"""What a card asks of its callers is read from its security schemes; what Parley cannot do is said in a sentence."""
+
+import pytest
+from a2a.types import AgentCard
+from google.protobuf.json_format import ParseDict
+
+from apps.gateway.authenticating.schemes import Kind
+from apps.gateway.authenticating.ways import wanted
+from tests.gateway.guarded import api_key, card, http, oauth2, open_id, required
+
+URL = "https://vault.example.org/a2a"
+
+
+def asked(schemes, *alternatives, url=URL, **more):
+    return wanted(ParseDict(card(url, schemes, *alternatives, **more), AgentCard()))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "kind", "place", "parameter"),
+    [
+        (api_key("header", "X-Key"), Kind.API_KEY, "header", "X-Key"),
+        (api_key("query", "key"), Kind.API_KEY, "query", "key"),
+        (api_key("cookie", "session"), Kind.API_KEY, "cookie", "session"),
+        (api_key("header", "Authorization"), Kind.API_KEY, "header", "Authorization"),
+        (http("bearer"), Kind.BEARER, "", ""),
+        (http("Basic"), Kind.BASIC, "", ""),
+        (oauth2("https://login.example.org/token"), Kind.CLIENT_CREDENTIALS, "", ""),
+        (open_id("https://login.example.org/.well-known/openid-configuration"), Kind.CLIENT_CREDENTIALS, "", ""),
+    ],
+)
+def test_each_kind_is_read(scheme, kind, place, parameter):
+    [way] = asked({"one": scheme}, {"one": []}).ways
+    [found] = way.schemes
+    assert (found.kind, found.place, found.parameter, found.problem) == (kind, place, parameter, "")
+    assert way.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("scheme", "told"),
+    [
+        ({"mtlsSecurityScheme": {}}, "client certificate"),
+        (http("digest"), "'digest'"),
+        (oauth2("https://login.example.org/token", flow="authorizationCode"), "client credentials only"),
+        (oauth2("http://login.example.org/token"), "over http"),
+        (oauth2("login"), "no usable address"),
+        (oauth2("file:///etc/passwd"), "no usable address"),
+        (api_key("body", "key"), "'body'"),
+        (api_key("header", "Host"), "'Host'"),
+        (api_key("header", "X-Key\r\nX-Evil: 1"), "where none can be"),
+        (api_key("header", "Content-Length"), "where none can be"),
+        (api_key("cookie", "a=b; c"), "where none can be"),
+        (api_key("query", ""), "where none can be"),
+        ({}, "of a kind that Parley does not know"),
+    ],
+)
+def test_what_parley_cannot_do_is_said(scheme, told):
+    [way] = asked({"one": scheme}, {"one": []}).ways
+    assert told in way.problem
+    assert way.schemes[0].kind is None
+
+
+def test_a_scheme_that_is_required_and_not_described_is_named():
+    [way] = asked({}, {"ghost": []}).ways
+    assert "'ghost'" in way.problem
+
+
+def test_alternatives_are_told_from_what_is_needed_together():
+    schemes = {"key": api_key("header", "X-Key"), "token": http("bearer"), "login": http("basic")}
+    ways = asked(schemes, {"key": [], "token": []}, {"login": []}).ways
+    assert [[scheme.name for scheme in way.schemes] for way in ways] == [["key", "token"], ["login"]]
+
+
+def test_two_that_want_the_same_place_cannot_go_together():
+    schemes = {"token": http("bearer"), "login": http("basic"), "key": api_key("header", "AUTHORIZATION")}
+    for pair in ({"token": [], "login": []}, {"token": [], "key": []}):
+        assert "same place" in asked(schemes, pair).ways[0].problem
+
+
+def test_an_agent_that_asks_for_nothing_wants_nothing():
+    nothing = asked({})
+    assert (nothing.ways, nothing.is_optional, nothing.schemes) == ((), True, {})
+
+
+def test_an_empty_alternative_lets_everybody_in():
+    either = asked({"token": http("bearer")}, {"token": []}, {})
+    assert either.is_optional
+    assert len(either.ways) == 1
+    assert not asked({"token": http("bearer")}, {"token": []}).is_optional
+
+
+def test_what_is_declared_and_not_required_may_be_used():
+    ways, is_optional = asked({"token": http("bearer")}).for_skill("")
+    assert is_optional
+    assert [scheme.name for way in ways for scheme in way.schemes] == ["token"]
+
+
+def test_a_skill_wants_its_own_besides():
+    skills = [
+        {"id": "read", "name": "Read", "description": "-", "tags": []},
+        {
+            "id": "write",
+            "name": "Write",
+            "description": "-",
+            "tags": [],
+            "securityRequirements": [required({"login": ["write"]}), required({"key": []})],
+        },
+    ]
+    schemes = {"login": oauth2("https://login.example.org/token"), "key": api_key("header", "X-Key")}
+    of_card = asked(schemes, {"login": ["read"]}, skills=skills)
+    read, _ = of_card.for_skill("read")
+    write, is_optional = of_card.for_skill("write")
+    assert [[(scheme.name, scheme.scopes) for scheme in way.schemes] for way in read] == [[("login", ("read",))]]
+    assert [[(scheme.name, scheme.scopes) for scheme in way.schemes] for way in write] == [
+        [("login", ("read", "write"))],
+        [("login", ("read",)), ("key", ())],
+    ]
+    assert not is_optional
+
+
+def test_a_card_is_no_puzzle():
+    schemes = {f"s{n}": http("bearer") for n in range(3)}
+    many = [{"s0": [str(n)]} for n in range(10_000)]
+    assert len(asked(schemes, *many).ways) == 50
+    long = "x" * 5_000
+    assert "too long" in asked({long: http("bearer")}, {long: []}).ways[0].problem
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://Vault.example.org/a2a", "https://vault.example.org:443"),
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+        ("https://[2001:DB8::1]/", "https://[2001:db8::1]:443"),
+        ("https://vault.example.org@evil.example.org/", ""),
+        ("not a url", ""),
+    ],
+)
+def test_the_origin_is_where_the_agent_is_called(url, origin):
+    assert asked({}, url=url).origin == origin

@@ -1,0 +1,145 @@
+"""A remote agent takes turns like one of our own: its words, files and questions are in the record."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+import bridge
+from agentkit import Artifact, SkillHandler
+from apps.agents.registration import register_hosted
+from apps.conversations.digests import digest_of
+from apps.conversations.switching import switch
+from apps.gateway import cards, connecting
+from apps.gateway.models import OpenWork
+from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, until, words
+from tests.gateway.peers.starting import running
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "outward")]
+
+
+@pytest.fixture(scope="module", params=["streams", "is polled"])
+def card(request) -> Iterator[dict]:
+    options = [] if request.param == "streams" else ["--no-streaming"]
+    with running("tests.gateway.peers.sdk_server", *options) as url:
+        yield httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()
+
+
+@pytest.fixture
+def talk(card, ada) -> Talk:
+    return Talk(ada, remote_agent(card))
+
+
+async def test_it_delivers_what_the_agent_delivers(talk):
+    task = await talk.ask("count 3")
+    assert task.state == "completed"
+    assert await bridge.run(delivered, task) == {"count": "1 2 3 "}
+    assert await bridge.run(is_whole, task)
+
+
+async def test_a_plain_message_is_an_answer_that_completes_the_task(talk):
+    task = await talk.ask("message Hello back")
+    assert (task.state, words(task)) == ("completed", "Hello back")
+    assert await bridge.run(delivered, task) == {"answer": "Hello back"}
+
+
+async def test_a_question_is_passed_on_and_its_answer_goes_to_the_same_remote_task(talk):
+    asked = await talk.ask("ask")
+    assert (asked.state, words(asked)) == ("input-required", "Which colour?")
+    first = await bridge.run(run_of, asked)
+    answered = await talk.ask("green", task=asked)
+    assert answered.state == "completed"
+    assert await bridge.run(delivered, answered) == {"answer": "You said: green"}
+    second = await bridge.run(run_of, answered)
+    assert second.pk != first.pk
+    assert second.remote["taskId"] == first.remote["taskId"]
+    assert await bridge.run(is_whole, answered)
+
+
+async def test_a_failure_is_told_in_the_agents_own_words(talk):
+    task = await talk.ask("fail")
+    assert (task.state, words(task)) == ("failed", "It broke.")
+    assert await bridge.run(OpenWork.objects.count) == 0
+
+
+async def test_a_cancel_is_passed_on(talk):
+    task = await talk.say("wait")
+    await until(lambda: run_of(task).remote.get("taskId"))
+    remote = (await bridge.run(run_of, task)).remote
+    assert await bridge.run(OpenWork.objects.count) == 1
+    await talk.cancel(task)
+    await until(lambda: OpenWork.objects.count() == 0)
+    async with connecting.peer(cards.card_of(talk.agent.current_version)) as peer:
+        assert (await peer.get(remote["taskId"]))["status"]["state"] == "TASK_STATE_CANCELED"
+    assert await bridge.run(is_whole, task)
+
+
+async def test_files_go_both_ways(talk):
+    raw = base64.b64encode(b"x,y\n").decode()
+    sheet = {"raw": raw, "filename": "in.csv", "mediaType": "text/csv"}
+    took = await talk.ask(parts=[{"text": "take"}, sheet])
+    assert await bridge.run(delivered, took) == {"answer": "Got in.csv of 4 bytes"}
+    made = await talk.ask("file")
+    [part] = (await bridge.run(delivered, made))["file"]
+    assert base64.b64decode(part["raw"]) == b"a,b\n1,2\n"
+    assert (part["filename"], part["mediaType"]) == ("table.csv", "text/csv")
+
+
+async def test_what_was_sent_is_kept_with_its_hash_and_was_sent_as_it_is_kept(talk):
+    task = await talk.ask("look at this", metadata={"mine": 1})
+    run = await bridge.run(run_of, task)
+    assert digest_of(run.input) == run.input_hash
+    [seen] = (await bridge.run(delivered, task))["seen"]
+    sent = run.input["sent"]["message"]
+    assert {name: seen["data"][name] for name in sent} == sent
+    assert sent["parts"] == [{"text": "look at this"}]
+    assert sent["metadata"] == {"mine": 1}
+
+
+async def test_a_later_task_goes_on_in_the_remote_conversation_and_repeats_nothing_that_is_known(talk):
+    first = await talk.ask("count 1")
+    second = await talk.ask("look")
+    [seen] = (await bridge.run(delivered, second))["seen"]
+    before = (await bridge.run(run_of, first)).remote
+    assert seen["data"]["contextId"] == before["contextId"]
+    assert seen["data"]["referenceTaskIds"] == [before["taskId"]]
+    assert seen["data"]["parts"] == [{"text": "look"}]
+
+
+async def test_what_other_agents_said_meanwhile_is_told_along(talk, ada, echo):
+    counted = await talk.ask("count 1")
+    other = Talk(ada, echo, talk.context_id)
+    await bridge.run(switch, ada.principal, counted.context, echo)
+    green = await other.ask("the colour is green")
+    await bridge.run(switch, ada.principal, green.context, talk.agent)
+    told = await talk.ask("look again")
+    [seen] = (await bridge.run(delivered, told))["seen"]
+    own, history = seen["data"]["parts"]
+    assert own == {"text": "look again"}
+    assert "User: the colour is green" in history["text"]
+    assert "count 1" not in history["text"]
+    third = await talk.ask("look once more")
+    [seen] = (await bridge.run(delivered, third))["seen"]
+    assert seen["data"]["parts"] == [{"text": "look once more"}], "nothing is told twice"
+
+
+async def test_files_of_a_task_that_another_agent_did_are_told_along(talk, ada):
+    file = await bridge.run(register_hosted, "maker", "tests.gateway.test_executing:Maker")
+    made = await Talk(ada, file).ask("make it")
+    told = await talk.ask("look", referenceTaskIds=[str(made.pk)])
+    [seen] = (await bridge.run(delivered, told))["seen"]
+    own, about, part = seen["data"]["parts"]
+    assert own == {"text": "look"}
+    assert "delivered table.csv" in about["text"]
+    assert "It was: make it" in about["text"]
+    assert (part["filename"], base64.b64decode(part["raw"])) == ("table.csv", b"1,2")
+
+
+class Maker(SkillHandler):
+    """Makes a file."""
+
+    async def on_request(self, task):
+        return Artifact.bytes("table.csv", b"1,2", "text/csv")

@@ -1,0 +1,315 @@
+"""Whatever becomes of the line to a remote agent, its work is found again, said once, and ends as the agent says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+import bridge
+from apps.conversations import wakeups
+from apps.gateway import credentials
+from apps.gateway.models import OpenWork
+from apps.runtime import process
+from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
+from tests.gateway.scripted import CUT, Scripted, artifact, events, in_turn, made, now, refusing, serving, task
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "outward")]
+PIECES = [made("a ", append=False), made("b ", append=True), made("c", append=True, last=True)]
+
+
+@pytest.fixture(autouse=True)
+def quick(settings):
+    settings.REMOTE_POLL_SECONDS = (0.02, 0.1)
+    settings.REMOTE_AWAY_SECONDS = 0.5
+    settings.REMOTE_CONFIRM_SECONDS = 0.3
+    settings.REMOTE_RETRY_SECONDS = 2.0
+
+
+@pytest.fixture
+def agent() -> Iterator[Scripted]:
+    with serving() as scripted:
+        yield scripted
+
+
+@pytest.fixture
+def talk(agent, ada) -> Talk:
+    return Talk(ada, remote_agent(agent.card()))
+
+
+@pytest.mark.parametrize("frames", range(5))
+async def test_a_stream_that_breaks_off_after_any_frame_is_taken_up_again(agent, talk, frames):
+    whole = [{"task": task()}, *PIECES]
+    parts = [piece["artifactUpdate"]["artifact"]["parts"][0] for piece in PIECES]
+    heard = max(frames - 1, 0)
+    by_then = task(artifacts=[artifact("", parts=parts[:heard])] if heard else None)
+    agent.task = by_then
+    if frames == 0:
+        agent.sent = events(CUT)
+        lost = await talk.ask()
+        assert lost.state == "failed"
+        assert "not sent a second time" in words(lost)
+        return
+
+    async def rest(_):
+        yield {"task": by_then}
+        for piece in PIECES[heard:]:
+            yield piece
+        agent.is_at("COMPLETED", "Done.", [artifact("", parts=parts)])
+        yield now("COMPLETED", "Done.")
+
+    agent.sent, agent.subscribed = events(*whole[:frames], CUT), rest
+    done = await talk.ask()
+    assert (done.state, words(done)) == ("completed", "Done.")
+    assert await bridge.run(delivered, done) == {"answer": "a b c"}
+    chunks = await bridge.run(said, done, "artifact_update")
+    assert [chunk["artifact"]["parts"] for chunk in chunks] == [[part] for part in parts]
+    assert agent.count("SendStreamingMessage") == 1
+    assert await bridge.run(is_whole, done)
+
+
+async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
+    agent.sent = events({"task": task()}, made("wrong"), now("COMPLETED", "Done."))
+    agent.is_at("FAILED", "It broke after all.")
+    failed = await talk.ask()
+    assert (failed.state, words(failed)) == ("failed", "It broke after all.")
+
+
+async def test_an_artifact_that_is_another_in_the_end_replaces_what_was_streamed(agent, talk):
+    agent.sent = events({"task": task()}, made("wrong"), now("COMPLETED"))
+    agent.is_at("COMPLETED", artifacts=[artifact("right")])
+    assert await bridge.run(delivered, await talk.ask()) == {"answer": "right"}
+
+
+async def test_an_end_that_the_agent_takes_back_is_none(agent, talk):
+    agent.sent = events({"task": task()}, now("COMPLETED", "Done."), now("WORKING", "Or not."))
+    agent.is_at("WORKING")
+    failed = await talk.ask()
+    assert failed.state == "failed"
+    assert "had ended, and then that it goes on" in words(failed)
+
+
+async def test_an_end_that_cannot_be_asked_for_counts_with_a_note(agent, talk):
+    agent.sent = events({"task": task()}, made("x"), now("COMPLETED", "Done."))
+    done = await talk.ask()  # agent.task is None: it forgets tasks that have ended
+    assert (done.state, words(done)) == ("completed", "Done.")
+    assert "could not be confirmed" in str((await bridge.run(run_of, done)).notes)
+
+
+async def test_nothing_of_another_task_is_taken_in(agent, talk):
+    agent.sent = events({"task": task()}, made("secret", task="t2"), now("COMPLETED", key="t2"))
+    agent.is_at("WORKING")
+    failed = await talk.ask()
+    assert failed.state == "failed"
+    assert await bridge.run(said, failed, "artifact_update") == []
+
+
+async def test_an_agent_that_goes_away_in_the_middle_of_its_work_is_missed_and_told(agent, talk):
+    async def work(_):
+        yield {"task": task()}
+        agent.is_down = True
+        yield CUT
+
+    agent.sent = work
+    failed = await talk.ask()
+    assert failed.state == "failed"
+    assert "could not be reached" in words(failed)
+    lines = await bridge.run(said, failed, "agent_status")
+    assert any("was lost" in str(line.get("message")) for line in lines)
+
+
+async def test_too_many_requests_are_tried_again_when_the_agent_says(agent, talk):
+    agent.sent = in_turn(
+        refusing(-32000, status=429, headers={"Retry-After": "1"}), events({"task": task("COMPLETED")})
+    )
+    agent.is_at("COMPLETED", "Done.")
+    assert (await talk.ask()).state == "completed"
+    first, second = agent.sends
+    assert first == second
+
+
+async def test_an_agent_that_calls_back_is_looked_at_when_it_does(agent, ada, settings):
+    settings.REMOTE_PATIENCE_SECONDS, settings.REMOTE_POLL_SECONDS = 0.0, (0.1, 60.0)
+    settings.REMOTE_BACKSTOP_SECONDS = 60.0
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card(streaming=False, pushNotifications=True)))
+    agent.sent = events({"task": task()})
+    agent.is_at("WORKING")
+    begun = await talk.say()
+    await until(lambda: agent.count("CreateTaskPushNotificationConfig"))
+    [hook] = [params for method, params in agent.requests if method == "CreateTaskPushNotificationConfig"]
+    run = await bridge.run(run_of, begun)
+    assert hook["url"].endswith(f"/gateway/notifications/{run.pk}")
+    agent.is_at("COMPLETED", "Done at last.")
+    for _ in range(3):  # as often as it takes for the waits of up to a minute to be cut short
+        await bridge.run(wakeups.nudge, run.pk)
+    done = await asyncio.wait_for(talk.settled(begun), 5)
+    assert words(done) == "Done at last."
+
+
+async def test_time_that_is_over_is_over_and_the_agent_is_told(agent, ada):
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card(), time_limit=1.0))
+
+    async def work(_):
+        yield {"task": task()}
+        await asyncio.sleep(30)
+
+    agent.sent = work
+    agent.is_at("WORKING")
+    failed = await talk.ask()
+    assert failed.state == "failed"
+    assert "longer than its limit" in words(failed)
+    await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
+
+
+async def test_a_question_that_is_withdrawn_here_is_withdrawn_there(agent, talk):
+    agent.sent = events({"task": task()}, now("INPUT_REQUIRED", "Which?"))
+    agent.is_at("INPUT_REQUIRED", "Which?")
+    asked = await talk.ask()
+    assert asked.state == "input-required"
+    await talk.cancel(asked)
+    await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
+
+
+async def test_a_newer_message_that_interrupts_ends_the_work_on_the_older(agent, ada):
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card(), on_busy="interrupt"))
+
+    async def work(_):
+        yield {"task": task()}
+        await asyncio.sleep(30)
+
+    agent.sent = in_turn(work, events({"task": task(key="t2")}, now("COMPLETED", "Second.", key="t2")))
+    agent.is_at("WORKING")
+    begun = await talk.say("first")
+    await until(lambda: run_of(begun).remote.get("taskId"))
+    agent.task = None
+    await talk.say("second", task=begun)
+    done = await talk.settled(begun)
+    assert words(done) == "Second."
+    await until(lambda: agent.count("CancelTask") >= 1)
+    assert agent.sends[1]["referenceTaskIds"] == ["t1"]
+
+
+async def test_files_are_sent_as_links_to_an_agent_that_takes_them_so(agent, talk, client):
+    agent.sent = in_turn(refusing(-32005), events({"task": task("COMPLETED")}))
+    agent.is_at("COMPLETED", "Thanks.")
+    sheet = {"raw": "YSxiCg==", "filename": "a b.csv", "mediaType": "text/csv"}
+    done = await talk.ask(parts=[{"text": "take"}, sheet])
+    assert done.state == "completed"
+    inline, linked = (message["parts"][1] for message in agent.sends)
+    assert inline == sheet
+    assert "raw" not in linked
+    path = linked["url"].partition("//")[2].partition("/")[2]
+    fetched = await bridge.run(client.get, f"/{path}")
+    assert fetched.content == b"a,b\n"
+    assert fetched["Content-Type"] == "text/csv"
+    forged = await bridge.run(client.get, f"/{path.replace('.1.', '.0.')}")
+    assert forged.status_code == 404
+
+
+async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_again(agent, talk):
+    async def begun(_):
+        yield {"task": task()}
+        yield PIECES[0]
+        yield PIECES[1]
+        await asyncio.sleep(30)
+
+    async def rest(_):
+        yield {"task": agent.task}
+        yield PIECES[2]
+        agent.is_at("COMPLETED", "Done.", [artifact("a b c")])
+        yield now("COMPLETED", "Done.")
+
+    agent.sent, agent.subscribed = begun, rest
+    agent.is_at("WORKING", artifacts=[artifact("a b ")])
+    sent = await talk.say()
+    await until(lambda: len(said(sent, "artifact_update")) == 2)
+    await asyncio.to_thread(process.close_this_process, 0.0)  # as SIGTERM does; the run is given back
+    done = await talk.settled(sent)
+    assert await bridge.run(delivered, done) == {"answer": "a b c"}
+    assert agent.count("SendStreamingMessage") == 1
+    assert agent.count("CancelTask") == 0
+    assert (await bridge.run(run_of, done)).attempt == 1
+    assert await bridge.run(is_whole, done)
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that_is_safe(agent, ada, remembers):
+    extensions = [{"uri": "https://peer.invalid/ext/message-ids/v1"}] if remembers else []
+    key = {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
+    wants = {"securitySchemes": {"key": key}, "securityRequirements": [{"schemes": {"key": {"list": []}}}]}
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card(extensions=extensions) | wants))
+    await bridge.run(credentials.keep, talk.agent, None, "key", {"key": "0123456789"}, ada)
+
+    async def silence(_):
+        await asyncio.sleep(30)
+        yield {}
+
+    agent.sent = in_turn(silence, events({"task": task("COMPLETED")}))
+    agent.is_at("COMPLETED", "Done.")
+    sent = await talk.say()
+    await until(lambda: agent.sends)
+    await asyncio.to_thread(process.close_this_process, 0.0)
+    done = await talk.settled(sent)
+    if remembers:
+        first, second = agent.sends
+        assert first == second
+        assert words(done) == "Done."
+    else:
+        assert len(agent.sends) == 1
+        assert done.state == "failed"
+        assert "not sent a second time" in words(done)
+
+
+async def test_an_answer_of_which_nothing_is_known_is_looked_for_in_the_task_that_asked(agent, talk):
+    async def silence(_):
+        await asyncio.sleep(30)
+        yield {}
+
+    agent.sent = in_turn(events({"task": task("INPUT_REQUIRED", "Which?")}), silence)
+    agent.is_at("INPUT_REQUIRED", "Which?")
+    asked = await talk.ask()
+    await talk.say("green", task=asked)
+    await until(lambda: len(agent.sends) == 2)
+    agent.is_at("COMPLETED", "Green it is.")
+    await asyncio.to_thread(process.close_this_process, 0.0)
+    done = await talk.settled(asked)
+    assert words(done) == "Green it is."
+    assert len(agent.sends) == 2
+
+
+@pytest.mark.parametrize("state", ["CANCELED", "REJECTED"])
+async def test_an_end_of_the_agents_own_making_has_a_reason(agent, talk, state):
+    agent.sent = events({"task": task()}, now(state))
+    agent.is_at(state)
+    ended = await talk.ask()
+    assert ended.state == ("failed" if state == "CANCELED" else "rejected")
+    assert words(ended)
+
+
+async def test_credentials_that_the_agent_wants_are_asked_for_and_the_answer_goes_on_there(agent, talk):
+    wants = now("AUTH_REQUIRED", "Sign in at https://id.invalid/", metadata={"slot": {"schema": {"type": "string"}}})
+    agent.sent = in_turn(events({"task": task()}, wants), events({"task": task("COMPLETED", "In.")}))
+    agent.is_at("AUTH_REQUIRED", "Sign in at https://id.invalid/")
+    asked = await talk.ask()
+    assert (asked.state, words(asked)) == ("auth-required", "Sign in at https://id.invalid/")
+    assert asked.slot == {"name": "credential", "schema": {"type": "string"}}
+    agent.is_at("COMPLETED", "In.")
+    assert words(await talk.ask("done", task=asked)) == "In."
+    assert agent.sends[1]["taskId"] == "t1"
+
+
+async def test_a_credential_of_ones_own_is_asked_for_before_anything_is_sent(agent, ada):
+    key = {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
+    wants = {"securitySchemes": {"key": key}, "securityRequirements": [{"schemes": {"key": {"list": []}}}]}
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card() | wants))
+    await bridge.run(credentials.bring_own, talk.agent, "key", True, ada)
+    agent.sent = events({"task": task("COMPLETED")})
+    agent.is_at("COMPLETED", "Let in.")
+    asked = await talk.ask()
+    assert asked.state == "auth-required"
+    assert agent.requests == []
+    await bridge.run(credentials.keep, talk.agent, ada, "key", {"key": "0123456789"}, ada)
+    await until(lambda: run_of(asked).turn == 2 and run_of(asked).state == "done")
+    assert agent.headers["x-key"] == "0123456789"
+    assert agent.sends[0]["parts"] == [{"text": "hello"}]

@@ -1,0 +1,105 @@
+"""A run is a span of its caller's trace, and what it calls for is below it (W3C Trace Context)."""
+
+import re
+
+import pytest
+
+import bridge
+from agentkit import Completed, InputRequired, SkillHandler, TaskContext
+from apps.agents.registration import register_hosted
+from apps.conversations import intake, tracing
+from apps.conversations.models import Run, Task
+from apps.runtime import sending
+from apps.runtime.resuming import resume
+from tests.working import begin, end
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+CALLER = f"00-{TRACE}-00f067aa0ba902b7-01"
+FORM = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-0[01]")
+
+
+def parts_of(traceparent):
+    found = FORM.fullmatch(traceparent)
+    assert found, traceparent
+    return found.groups()
+
+
+def test_a_run_is_a_span_of_its_own_in_the_callers_trace(ada, echo, said):
+    sent = intake.accept(ada.principal, echo, said(), traceparent=CALLER)
+    trace, span = parts_of(Run.objects.get(pk=sent.run).traceparent)
+    assert trace == TRACE
+    assert span != "00f067aa0ba902b7"
+
+
+def test_without_a_caller_that_traces_it_begins_a_trace(ada, echo, said):
+    traces = {parts_of(Run.objects.get(pk=intake.accept(ada.principal, echo, said()).run).traceparent)[0] for _ in "ab"}
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "garbage",
+        CALLER.upper(),
+        f"ff-{TRACE}-00f067aa0ba902b7-01",
+        f"00-{'0' * 32}-00f067aa0ba902b7-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"{CALLER}-more",
+        f"{CALLER},{CALLER}",
+        "00-" + "x" * 10_000,
+        "\0",
+    ],
+)
+def test_a_header_that_is_malformed_is_ignored(header):
+    assert parts_of(tracing.span_below(header))[0] != TRACE
+
+
+def test_a_later_version_is_read_as_far_as_it_is_known_and_who_does_not_record_is_not_made_to():
+    assert parts_of(tracing.span_below(f"cc-{TRACE}-00f067aa0ba902b7-01-more"))[0] == TRACE
+    assert tracing.span_below(CALLER[:-1] + "0").endswith("-00")
+    assert tracing.span_below(CALLER[:-2] + "ff").endswith("-01")
+
+
+def test_each_outgoing_call_is_a_span_below_the_run(ada, echo, said):
+    sent = intake.accept(ada.principal, echo, said(), traceparent=CALLER)
+    held = begin(sent.run)
+    calls = [parts_of(held.traceparent) for _ in "ab"]
+    assert {trace for trace, _ in calls} == {TRACE}
+    spans = {span for _, span in calls} | {parts_of(Run.objects.get(pk=sent.run).traceparent)[1]}
+    assert len(spans) == 3
+
+
+def test_later_turns_of_a_task_go_on_in_its_trace_or_in_that_of_who_answers(ada, echo, said):
+    sent = intake.accept(ada.principal, echo, said(), traceparent=CALLER)
+    end(begin(sent.run), InputRequired("Which?", slot="word"))
+    answered = intake.accept(ada.principal, echo, said("this", taskId=str(sent.task)))
+    assert parts_of(Run.objects.get(pk=answered.run).traceparent)[0] == TRACE
+    queued = intake.accept(ada.principal, echo, said("and", taskId=str(sent.task)))
+    assert queued.run is None
+    third = end(begin(answered.run), Completed("done"))
+    assert parts_of(Run.objects.get(pk=third).traceparent)[0] == TRACE
+    end(begin(third), InputRequired("Which?", slot="word"))
+    resume(sent.task, because="A test.")
+    resumed = Run.objects.get(task=sent.task, turn=4)
+    assert (parts_of(resumed.traceparent)[0], resumed.resumed) == (TRACE, True)
+    end(begin(resumed.pk), InputRequired("Which?", slot="word"))
+    other = CALLER.replace("4bf", "5bf")
+    last = intake.accept(ada.principal, echo, said("that", taskId=str(sent.task)), traceparent=other)
+    assert parts_of(Run.objects.get(pk=last.run).traceparent)[0] == other[3:35]
+
+
+async def test_what_a_task_calls_for_is_in_its_trace(ada, echo, worker, said):
+    parent = await bridge.run(register_hosted, "passing", "tests.runtime.test_tracing:Passing")
+    sent = await sending.send(ada.principal, parent, said(), traceparent=CALLER)
+    await sending.settled(sent.context, sent.task, sent.index, lambda _: None)
+    child = await bridge.run(lambda: Run.objects.get(task=Task.objects.get(parent=sent.task)))
+    assert parts_of(child.traceparent)[0] == TRACE
+
+
+class Passing(SkillHandler):
+    """Passes on to another agent."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        return (await task.call("echo", "hello")).text

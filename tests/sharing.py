@@ -1,0 +1,34 @@
+"""How the workers of a parallel run share the tests out: by file, or by folder where files share something costly."""
+
+from __future__ import annotations
+
+import os
+
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+TOGETHER = ("tests/browser/", "tests/faults/")
+"""Folders whose tests share a Parley or a browser of their own: one worker has the whole folder."""
+
+LONGEST = ("tests/docs/test_pages", "tests/faults/", "tests/browser/")
+"""What is begun first, so that nobody waits for it at the end."""
+
+
+def workers() -> int:
+    """How many workers `-n auto` makes: two a core, since tests wait more than they compute, and at most eight."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(2 * cores, 8)
+
+
+class Sharing(LoadScopeScheduling):
+    """Gives out whole files or folders, the longest first, then those of many tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        for beginning in reversed(LONGEST):
+            for unit in [unit for unit in self.workqueue if unit.startswith(beginning)]:
+                self.workqueue.move_to_end(unit, last=False)
+        super()._assign_work_unit(node)

@@ -1,0 +1,107 @@
+"""A session goes on with another agent: the page says so, and names the agent of each message."""
+
+import uuid
+
+import pytest
+from django.urls import reverse
+
+from agentkit import Completed, InputRequired
+from apps.agents.models import Agent
+from apps.conversations import intake
+from apps.conversations.models import Context, Event, Run, Task
+from apps.web.authors import card_of
+from apps.web.entries import entries_of
+from apps.web.sessions import beginning
+from tests.working import begin, end
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def talk(ada, echo, said):
+    return intake.accept(ada.principal, echo, said("first"))
+
+
+@pytest.fixture
+def page(client, ada):
+    client.force_login(ada)
+    return client
+
+
+def switch(page, talk, agent):
+    return page.post(reverse("web:switch", args=[talk.context]), {"agent": agent})
+
+
+def say(page, talk, words, **fields):
+    form = {"message": str(uuid.uuid4()), "text": words, **fields}
+    return page.post(reverse("web:say", args=[talk.context]), form)
+
+
+def test_what_is_written_after_it_goes_to_the_other_agent(page, talk, countdown):
+    end(begin(talk.run), Completed("mine"))
+    assert switch(page, talk, "countdown").json() == {"agent": "countdown"}
+    assert say(page, talk, "next").status_code == 201
+    assert [task.agent.slug for task in Task.objects.order_by("created_at")] == ["echo", "countdown"]
+
+
+def test_an_answer_goes_to_the_task_that_asked_and_is_rated_there(page, talk, countdown):
+    end(begin(talk.run), InputRequired("Which?", slot="word"))
+    switch(page, talk, "countdown")
+    assert say(page, talk, "this", task=str(talk.task)).status_code == 201
+    assert (Task.objects.get().state, Task.objects.get().agent.slug) == ("working", "echo")
+    end(begin(Run.objects.get(turn=2).pk), Completed("done"))
+    rated = page.post(reverse("web:rate", args=[talk.context]), {"task": str(talk.task), "rating": "5"})
+    assert rated.json() == {"rated": 5}
+    assert say(page, talk, "late", task=str(talk.task)).status_code == 201  # it has ended: a new task, for the other
+    assert [task.agent.slug for task in Task.objects.order_by("created_at")] == ["echo", "countdown"]
+
+
+@pytest.mark.parametrize("slug", ["nobody", "", "closed", "off", "\0"])
+def test_an_agent_that_there_is_not_for_them_is_refused_with_a_sentence(page, talk, countdown, slug):
+    Agent.objects.filter(pk=countdown.pk).update(slug="closed", access="groups")
+    refused = switch(page, talk, slug)
+    assert refused.status_code in (404, 422)
+    assert refused.json()["error"].startswith("There is no such agent, or you may not use it.")
+    assert not Event.objects.filter(type="agent_switched").exists()
+
+
+def test_somebody_elses_session_is_not_found(client, bob, talk, countdown):
+    client.force_login(bob)
+    assert switch(client, talk, "countdown").status_code == 404
+
+
+def test_a_session_whose_agent_is_gone_goes_on_with_another(page, talk, echo, countdown):
+    end(begin(talk.run), Completed("mine"))
+    Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
+    assert "no longer there" in say(page, talk, "more").json()["error"]
+    shown = page.get(reverse("web:session", args=[talk.context])).content.decode()
+    assert 'data-switch="countdown"' in shown
+    assert 'data-switch="echo"' not in shown
+    switch(page, talk, "countdown")
+    assert say(page, talk, "more").status_code == 201
+
+
+def test_every_entry_names_its_agent_live_and_later(page, talk, echo, countdown):
+    held = begin(talk.run)
+    switch(page, talk, "countdown")
+    end(held, Completed("mine"))
+    say(page, talk, "next")
+    end(begin(Run.objects.get(state="queued").pk), Completed("theirs"))
+    context = Context.objects.select_related("agent").get()
+    live = entries_of(context, list(Event.objects.filter(context=context)))
+    for entries in (live, beginning(context)["entries"]):
+        opened = [one["agent"]["slug"] for one in entries if one["type"] == "user_message"]
+        spoke = [one["agent"]["slug"] for one in entries if one.get("message") and one["type"] == "agent_status"]
+        assert (opened, spoke) == (["echo", "countdown"], ["echo", "countdown"])
+        (switched,) = [one for one in entries if one["type"] == "agent_switched"]
+        assert switched["agent"] == card_of(countdown)
+    assert beginning(context)["agent"]["slug"] == "countdown"
+
+
+def test_a_log_that_does_not_say_who_wrote_is_read_by_its_rows(talk, echo, countdown):
+    end(begin(talk.run), Completed("mine"))
+    spoken = Event.objects.filter(type="agent_status").last()
+    spoken.payload.pop("agent")
+    Event.objects.filter(pk=spoken.pk).update(payload=spoken.payload)
+    context = Context.objects.get()
+    assert entries_of(context, [spoken])[0]["agent"] == card_of(echo)
