@@ -52,7 +52,7 @@ def build(assignment: Assignment, known: Known) -> JSON:
     """The snapshot of a turn."""
     said = assignment.said
     untold = [] if known.asks else _untold(assignment, known)
-    foreign = [task for task in assignment.references if task.task_id not in known.references]
+    foreign = [task for task in assignment.references if task.task_id not in known.own_tasks | known.references.keys()]
     parts = [*(dict(part) for part in said.parts), *_results(foreign, untold), *_talk(untold)]
     message: JSON = {"messageId": str(assignment.hold.run_id), "role": "ROLE_USER", "parts": parts}
     if known.asks:
@@ -126,19 +126,22 @@ def _talk(messages: list[Said]) -> Iterator[JSON]:
 
 
 def _results(tasks: Iterable[ReferencedTask], told: list[Said]) -> Iterator[JSON]:
-    """The tasks that the message refers to and the agent does not know: what was asked, and what was delivered."""
-    known = {message.id for message in told}
+    """The tasks that the message follows and the agent does not know: what was asked, and what was delivered.
+
+    Of what is `told` already nothing is repeated.
+    """
+    known, texts = {message.id for message in told}, {message.text for message in told}
     for task in tasks:
-        asked = next((message for message in task.messages if message.role == "user"), None)
-        files = [part for artifact in task.artifacts for part in artifact.parts]
+        asked = next((message for message in task.messages if message.role == "user" and message.id not in known), None)
+        parts = [part for artifact in task.artifacts for part in artifact.parts if part.get("text") not in texts]
+        if asked is None and not parts:
+            continue
         names = ", ".join(artifact.name for artifact in task.artifacts if artifact.name)
-        lines = [f"This refers to an earlier task ({task.task_id}, {task.state})."]
-        if asked is not None and asked.id not in known:
+        lines = [f"An earlier task ({task.task_id}) is {task.state}{f' and delivered {names}' if names else ''}."]
+        if asked is not None:
             lines.append(f"It was: {_short(_words(asked))}")
-        if names:
-            lines.append(f"It delivered: {names}.")
         yield _marked({"text": "\n".join(lines)}, "reference")
-        for part in files[:MOST_FILES]:
+        for part in parts[:MOST_FILES]:
             yield _marked(_bounded(dict(part)), "reference")
 
 

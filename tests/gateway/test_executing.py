@@ -9,8 +9,10 @@ import httpx
 import pytest
 
 import bridge
+from agentkit import Artifact, SkillHandler
+from apps.agents.registration import register_hosted
 from apps.conversations.digests import digest_of
-from apps.conversations.models import Context
+from apps.conversations.switching import switch
 from apps.gateway import cards, connecting
 from apps.gateway.models import OpenWork
 from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, until, words
@@ -108,11 +110,11 @@ async def test_a_later_task_goes_on_in_the_remote_conversation_and_repeats_nothi
 
 
 async def test_what_other_agents_said_meanwhile_is_told_along(talk, ada, echo):
-    await talk.ask("count 1")
+    counted = await talk.ask("count 1")
     other = Talk(ada, echo, talk.context_id)
-    await bridge.run(Context.objects.update, agent=echo)  # the session was given to another agent
-    await other.ask("the colour is green")
-    await bridge.run(Context.objects.update, agent=talk.agent)
+    await bridge.run(switch, ada.principal, counted.context, echo)
+    green = await other.ask("the colour is green")
+    await bridge.run(switch, ada.principal, green.context, talk.agent)
     told = await talk.ask("look again")
     [seen] = (await bridge.run(delivered, told))["seen"]
     own, history = seen["data"]["parts"]
@@ -122,3 +124,22 @@ async def test_what_other_agents_said_meanwhile_is_told_along(talk, ada, echo):
     third = await talk.ask("look once more")
     [seen] = (await bridge.run(delivered, third))["seen"]
     assert seen["data"]["parts"] == [{"text": "look once more"}], "nothing is told twice"
+
+
+async def test_files_of_a_task_that_another_agent_did_are_told_along(talk, ada):
+    file = await bridge.run(register_hosted, "maker", "tests.gateway.test_executing:Maker")
+    made = await Talk(ada, file).ask("make it")
+    told = await talk.ask("look", referenceTaskIds=[str(made.pk)])
+    [seen] = (await bridge.run(delivered, told))["seen"]
+    own, about, part = seen["data"]["parts"]
+    assert own == {"text": "look"}
+    assert "delivered table.csv" in about["text"]
+    assert "It was: make it" in about["text"]
+    assert (part["filename"], base64.b64decode(part["raw"])) == ("table.csv", b"1,2")
+
+
+class Maker(SkillHandler):
+    """Makes a file."""
+
+    async def on_request(self, task):
+        return Artifact.bytes("table.csv", b"1,2", "text/csv")

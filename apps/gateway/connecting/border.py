@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from google.protobuf import json_format
@@ -12,7 +10,6 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 JSON = dict[str, Any]
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")  # RFC 3339, as protobuf reads it
 FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")  # any JSON
 
 
@@ -50,34 +47,6 @@ def _complete_inner(value: JSON, given: Any, field: FieldDescriptor) -> None:
             _complete(one, one_given, kind)
     elif isinstance(given, dict) and not kind.full_name.startswith("google.protobuf."):
         _complete(value[name], given, kind)
-
-
-def with_readable_time(result: Any) -> Any:
-    """What an agent answered, with the time of the status in it as protobuf reads it.
-
-    Agents write it in every way that their language has: one without a zone is taken for UTC, what is none is left out.
-    """
-    if not isinstance(result, dict):
-        return result
-    for name in ("task", "statusUpdate"):
-        if isinstance(result.get(name), dict):
-            return {**result, name: with_readable_time(result[name])}
-    status = result.get("status")
-    if not isinstance(status, dict) or "timestamp" not in status:
-        return result
-    given = status["timestamp"]
-    if isinstance(given, str) and TIME.fullmatch(given):
-        return result
-    bare = {name: value for name, value in status.items() if name != "timestamp"}
-    return {**result, "status": bare | ({"timestamp": time} if (time := _time(given)) else {})}
-
-
-def _time(given: Any) -> str:
-    try:
-        read = datetime.fromisoformat(given)
-        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-    except (ValueError, TypeError, OverflowError):
-        return ""
 
 
 def exactly(message: JSON) -> Callable[[JSON], JSON]:

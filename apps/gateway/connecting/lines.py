@@ -10,8 +10,8 @@ import httpx
 from django.conf import settings
 
 from apps.gateway.connecting import reading
-from apps.gateway.connecting.border import with_readable_time
 from apps.gateway.connecting.interfaces import Interface
+from apps.gateway.connecting.mending import mend
 from apps.gateway.connecting.refusals import error_in, refusal
 from apps.gateway.errors import Misbehaved, RemoteError
 from outbound.transports import Transport
@@ -83,11 +83,10 @@ class Line(httpx.AsyncClient):
         return httpx.Response(200, headers=headers, stream=Events(self, response), request=response.request)
 
     async def _answer(self, response: httpx.Response, request: httpx.Request) -> httpx.Response:
-        body = await reading.whole(response)
-        await response.aclose()
         if not response.is_success:
-            raise refusal(response, await _value_if_any(body))
-        content = self.plainly(await reading.value_of(body), response)
+            raise refusal(response, await _value_if_any(response))
+        content = self.plainly(await reading.value_of(await reading.whole(response)), response)
+        await response.aclose()
         headers = {"Content-Type": "application/json"}
         return httpx.Response(200, headers=headers, content=content, request=request)
 
@@ -102,8 +101,9 @@ class Line(httpx.AsyncClient):
             if "result" not in value:
                 raise Misbehaved("The agent's answer has neither a result nor an error.")
             self.value = value["result"]
-            return json.dumps({"jsonrpc": "2.0", "id": "1", "result": with_readable_time(self.value)}).encode()
-        return json.dumps(with_readable_time(value)).encode()
+            value = {"jsonrpc": "2.0", "id": "1", "result": self.value}
+        mend(self.value)
+        return json.dumps(value).encode()
 
 
 class Events(httpx.AsyncByteStream):
@@ -135,9 +135,9 @@ def _bare(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in left_out}
 
 
-async def _value_if_any(body: bytes) -> Any:
-    """What the body of an error says, if it says it in JSON."""
+async def _value_if_any(response: httpx.Response) -> Any:
+    """What the body of an error says, if it comes and says it in JSON: the status alone is an answer."""
     try:
-        return await reading.value_of(body)
+        return await reading.value_of(await reading.whole(response))
     except RemoteError:
         return None

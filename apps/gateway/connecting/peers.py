@@ -66,6 +66,7 @@ class Peer:
         streams: does the card say that it can stream?
         calls_webhooks: does the card say that it calls webhooks?
         card: the card that it goes by.
+        is_known_there: does somebody's credential go with the calls?
         event_id: what the agent called the event that came last, for `subscribe` to go on after it; "" for nothing.
     """
 
@@ -80,6 +81,7 @@ class Peer:
         self.interface = interface
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
+        self.is_known_there = auth is not None
         self.event_id = ""
         self.card, self._transport, self._auth, self._headers = card, transport, auth, headers
 
@@ -94,7 +96,7 @@ class Peer:
         """Send a message; gives what comes back as stream responses: `{"task": …}`, `{"statusUpdate": …}` and so on.
 
         An agent whose card says that it cannot stream is not asked to, and one that answers a request for a stream at
-        once gives just that answer. A stream may end before the task does.
+        once gives just that answer. A stream may end before the task does. Who leaves it early closes it (`aclosing`).
         """
         request = SendMessageRequest()
         body = {"message": message, "configuration": configuration or {}, "metadata": metadata or {}}
