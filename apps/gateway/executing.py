@@ -157,7 +157,9 @@ class _Turn:
             return False
         if error.was_sent is not False and not self._may_send_again:
             return False
-        return error.retry_after or True if isinstance(error, Overloaded) else True
+        if not isinstance(error, Overloaded) or error.retry_after is None:
+            return True
+        return error.retry_after <= settings.REMOTE_RETRY_SECONDS and error.retry_after
 
 
 async def _failure(assignment: Assignment, attachment: Attachment | None, error: RemoteError) -> Outcome:

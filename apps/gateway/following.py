@@ -195,7 +195,8 @@ class Following:
                         f"{self._name} could not be reached for {now - away_since:.0f} seconds, in the middle of its "
                         "work. What it has done is not known. Ask it again."
                     ) from error
-                await asyncio.sleep(wait.next(error.retry_after if isinstance(error, Overloaded) else None))
+                asked = error.retry_after if isinstance(error, Overloaded) else None
+                await asyncio.sleep(min(wait.next(asked), settings.REMOTE_AWAY_SECONDS))
             else:
                 self.heard = True
                 return task

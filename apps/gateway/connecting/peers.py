@@ -33,10 +33,11 @@ from apps.gateway.connecting.border import exactly, to_json, whole_numbers
 from apps.gateway.connecting.following import Following, check_webhook
 from apps.gateway.connecting.interfaces import HTTP_JSON, JSONRPC, Interface, choose
 from apps.gateway.connecting.lines import Line
-from apps.gateway.errors import Misbehaved
+from apps.gateway.errors import Misbehaved, Refused
 from outbound.transports import Transport
 
 JSON = dict[str, Any]
+NO_STREAMS = ("UNSUPPORTED_OPERATION", "METHOD_NOT_FOUND")  # how an agent says that nothing came of its card's promise
 TRANSPORTS: dict[tuple[str, str], Callable[[Line, AgentCard, str], ClientTransport]] = {
     (JSONRPC, "1.0"): JsonRpcTransport,
     (HTTP_JSON, "1.0"): RestTransport,
@@ -95,8 +96,9 @@ class Peer:
     ) -> AsyncGenerator[JSON]:
         """Send a message; gives what comes back as stream responses: `{"task": …}`, `{"statusUpdate": …}` and so on.
 
-        An agent whose card says that it cannot stream is not asked to, and one that answers a request for a stream at
-        once gives just that answer. A stream may end before the task does. Who leaves it early closes it (`aclosing`).
+        An agent whose card says that it cannot stream is not asked to, one that then does not is asked for the task at
+        once, and one that answers a request for a stream at once gives just that answer. A stream may end before the
+        task does. Who leaves it early closes it (`aclosing`).
         """
         request = SendMessageRequest()
         body = {"message": message, "configuration": configuration or {}, "metadata": metadata or {}}
@@ -106,10 +108,16 @@ class Peer:
         following = Following(message.get("taskId", ""), message.get("contextId", ""))
         line, client = self._client(exactly(message))
         if streaming and self.streams:
-            async with aclosing(self._followed(client.send_message_streaming, request, line, following)) as events:
-                async for event in events:
-                    yield event
-            return
+            try:
+                async with aclosing(self._followed(client.send_message_streaming, request, line, following)) as events:
+                    async for event in events:
+                        yield event
+                return
+            except Refused as refusal:
+                if refusal.reason not in NO_STREAMS:
+                    raise
+            self.streams = False
+            request.configuration.return_immediately = True
         with misread():
             answer = await client.send_message(request, context=self._context())
         yield following.checked(to_json(answer, self._sent(line)))

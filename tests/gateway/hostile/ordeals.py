@@ -10,6 +10,14 @@ from apps.conversations.replay import differences
 from tests.a2a.calling import JSON, text_of
 from tests.gateway.hostile.villain import Answering, Villain
 
+IDLE = 2.0  # seconds
+LIMIT = 12.0  # seconds of a turn
+MOST = 200_000  # bytes of one answer
+LOST = r"lost after the message was sent"
+AWAY = r"could not be reached for \d+ seconds"
+OVER = rf"longer than its limit of {LIMIT:g} seconds"
+UNREADABLE = "cannot be read|does not have the form|is not a JSON object|neither a result nor an error"
+TOO_LARGE = r"larger than|more than \d+ bytes|times as large|100 times"
 STREAM = "SendStreamingMessage"
 WELL = "one two three "
 

@@ -217,6 +217,10 @@ async def gets_well(call: Call) -> None:
     await call.answer(done(call))
 
 
+async def works_for_ever(call: Call) -> None:
+    await call.answer(task("WORKING", call))
+
+
 async def cancels_well(call: Call) -> None:
     await call.answer(task("CANCELED", call))
 
