@@ -25,6 +25,7 @@ from apps.gateway import approving, credentials, refreshing
 from apps.gateway.admin.adding import Adding
 from apps.gateway.admin.cards import facts_of, signature_of, tables_of
 from apps.gateway.admin.credentials import sheet_of
+from apps.gateway.admin.health import HealthPanel
 from apps.gateway.models import RemoteAgent
 from apps.gateway.refreshing import Outcome, Refreshed
 from console import cells
@@ -41,7 +42,7 @@ OF_AGENT = "gateway_remoteagent_of"
 
 
 @admin.register(RemoteAgent)
-class RemoteAgentAdmin(ReadOnlyAdmin):
+class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
     """The list, a page for each, and the page that registers one. Of all that only `history_messages` is edited."""
 
     list_display = ("shown_name", "address", "condition", "card", "signed", "origin", timed("refreshed_at"))
