@@ -210,6 +210,10 @@ class Stack:
         """Run `manage.py` against this installation; with `check`, an exit status other than 0 fails the test."""
         return self._run("manage.py", *arguments, check=check)
 
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Python with this installation's environment; an exit status other than 0 fails the test."""
+        return self._run(*arguments)
+
     def _run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, *arguments],

@@ -59,6 +59,11 @@ def has_mode(agent: Agent, mode: str) -> bool:
     return not mode or agent.takes(mode) or agent.makes_any_of([mode])
 
 
+def skills_of(agents: Iterable[Agent]) -> list[str]:
+    """The names of all their skills, in order."""
+    return sorted({skill["name"] for agent in agents for skill in agent.skills})
+
+
 def tags_of(agents: Iterable[Agent]) -> list[str]:
     """All the tags of their skills, in order."""
     return sorted({tag for agent in agents for skill in agent.skills for tag in skill.get("tags", [])})

@@ -53,8 +53,8 @@ class AgentForm(PoliciesForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if kind := self.fields.get("kind"):  # an agent without code has a form of its own
-            kind.choices = [choice for choice in Agent.Kind.choices if choice[0] != Agent.Kind.MODEL]  # type: ignore[attr-defined]
+        if kind := self.fields.get("kind"):  # the other kinds have forms of their own
+            kind.choices = [choice for choice in Agent.Kind.choices if choice[0] == Agent.Kind.HOSTED]  # type: ignore[attr-defined]
         is_new = self.instance.pk is None
         for name in STATED:
             if field := self.fields.get(name):
@@ -95,3 +95,13 @@ class AgentForm(PoliciesForm):
             cleaned[field] = cleaned.get(field) or stated[field]
         if self.instance.pk is None:
             cleaned |= {policy: stated[policy] for policy in POLICIES if policy not in self.changed_data}
+
+
+class RemoteAgentForm(PoliciesForm):
+    """Of a remote agent only what this platform decides is edited; the rest its card says."""
+
+    tools = WordsField(required=False, help_text="Names of the tools that the agent uses, one to a line.")
+
+    class Meta:
+        model = Agent
+        fields = "__all__"  # noqa: DJ007 the admin's fieldsets choose

@@ -45,7 +45,7 @@ class Round:
 
     @property
     def remote(self) -> RemoteAgent:
-        found: RemoteAgent = self.checkup.agent.remote  # type: ignore[attr-defined]
+        found: RemoteAgent = self.checkup.agent.remote
         return found
 
 

@@ -24,9 +24,10 @@ NOT_WANTED = "The agent's card does not ask for this any more."
 
 @dataclass(frozen=True)
 class Problems:
-    """What is wrong with what was filled in for a scheme: sentences by field, "" for the whole."""
+    """What is wrong with what was filled in for a scheme of somebody's: sentences by field, "" for the whole."""
 
     scheme: str
+    user: User | None
     by_field: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -98,7 +99,7 @@ def sheet(agent: Agent, user: User | None, problems: Problems | None = None) -> 
             scheme,
             row := rows.get(scheme.name),
             choice.why_not(row, scheme) if row and row.kind else "",
-            problems.by_field if problems and problems.scheme == scheme.name else {},
+            problems.by_field if problems and (problems.scheme, problems.user) == (scheme.name, user) else {},
         )
         for number, scheme in enumerate([*schemes, *left], 1)
     ]
@@ -117,8 +118,8 @@ def give(agent: Agent, user: User | None, filled_in: Mapping[str, str], by: User
         credentials.keep(agent, user, name, filled_in, by, expires_at=_end_of(filled_in.get("expires", "")))
     except ValidationError as error:
         if hasattr(error, "error_dict"):
-            return Problems(name, {field: " ".join(told) for field, told in error.message_dict.items()})
-        return Problems(name, {"": " ".join(error.messages)})
+            return Problems(name, user, {field: " ".join(told) for field, told in error.message_dict.items()})
+        return Problems(name, user, {"": " ".join(error.messages)})
     return None
 
 

@@ -81,7 +81,7 @@ class Assignment:
     def hand_to(self, agent: Agent) -> None:
         """Let another agent take the turn, which knows nothing of what this one kept."""
         self.agent = self.task.agent = agent
-        self.stand_in, self.memory = agent.pk, {}
+        self.stand_in, self.memory, self.remote = agent.pk, {}, {}
 
     @property
     def first_turn(self) -> int:

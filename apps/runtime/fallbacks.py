@@ -15,6 +15,8 @@ from apps.runtime.assignments import Assignment
 from apps.runtime.delegating import principal_of
 from apps.runtime.recording import Line, Recorder, line_of
 
+OF_THE_OTHER = ("agent", "skill", "sent")  # of a run's input: what the agent was given that did not take it
+
 
 class Unavailable(Exception):
     """An agent cannot be reached, and nothing was sent to it. `str()` is a sentence for people, `code` for programs."""
@@ -66,9 +68,9 @@ def _note(assignment: Assignment, stand_in: Agent) -> JSON:
     given = held.values_list("input", flat=True).first()
     if given is None:
         raise LeaseLost
-    given = {name: value for name, value in given.items() if name not in ("agent", "skill", "sent")}
+    given = {name: value for name, value in given.items() if name not in OF_THE_OTHER}
     if version is not None:
         given["agent"] = versions.reference(version)
-    if not held.update(agent=stand_in, input=given, input_hash=digest_of(given), memory={}):
+    if not held.update(agent=stand_in, input=given, input_hash=digest_of(given), memory={}, remote={}):
         raise LeaseLost
     return given

@@ -19,9 +19,11 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.gateway import credential_forms, credentials
 from apps.gateway.credential_forms import Problems
-from apps.gateway.models import RemoteCredential
+from apps.gateway.models import RemoteAgent, RemoteCredential
 from apps.web.framing import UNFRAMED
 from apps.web.principals import principal_of
+
+EVERYBODY = "everybody"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -38,11 +40,17 @@ def of_agent(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     if request.method != "POST":
         return _shown(request, agent, person)
+    whose = None if request.POST.get("whose") == EVERYBODY and _registered(agent, person) else person
     if request.POST.get("do") == "remove":
-        credentials.forget(agent, person, request.POST.get("scheme", ""), person)
-    elif problems := credential_forms.give(agent, person, request.POST, person):
+        credentials.forget(agent, whose, request.POST.get("scheme", ""), person)
+    elif problems := credential_forms.give(agent, whose, request.POST, person):
         return _shown(request, agent, person, problems)
     return redirect("web:agent-credentials", slug=slug)
+
+
+def concern(agent: Agent, person: User) -> bool:
+    """Is there anything on the page for this person?"""
+    return agent.kind == Agent.Kind.REMOTE and bool(credentials.personal_schemes(agent) or _registered(agent, person))
 
 
 def _found(principal: Principal, slug: str) -> Agent | None:
@@ -53,7 +61,17 @@ def _found(principal: Principal, slug: str) -> Agent | None:
     return found.select_related("current_version").first()
 
 
+def _registered(agent: Agent, person: User) -> bool:
+    """Did the person register the agent? Then they also give what is for everybody."""
+    return RemoteAgent.objects.filter(agent=agent, registered_by=person).exists()
+
+
 def _shown(request: HttpRequest, agent: Agent, person: User, problems: Problems | None = None) -> HttpResponse:
-    sheet = credential_forms.sheet(agent, person, problems)
+    about = {
+        "agent": agent,
+        "sheet": credential_forms.sheet(agent, person, problems),
+        "common": credential_forms.sheet(agent, None, problems) if _registered(agent, person) else None,
+        "everybody": EVERYBODY,
+    }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if problems else HTTPStatus.OK
-    return render(request, "web/agent_credentials.html", {"agent": agent, "sheet": sheet}, status=status)
+    return render(request, "web/agent_credentials.html", about, status=status)

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from apps.web import credentials, downloads, home, remote_credentials, sending, sessions
+from apps.web import credentials, downloads, home, remote_agents, remote_credentials, sending, sessions
 from apps.web.sign_in import SignIn
 
 app_name = "web"
@@ -15,6 +15,7 @@ urlpatterns = [
     path("sign-in", SignIn.as_view(), name="sign-in"),
     path("sign-out", LogoutView.as_view(), name="sign-out"),
     path("agents", home.agents, name="agents"),
+    path("agents/remote/add", remote_agents.add, name="add-agent"),
     path("agents/<str:slug>", home.agent, name="agent"),
     path("agents/<str:slug>/credentials", remote_credentials.of_agent, name="agent-credentials"),
     path("agents/<str:slug>/messages", sending.begin, name="begin"),

@@ -36,9 +36,11 @@ SIDEBAR = {
     "Credentials": [
         ("runtime", "credential", "Credentials", "password"),
         ("runtime", "credentialrequest", "Requests", "contact_support"),
+        ("gateway", "remotecredential", "At remote agents", "passkey"),
     ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
+        ("gateway", "remoteagent", "Remote agents", "public"),
         ("agents", "agentversion", "Versions", "history"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),
     ],

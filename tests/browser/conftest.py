@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
+from tests.browser import agents
 from tests.conftest import CHROMIUM
 from tests.stack import Stack
 
@@ -43,8 +44,9 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def parley(server: Stack) -> Stack:
     """The server, with agents that show what a page has to show."""
-    for name in AGENTS:
-        server.manage("register_agent", name.lower(), "--handler", f"tests.browser.agents:{name}")
+    place = agents.__name__
+    register = [f"call_command('register_agent', '{name.lower()}', handler='{place}:{name}')" for name in AGENTS]
+    server.manage("shell", "-v0", "-c", "\n".join(["from django.core.management import call_command", *register]))
     return server
 
 

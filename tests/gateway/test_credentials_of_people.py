@@ -17,7 +17,7 @@ from apps.conversations.models import Event, Run, Task
 from apps.gateway import credentials
 from apps.gateway.authenticating.errors import CredentialMissing
 from apps.gateway.errors import Unauthorized
-from apps.gateway.models import RemoteCredential
+from apps.gateway.models import RemoteAgent, RemoteCredential
 from apps.runtime import credential_requests, execution
 from apps.runtime.models import CredentialRequest
 from tests.gateway.guarded import api_key, card, client, http, letting_in, registered
@@ -191,6 +191,23 @@ def test_what_a_card_says_is_text(root, as_ada):
     page = as_ada.get(PAGE).text
     assert bad not in page
     assert "&lt;script&gt;" in page
+
+
+def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_does(ada, as_ada, as_bob):
+    agent = registered(card(URL, SCHEMES, {"key": []}))
+    RemoteAgent.objects.create(agent=agent, origin="https://vault.example.org:443", registered_by=ada)
+    given = {"do": "give", "whose": "everybody", "scheme": "key", "key": SECRET}
+    assert as_bob.post(PAGE, given).status_code == 422
+    assert "For everybody" not in as_bob.get(PAGE).text
+    assert not RemoteCredential.objects.exists()
+    assert "For everybody" in as_ada.get(PAGE).text
+    assert as_ada.post(PAGE, {**given, "key": "\x00"}).status_code == 422
+    as_ada.post(PAGE, given)
+    assert [(row.user, row.given_by) for row in RemoteCredential.objects.all()] == [(None, ada)]
+    as_bob.post(PAGE, {**given, "do": "remove"})
+    assert RemoteCredential.objects.exists()
+    as_ada.post(PAGE, {**given, "do": "remove"})
+    assert not RemoteCredential.objects.exists()
 
 
 # The task

@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = (
+    "a2a.client",
     "aiohttp",
     "asyncio.open_connection",
     "fastmcp",
@@ -35,7 +36,14 @@ CLIENTS = (
     "xmlrpc",
 )
 BY_THE_HOST = "the host gives it an HTTP client that goes by outbound (apps/runtime/language_models.py)"
+A_LINE = "the client of the A2A SDK goes over a line whose transport is outbound's"
+A_WORD = "its types, of what comes back over that line"
 REASONS = {
+    ("apps/gateway/connecting/lines.py", "httpx"): A_LINE,
+    ("apps/gateway/connecting/peers.py", "a2a.client"): A_LINE,
+    ("apps/gateway/connecting/peers.py", "httpx"): A_WORD,
+    ("apps/gateway/connecting/reading.py", "httpx"): A_WORD,
+    ("apps/gateway/connecting/refusals.py", "httpx"): A_WORD,
     ("apps/runtime/process.py", "socket"): "the machine's own name",
     ("platform/config/serving.py", "socket"): "whether the port to listen on is free",
     ("platform/agentkit/llm/endpoints.py", "openai"): BY_THE_HOST,

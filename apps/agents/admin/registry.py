@@ -18,8 +18,9 @@ from unfold.decorators import action
 
 from agentkit import HandlerError
 from apps.agents import versions
+from apps.agents.admin.filters import ModeFilter, SkillFilter, TagFilter
 from apps.agents.definition_form import DefinitionForm
-from apps.agents.forms import AgentForm
+from apps.agents.forms import STATED, AgentForm, RemoteAgentForm
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import explain, register_hosted
 from console import cells
@@ -50,18 +51,28 @@ WITHOUT_CODE = (
 )
 
 
+REMOTE = (
+    (None, {"fields": ("slug", "is_enabled", "workspace")}),
+    ("On its card, as it says itself", {"fields": STATED}),
+    ACCESS,
+    ASKED_ABOUT,
+    ("How it runs", {"fields": POLICIES}),
+    RECORD,
+)
+
+
 class AgentAdmin(ModelAdmin):
     """Registered by `apps.runtime.admin.agents`, which adds what is measured of an agent's work."""
 
     form = AgentForm
     list_display = ("name", "address", "state", "condition", "kind", "access", "version", "work", "updated")
-    list_filter = ("kind", "health", "access", "is_enabled", "groups")
+    list_filter = ("kind", "health", SkillFilter, TagFilter, ModeFilter, "access", "is_enabled", "groups")
     search_fields = ("slug", "name", "description", "handler")
     ordering = ("name",)
     actions = ("read_handler_again", "switch_on", "switch_off")
     filter_horizontal = ("groups",)
-    actions_list = ("add_without_code",)
-    actions_detail = ("try_it", "show_versions")
+    actions_list = ("add_without_code", "add_remote")
+    actions_detail = ("try_it", "show_card", "show_versions")
     readonly_fields = ("address", "current", "work", "created", "updated")
     add_fieldsets = (
         (None, {"fields": ("slug", "is_enabled", "kind", "handler", "workspace")}),
@@ -77,6 +88,8 @@ class AgentAdmin(ModelAdmin):
     fieldsets = (*add_fieldsets, RECORD)
 
     def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
+        if obj and obj.kind == Agent.Kind.REMOTE:
+            return REMOTE
         if not self._is_defined_here(request, obj):
             return super().get_fieldsets(request, obj)
         return (*WITHOUT_CODE, RECORD) if obj else WITHOUT_CODE
@@ -84,7 +97,21 @@ class AgentAdmin(ModelAdmin):
     def get_form(self, request: HttpRequest, obj: Agent | None = None, change: bool = False, **kwargs: Any) -> Any:
         if self._is_defined_here(request, obj):
             kwargs["form"] = DefinitionForm
+        elif obj and obj.kind == Agent.Kind.REMOTE:
+            kwargs["form"] = RemoteAgentForm
         return super().get_form(request, obj, change, **kwargs)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> Any:
+        """What a remote agent says of itself is not edited here."""
+        stated = STATED if obj and obj.kind == Agent.Kind.REMOTE else ()
+        return (*super().get_readonly_fields(request, obj), *stated)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        """Only remote agents have a card that is looked after."""
+        offered: list[Any] = super().get_actions_detail(request, object_id)
+        if Agent.objects.filter(pk=object_id, kind=Agent.Kind.REMOTE).exists():
+            return offered
+        return [one for one in offered if one.path != "card"]
 
     def get_prepopulated_fields(self, request: HttpRequest, obj: Agent | None = None) -> dict[str, tuple[str, ...]]:
         return {"slug": ("name",)} if obj is None and self._is_defined_here(request, obj) else {}
@@ -100,6 +127,8 @@ class AgentAdmin(ModelAdmin):
             form.keep(request.user)  # type: ignore[arg-type]
         else:
             super().save_model(request, obj, form, change)
+            if obj.kind == Agent.Kind.REMOTE:
+                return
             versions.keep(obj, versions.stated(obj), author=request.user)  # type: ignore[arg-type]
 
     def has_register_permission(self, request: HttpRequest) -> bool:
@@ -113,6 +142,14 @@ class AgentAdmin(ModelAdmin):
     @action(description="Add an agent without code", permissions=["add"], icon="edit_note", url_path="without-code")
     def add_without_code(self, request: HttpRequest) -> HttpResponse:
         return redirect(f"{reverse('admin:agents_agent_add')}?kind={Agent.Kind.MODEL}")
+
+    @action(description="Add a remote agent", permissions=["add"], icon="public", url_path="remote")
+    def add_remote(self, request: HttpRequest) -> HttpResponse:
+        return redirect("admin:gateway_remoteagent_add")
+
+    @action(description="Card", permissions=["view"], icon="badge", url_path="card")
+    def show_card(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect("admin:gateway_remoteagent_of", self._found(request, object_id).pk)
 
     @action(description="Try it", permissions=["view"], icon="chat", url_path="try-it")
     def try_it(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -34,7 +34,7 @@ class AgentVersionAdmin(ReadOnlyAdmin):
 
     list_display = ("shown_number", "shown_agent", "state", "note", "shown_author", timed("created_at"), "digest")
     list_filter = ("agent__kind",)
-    list_select_related = ("agent", "author")
+    list_select_related = ("agent__current_version", "author")
     search_fields = ("agent__slug", "agent__name", "note")
     search_help_text = "Agent's name, or a note"
     ordering = ("-created_at", "-number")
@@ -94,8 +94,11 @@ class AgentVersionAdmin(ReadOnlyAdmin):
 
     @display(description="state")
     def state(self, version: AgentVersion) -> SafeString:
-        is_current = version.agent.current_version_id == version.pk
-        return cells.state("current", Tone.DONE) if is_current else cells.state("earlier", Tone.STOPPED)
+        current = version.agent.current_version
+        if current == version:
+            return cells.state("current", Tone.DONE)
+        is_later = current is not None and current.number < version.number  # of a remote agent: see its note
+        return cells.state("not taken", Tone.WAITING) if is_later else cells.state("earlier", Tone.STOPPED)
 
     @display(description="made by", ordering="author__email")
     def shown_author(self, version: AgentVersion) -> SafeString | str:

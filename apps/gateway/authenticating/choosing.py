@@ -133,5 +133,7 @@ def _missing(ways: Sequence[Way], tried: Sequence[Sequence[Found]]) -> Credentia
     if is_personal:
         sentence = f"The agent wants each person's own credential: {names}{because}."
     else:
-        sentence = f"The agent wants a credential, {names}{because}. An operator can give it in admin."
+        sentence = (
+            f"The agent wants a credential, {names}{because}. An operator can give it, or who registered the agent."
+        )
     return CredentialMissing(sentence, schemes=[one.scheme.name for one in least], is_personal=is_personal)

@@ -55,7 +55,7 @@ class Scheme:
     def words(self) -> str:
         """What it is, for people."""
         if self.kind is None:
-            return "nothing that Parley can do"
+            return self.problem
         if self.kind is Kind.API_KEY:
             return f"{self.kind.label}, in the {self.place} {self.parameter}"
         if self.kind is Kind.CLIENT_CREDENTIALS:

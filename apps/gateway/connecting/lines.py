@@ -11,6 +11,7 @@ from django.conf import settings
 
 from apps.gateway.connecting import reading
 from apps.gateway.connecting.interfaces import Interface
+from apps.gateway.connecting.mending import mend
 from apps.gateway.connecting.refusals import error_in, refusal
 from apps.gateway.errors import Misbehaved, RemoteError
 from outbound.transports import Transport
@@ -82,11 +83,10 @@ class Line(httpx.AsyncClient):
         return httpx.Response(200, headers=headers, stream=Events(self, response), request=response.request)
 
     async def _answer(self, response: httpx.Response, request: httpx.Request) -> httpx.Response:
-        body = await reading.whole(response)
-        await response.aclose()
         if not response.is_success:
-            raise refusal(response, await _value_if_any(body))
-        content = self.plainly(await reading.value_of(body), response)
+            raise refusal(response, await _value_if_any(response))
+        content = self.plainly(await reading.value_of(await reading.whole(response)), response)
+        await response.aclose()
         headers = {"Content-Type": "application/json"}
         return httpx.Response(200, headers=headers, content=content, request=request)
 
@@ -102,6 +102,7 @@ class Line(httpx.AsyncClient):
                 raise Misbehaved("The agent's answer has neither a result nor an error.")
             self.value = value["result"]
             value = {"jsonrpc": "2.0", "id": "1", "result": self.value}
+        mend(self.value)
         return json.dumps(value).encode()
 
 
@@ -134,9 +135,9 @@ def _bare(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in left_out}
 
 
-async def _value_if_any(body: bytes) -> Any:
-    """What the body of an error says, if it says it in JSON."""
+async def _value_if_any(response: httpx.Response) -> Any:
+    """What the body of an error says, if it comes and says it in JSON: the status alone is an answer."""
     try:
-        return await reading.value_of(body)
+        return await reading.value_of(await reading.whole(response))
     except RemoteError:
         return None

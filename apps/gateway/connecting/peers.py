@@ -96,7 +96,7 @@ class Peer:
         """Send a message; gives what comes back as stream responses: `{"task": …}`, `{"statusUpdate": …}` and so on.
 
         An agent whose card says that it cannot stream is not asked to, and one that answers a request for a stream at
-        once gives just that answer. A stream may end before the task does.
+        once gives just that answer. A stream may end before the task does. Who leaves it early closes it (`aclosing`).
         """
         request = SendMessageRequest()
         body = {"message": message, "configuration": configuration or {}, "metadata": metadata or {}}

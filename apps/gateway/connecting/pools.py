@@ -64,9 +64,12 @@ class Pools:
         try:
             yield
         finally:
-            pools, self.pools = self.pools, {}
-            for pool in pools.values():
-                await pool.transport.aclose()
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        pools, self.pools = self.pools, {}
+        for pool in pools.values():
+            await pool.transport.aclose()
 
 
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pools] = weakref.WeakKeyDictionary()
@@ -83,6 +86,12 @@ async def lent(origin: str) -> AsyncIterator[Transport]:
         await anext(pools.keeper)
     async with pools.lending((origin, outbound.guard(), _limits())) as transport:
         yield transport
+
+
+async def close() -> None:
+    """Close the connections of this loop that are open; the next call opens others."""
+    if pools := _of_loop.get(asyncio.get_running_loop()):
+        await pools.aclose()
 
 
 def _limits() -> outbound.Limits:

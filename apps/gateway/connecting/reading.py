@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -16,7 +15,7 @@ from apps.conversations import strict_json
 from apps.gateway.connecting.frames import Frame, Frames
 from apps.gateway.errors import CutOff, Misbehaved, RemoteError, Unreachable
 from apps.runtime.cleaning import clean
-from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge
+from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unsendable, Untrusted
 
 LARGE = 256 * 1024  # bytes; more is not read on the event loop
 STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -39,7 +38,7 @@ async def whole(response: httpx.Response) -> bytes:
     pieces, size = [], 0
     with failures_of(response.request.url.host):
         async with asyncio.timeout(settings.REMOTE_IDLE_SECONDS):
-            async for piece in response.aiter_raw():
+            async for piece in response.aiter_bytes():
                 size += len(piece)
                 if size > settings.REMOTE_ANSWER_BYTES:
                     raise Misbehaved(f"The agent's answer is larger than {settings.REMOTE_ANSWER_BYTES} bytes.")
@@ -54,7 +53,7 @@ async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
     an agent that sends a byte now and then would hold a run for as long as it likes.
     """
     loop, reader = asyncio.get_running_loop(), Frames(settings.REMOTE_ANSWER_BYTES)
-    chunks, since = aiter(response.aiter_raw()), loop.time()
+    chunks, since = aiter(response.aiter_bytes()), loop.time()
     while True:
         with failures_of(response.request.url.host):
             async with asyncio.timeout_at(since + settings.REMOTE_IDLE_SECONDS):
@@ -109,23 +108,12 @@ def _failure(host: str, error: httpx.HTTPError) -> RemoteError:
     cause = error.__cause__
     if not isinstance(cause, OutboundError):
         return Unreachable(f"{host} was not called: the request cannot be sent as it is.", is_transient=False)
-    if isinstance(cause, Forbidden):
+    if isinstance(cause, Forbidden | Unsendable | Untrusted):
         return Unreachable(str(cause), is_transient=False)
     if isinstance(cause, TooLarge | Misleading):
         return Misbehaved(str(cause))
-    if reason := _distrusted(cause):
-        return Unreachable(
-            f"{host} is not called: its certificate is not to be trusted ({reason}).", is_transient=False
-        )
     if cause.was_sent:
         return CutOff(f"The connection to {host} broke off. {cause}")
+    if isinstance(cause, TooSlow):
+        return Unreachable(f"No connection to {host} came about in time.")
     return Unreachable(str(cause))
-
-
-def _distrusted(error: BaseException | None) -> str:
-    """What is wrong with a certificate, if that is at the bottom of it."""
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return str(error.verify_message)
-        error = error.__cause__ or error.__context__
-    return ""

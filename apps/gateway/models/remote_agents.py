@@ -19,8 +19,8 @@ EVEN = (0.8, 1.2)  # refreshes are spread, so that agents that were registered t
 class Label(models.TextChoices):
     """What is known of the signature on a card."""
 
-    UNSIGNED = "unsigned"
-    VERIFIED = "verified"
+    UNSIGNED = "unsigned", "unsigned"
+    VERIFIED = "verified", "verified"
     UNVERIFIED = "unverified", "signed, unverified"
 
 

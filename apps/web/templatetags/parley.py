@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
+from typing import Any
 
 from django import template
 from django.templatetags.static import static
@@ -39,6 +41,12 @@ HEALTH = {
 def icon(name: str) -> SafeString:
     """A sign of the sprite `static/icons.svg`; decoration, so a label must stand beside it."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
+
+
+@register.filter
+def at(mapping: Mapping[Any, Any] | str, key: Any) -> Any:
+    """The value of a key, where there is a mapping and it has one."""
+    return mapping.get(key) if isinstance(mapping, Mapping) else None
 
 
 @register.simple_tag

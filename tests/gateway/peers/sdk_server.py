@@ -159,7 +159,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     given = parser.parse_args()
     logging.getLogger("a2a").setLevel(logging.CRITICAL)  # a webhook that nobody answers is not worth a traceback
-    listening = socket.create_server(("127.0.0.1", given.port), backlog=1024)
+    # The protocol is named, since asyncio sends small pieces at once only where it knows that this is TCP.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", given.port))
+    listening.listen(1024)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
     app = application(url, given.binding or ["JSONRPC"], given.version, streams=not given.no_streaming)
     print(url, flush=True)

@@ -1,0 +1,74 @@
+"""Speaking with servers of this machine, as the tests of the connection do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface
+from django.conf import settings
+
+import outbound
+
+JSON = dict[str, Any]
+
+
+@contextmanager
+def this_machine_open() -> Iterator[None]:
+    """This machine itself may be called."""
+    outbound.configure(["127.0.0.1"])
+    try:
+        yield
+    finally:
+        outbound.configure(settings.OUTBOUND_ALLOW)
+
+
+def card_at(
+    url: str, binding: str = "JSONRPC", version: str = "1.0", *, streams: bool = True, tenant: str = ""
+) -> AgentCard:
+    """As much of a card as a call needs."""
+    interface = AgentInterface(url=url, protocol_binding=binding, protocol_version=version, tenant=tenant)
+    return AgentCard(
+        name="Somebody",
+        supported_interfaces=[interface],
+        capabilities=AgentCapabilities(streaming=streams, push_notifications=True),
+    )
+
+
+def said(text: str, **fields: Any) -> JSON:
+    """A user's message."""
+    return {"messageId": f"m-{text}", "role": "ROLE_USER", "parts": [{"text": text}], **fields}
+
+
+def task(state: str = "TASK_STATE_WORKING", **fields: Any) -> JSON:
+    return {"id": "t-1", "contextId": "c-1", "status": {"state": state}, **fields}
+
+
+def result(value: Any) -> bytes:
+    """A response of JSON-RPC."""
+    return json.dumps({"jsonrpc": "2.0", "id": "1", "result": value}).encode()
+
+
+def event(value: Any) -> bytes:
+    """An event of a stream of JSON-RPC."""
+    return b"data: %b\n\n" % result(value)
+
+
+def head(kind: str = "application/json", *headers: str, status: str = "200 OK", length: int | None = None) -> bytes:
+    """The head of a response; without a length the body ends with the connection."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", "Connection: close", *headers]
+    if length is not None:
+        lines.append(f"Content-Length: {length}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+def stream(*events: Any) -> bytes:
+    """A whole response with these events."""
+    return head("text/event-stream") + b"".join(map(event, events))
+
+
+def answer(value: Any, **options: Any) -> bytes:
+    """A whole response with this result."""
+    return head(**options) + result(value)
