@@ -23,6 +23,11 @@ STREAMS = 200
 PROMPT = 5.0  # seconds on a busy machine; it is a tenth of one on an idle one
 
 
+@pytest.fixture(autouse=True)
+def _patient(_impatient, settings):
+    settings.REMOTE_CONNECT_SECONDS = settings.REMOTE_IDLE_SECONDS = 60.0
+
+
 async def talk_to(bad: v.Villain, ada, slug: str) -> Talk:
     return Talk(ada, await sync_to_async(remote_agent)(bad.card, slug))
 
@@ -30,7 +35,6 @@ async def talk_to(bad: v.Villain, ada, slug: str) -> Talk:
 @pytest.mark.parametrize("stage", ["before anything", "half way"])
 async def test_fifty_hung_agents_hold_up_nobody(settings, worker, ada, echo, stage):
     settings.RUNS_PER_PROCESS = 10  # fewer than hang
-    settings.REMOTE_IDLE_SECONDS = 60.0
 
     async def hangs(call: Call) -> None:
         if stage == "half way":
