@@ -1,5 +1,6 @@
 """The small fixed cast of all tests: Ada and Bob, a few agents, and the threads that their work needs."""
 
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from apps.agents.registration import register_hosted
 from apps.gateway import breaker
 from apps.runtime import embedded
 from tests import emptying, sharing, stack, strictness
+from tests.type_checking import TypeChecked, type_checking
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STRICT_SKIPS = not settings.EMBEDDED
@@ -103,6 +105,13 @@ def server() -> Iterator[stack.Stack]:
     """The whole of Parley as processes of their own, shared by all tests that only talk to it."""
     with stack.running() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def type_checked(tmp_path_factory: pytest.TempPathFactory) -> TypeChecked:
+    folder = tmp_path_factory.getbasetemp()
+    parallel = "PYTEST_XDIST_WORKER" in os.environ  # a worker's folder stands in that of the run
+    return type_checking((folder.parent if parallel else folder) / "mypy-cache")
 
 
 @pytest.fixture(autouse=True)

@@ -101,6 +101,7 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
     """What every endpoint here understands; each is described at its URI (docs/extensions)."""
     described = {
         "conversations": "Feedback on tasks; listing and clearing conversations.",
+        "message-ids": "A message that a known caller sends twice is taken once.",
         "negotiation": "Asking whether the agent would take a piece of work, and how well it fits.",
     }
     if agent.streams:

@@ -131,13 +131,13 @@ def personal_schemes(agent: Agent) -> list[Scheme]:
     return [asked[name] for name in names if name in asked]
 
 
-def lacking(agent: Agent, owner_id: int | None) -> list[str]:
-    """The schemes that are wanted before anybody's work can begin; none where nothing is."""
+def missing(agent: Agent, owner_id: int | None) -> CredentialMissing | None:
+    """Why work for the owner could not begin; None where it could."""
     try:
         Choice(wanted_by(agent), _rows(agent, owner_id)).way_in()
-    except CredentialMissing as missing:
-        return list(missing.schemes) or [""]
-    return []
+    except CredentialMissing as error:
+        return error
+    return None
 
 
 @sensitive_variables()
@@ -173,7 +173,7 @@ def keep(
     }
     RemoteCredential.objects.update_or_create(agent=agent, user=user, scheme=scheme_name, defaults=given)
     _tell("set", agent, user, scheme_name, by)
-    if user is not None and not lacking(agent, user.pk):
+    if user is not None and missing(agent, user.pk) is None:
         credential_requests.settle(agent, user, by)
 
 

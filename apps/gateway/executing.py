@@ -106,10 +106,10 @@ class _Turn:
 
     @property
     def _may_send_again(self) -> bool:
-        """Is it known that the message does no harm when it comes twice?"""
-        agent = self._assignment.agent
+        """Is it known that the message does no harm when it comes twice? Who is known by name is remembered."""
         declared = (one.uri for one in self._peer.card.capabilities.extensions)
-        return agent.retry_safe or any(uri.endswith(REMEMBERS) for uri in declared)
+        remembers = self._peer.is_known_there and any(uri.endswith(REMEMBERS) for uri in declared)
+        return remembers or self._assignment.agent.retry_safe
 
     async def _found_again(self) -> JSON:
         """What became of a remote task that was asked to go on, and may have heard of it."""

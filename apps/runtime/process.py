@@ -213,7 +213,9 @@ class WorkerProcess:
             task.cancel()
         if rest:
             await asyncio.wait(rest, timeout=1)
-        await asyncio.get_running_loop().shutdown_asyncgens()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 def _refusal() -> Future[bool]:

@@ -84,7 +84,7 @@ async def add(request: HttpRequest) -> HttpResponse:
             if not adding.changed:
                 agent = await bridge.run(_registered, user, adding)
                 if agent is not None:
-                    lacking = await bridge.run(credentials.lacking, agent, user.pk)
+                    lacking = await bridge.run(credentials.missing, agent, user.pk)
                     return redirect("web:agent-credentials" if lacking else "web:agent", agent.slug)
             else:
                 adding.problems["digest"] = "The card has changed since you looked at it. This is what it says now."

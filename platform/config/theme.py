@@ -36,6 +36,7 @@ SIDEBAR = {
     "Credentials": [
         ("runtime", "credential", "Credentials", "password"),
         ("runtime", "credentialrequest", "Requests", "contact_support"),
+        ("gateway", "remotecredential", "At remote agents", "passkey"),
     ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from outbound.allowing import Allowed
-from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Untrusted
+from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
 from outbound.exchanges import Answer, Exchange, Limits
 from outbound.guarding import Guard
 from outbound.targets import Target
@@ -32,6 +32,7 @@ __all__ = [
     "TooLarge",
     "TooSlow",
     "Unreachable",
+    "Unsendable",
     "Untrusted",
     "configure",
     "exchange",

@@ -23,6 +23,10 @@ class Untrusted(Unreachable):
     """The certificate of what answers is not to be trusted, or is one for another name."""
 
 
+class Unsendable(Unreachable):
+    """The request cannot be sent as it is, such as one with a line break in a header."""
+
+
 class TooSlow(OutboundError):
     """The answer was not there in time."""
 

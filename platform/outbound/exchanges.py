@@ -14,7 +14,7 @@ import httpcore2
 from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
 
 from outbound.decoding import ACCEPTED, Decoder
-from outbound.errors import Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Untrusted
+from outbound.errors import Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
 from outbound.guarding import Guard
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -200,7 +200,7 @@ def translated(host: str, sending: Sending) -> Iterator[None]:
         with _as_ours(host):
             yield
     except OutboundError as error:
-        error.was_sent = sending.has_begun
+        error.was_sent = sending.has_begun and not isinstance(error, Unsendable)
         raise
 
 
@@ -212,7 +212,7 @@ def _as_ours(host: str) -> Iterator[None]:
         raise TooSlow(f"{host} did not answer in time.") from None
     except httpcore2.LocalProtocolError:
         # What it says quotes the request, whose headers may hold secrets.
-        raise Unreachable(f"{host} was not called: the request cannot be sent as it is.") from None
+        raise Unsendable(f"{host} was not called: the request cannot be sent as it is.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
         if found := _distrust(error):
             raise Untrusted(f"{host} is not called: its certificate is not to be trusted ({found}).") from error

@@ -13,12 +13,13 @@ import httpcore2
 import httpx
 import httpx2
 
-from outbound.errors import Forbidden, OutboundError, TooLarge, TooSlow, Unreachable, Untrusted
+from outbound.errors import Forbidden, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
 from outbound.exchanges import Answer, Exchange
 
 ERRORS: dict[type[OutboundError], str] = {
     Forbidden: "ConnectError",
     Unreachable: "ConnectError",
+    Unsendable: "ConnectError",
     Untrusted: "ConnectError",
     TooSlow: "ReadTimeout",
     TooLarge: "ReadError",

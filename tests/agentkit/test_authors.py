@@ -1,33 +1,20 @@
 """An author's module is type-checked against agentkit, and what is wrong with it is said in one sentence."""
 
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import agentkit
 from agentkit import HandlerError, InputRequired, ReceivedArtifact, ReferencedTask, load_handler, testing
 from tests.agentkit import author_example
 from tests.agentkit.author_example import Ask, Picky, Travel, Trip, refine, shout
 
-PLATFORM = Path(agentkit.__file__).parent.parent
 
-
-def checked(file, tmp_path):
-    """What mypy says of a file that stands outside this repository."""
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}/cache", str(file)]
-    environment = {"MYPYPATH": str(PLATFORM), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_an_authors_file_is_clean_under_strict_mypy(tmp_path):
-    code, told = checked(author_example.__file__, tmp_path)
+def test_an_authors_file_is_clean_under_strict_mypy(tmp_path, type_checked):
+    code, told = type_checked(tmp_path, [author_example.__file__])
     assert code == 0, told
 
 
-def test_mypy_finds_an_authors_mistakes(tmp_path):
+def test_mypy_finds_an_authors_mistakes(tmp_path, type_checked):
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
         "from agentkit import Completed, InputRequired, SkillHandler, TaskContext, skill\n\n\n"
@@ -37,13 +24,13 @@ def test_mypy_finds_an_authors_mistakes(tmp_path):
         "        task.progress(3)\n"
         "        return InputRequired('?', slot=3)\n"
     )
-    code, told = checked(wrong, tmp_path)
+    code, told = type_checked(tmp_path, [wrong])
     assert code == 1
     for mistake in ('"tagz"', 'to "progress"', 'argument "slot"', "Incompatible return value", "unused-coroutine"):
         assert mistake.lower() in told.lower(), told
 
 
-def test_a_language_model_s_function_has_the_type_of_its_output(tmp_path):
+def test_a_language_model_s_function_has_the_type_of_its_output(tmp_path, type_checked):
     typed = tmp_path / "typed.py"
     typed.write_text(
         "from agentkit.llm import LlmFunction\n\n"
@@ -54,7 +41,7 @@ def test_a_language_model_s_function_has_the_type_of_its_output(tmp_path):
         "async def wrong() -> int:\n"
         "    return await words(None, 'a')\n"
     )
-    code, told = checked(typed, tmp_path)
+    code, told = type_checked(tmp_path, [typed])
     assert (code, told.count("error:")) == (1, 1), told
     assert 'typed.py:12: error: Incompatible return value type (got "str", expected "int")' in told
 

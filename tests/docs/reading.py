@@ -21,7 +21,7 @@ from tests.docs.pages import Block, Page, PageError
 from tests.stack import ROOT, Stack
 
 SHOWN_URL, SHOWN_KEY = "http://127.0.0.1:8000", "YOUR-KEY"
-COMMAND_SECONDS = 90
+COMMAND_SECONDS = 180
 PROMPT, ANSWER = "$ ", "> "
 ANY_LINES = "(?:.*\n)?"
 

@@ -8,8 +8,9 @@ import pytest
 
 from tests.docs.pages import PAGES, PageError, page_at, page_of
 from tests.docs.reading import Reader, matches, sessions
-from tests.docs.test_pages import type_checked
+from tests.docs.test_pages import write_python
 from tests.stack import ROOT
+from tests.type_checking import TypeChecked
 
 RIGHT = """
 # Page
@@ -143,9 +144,9 @@ def test_a_broken_block_of_a_real_page_is_found(stranger: Reader) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_a_wrong_type_on_a_real_page_is_found(tmp_path: Path) -> None:
+def test_a_wrong_type_on_a_real_page_is_found(tmp_path: Path, type_checked: TypeChecked) -> None:
     wrong = CHAIN.read_text().replace("-> Completed | InputRequired:", "-> Completed:")
-    code, told = type_checked([page_of(wrong, str(CHAIN.relative_to(ROOT)))], tmp_path)
+    code, told = type_checked(tmp_path, write_python([page_of(wrong, str(CHAIN.relative_to(ROOT)))], tmp_path))
     assert code == 1
     assert "return" in told
 

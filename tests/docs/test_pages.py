@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import agentkit
 from tests.docs.pages import PAGES, Page, page_at
 from tests.docs.reading import Reader
 from tests.stack import ROOT
+from tests.type_checking import TypeChecked
 
 NOT_RUN = {
     ("README.md", "make run"),
@@ -45,13 +42,15 @@ def test_what_curl_answers_is_shown(pages: list[Page]) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_all_python_of_the_pages_is_clean_under_strict_mypy(pages: list[Page], tmp_path: Path) -> None:
-    code, told = type_checked(pages, tmp_path)
+def test_all_python_of_the_pages_is_clean_under_strict_mypy(
+    pages: list[Page], tmp_path: Path, type_checked: TypeChecked
+) -> None:
+    code, told = type_checked(tmp_path, write_python(pages, tmp_path))
     assert code == 0, told
 
 
-def type_checked(pages: list[Page], folder: Path) -> tuple[int, str]:
-    """What mypy says of the pages, each a module of its own, and of their files."""
+def write_python(pages: list[Page], folder: Path) -> list[str]:
+    """Write the pages, each as a module of its own, and their files; gives their names."""
     sources = {f"{page.module}.py": page.python for page in pages if page.python}
     sources |= {
         block.file: block.code for page in pages for block in page.blocks if block.file and block.file.endswith(".py")
@@ -59,11 +58,4 @@ def type_checked(pages: list[Page], folder: Path) -> tuple[int, str]:
     for name, source in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(source)
-    options = ["--strict", "--config-file=", "--explicit-package-bases", "--disable-error-code=top-level-await"]
-    cache = f"--cache-dir={folder}/.cache"
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, cache, *sources],
-        capture_output=True, text=True, cwd=folder, check=False,
-        env={**os.environ, "MYPYPATH": f"{folder}{os.pathsep}{Path(agentkit.__file__).parents[1]}"},
-    )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
+    return list(sources)

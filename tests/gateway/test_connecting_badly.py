@@ -14,9 +14,10 @@ import pytest
 
 import outbound
 from apps.gateway import connecting
-from apps.gateway.connecting import Peer
+from apps.gateway.connecting import Peer, pools
 from apps.gateway.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized, Unreachable
 from tests.gateway.reaching import JSON, answer, card_at, event, head, said, stream, task, this_machine_open
+from tests.outbound.certificates import tls
 from tests.outbound.receiving import Answering, Server, server
 
 IDLE = 0.3
@@ -305,7 +306,7 @@ async def test_a_message_goes_out_exactly_as_it_is():
     assert json.dumps(json.loads(body)["params"]["message"]) == json.dumps(message)
 
 
-ERRORS: dict[str, tuple[bytes, type[RemoteError], Callable[[Any], bool]]] = {
+ERRORS: dict[str, tuple[bytes | Answering, type[RemoteError], Callable[[Any], bool]]] = {
     "a JSON-RPC code of A2A": (
         head() + b'{"error": {"code": -32001, "message": "gone"}}', Refused,
         lambda error: error.reason == "TASK_NOT_FOUND" and error.said == "gone" and "gone" in str(error),
@@ -353,6 +354,14 @@ ERRORS: dict[str, tuple[bytes, type[RemoteError], Callable[[Any], bool]]] = {
         head("text/plain", "Retry-After: soon", status="503 No", length=0), Overloaded,
         lambda error: error.retry_after is None and error.was_sent is None,
     ),
+    "a refusal whose words never come": (
+        then(head("application/json", status="400 Bad Request", length=100), None), Refused,
+        lambda error: (error.reason, error.said) == ("HTTP_400", ""),
+    ),
+    "a refusal of 0.3 over HTTP": (
+        head(status="404 Not Found") + b'{"type": "TaskNotFoundError", "message": "gone"}', Refused,
+        lambda error: (error.reason, error.said) == ("TASK_NOT_FOUND", "gone"),
+    ),
     "words that hide something": (
         head() + json.dumps({"error": {"code": -32000, "message": "a\u202eb\n\x1bc" + "x" * 900}}).encode(), Refused,
         lambda error: error.said.startswith("a b c") and len(error.said) < 310,
@@ -385,6 +394,22 @@ async def test_an_address_that_is_not_open_is_not_called():
                 await peer.get("t-1")
     assert (refused.value.was_sent, refused.value.is_transient) == (False, False)
     assert not serving.requests
+
+
+async def test_a_certificate_that_is_not_to_be_trusted_ends_the_call_before_anything_is_sent(tmp_path):
+    theirs, trusting = tls(tmp_path, "127.0.0.1")
+    async with server(answer(task()), theirs) as serving:
+        card = card_at(serving.url.replace("http:", "https:"))
+        with pytest.raises(Unreachable, match="certificate is not to be trusted") as refused:
+            async with connecting.peer(card) as peer:
+                await peer.get("t-1")
+        assert (refused.value.was_sent, refused.value.is_transient) == (False, False)
+        assert not serving.requests
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("outbound.exchanges._system_trust", lambda: trusting)
+            await pools.close()
+            async with connecting.peer(card) as peer:
+                assert (await peer.get("t-1"))["id"] == "t-1"
 
 
 async def test_a_request_that_was_sent_may_have_been_heard():

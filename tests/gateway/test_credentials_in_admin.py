@@ -17,9 +17,9 @@ import bridge
 import outbound
 from apps.accounts.models import User
 from apps.gateway import cards, connecting, credentials
-from apps.gateway.admin.credentials import page_of
+from apps.gateway.admin.credentials import sheet_of
 from apps.gateway.errors import Unauthorized
-from apps.gateway.models import RemoteCredential
+from apps.gateway.models import RemoteAgent, RemoteCredential
 from tests.gateway.guarded import api_key, card, http, oauth2, registered
 from tests.gateway.peers import sdk_server
 
@@ -47,11 +47,11 @@ def vault(db):
 
 
 def do(client, agent, what, **fields):
-    return client.post(page_of(agent), {"do": what, **fields}, follow=True)
+    return client.post(sheet_of(agent), {"do": what, **fields}, follow=True)
 
 
 def test_the_page_says_what_the_card_asks_for_and_takes_it(admin_client, admin_user, vault):
-    page = admin_client.get(page_of(vault)).text
+    page = admin_client.get(sheet_of(vault)).text
     for text in ("https://vault.example.org:443", "API key, in the header X-Key", "Name and password", "User name"):
         assert text in page
     shown = do(admin_client, vault, "give", scheme="key", key=SECRET, expires="2099-12-31").text
@@ -59,7 +59,7 @@ def test_the_page_says_what_the_card_asks_for_and_takes_it(admin_client, admin_u
     assert f"by {admin_user}" in shown
     row = RemoteCredential.objects.get()
     assert (row.values, row.user, row.given_by, row.expires_at.year) == ({"key": SECRET}, None, admin_user, 2099)
-    everywhere = [page_of(vault), reverse(LIST), reverse("admin:gateway_remotecredential_change", args=[row.pk])]
+    everywhere = [sheet_of(vault), reverse(LIST), reverse("admin:gateway_remotecredential_change", args=[row.pk])]
     for address in everywhere:
         page = admin_client.get(address).text
         assert "key" in page
@@ -94,7 +94,7 @@ def test_each_person_may_be_made_to_bring_their_own_and_back(admin_client, vault
     ],
 )
 def test_what_cannot_be_kept_is_refused_in_a_sentence(admin_client, vault, fields, told):
-    answer = admin_client.post(page_of(vault), fields)
+    answer = admin_client.post(sheet_of(vault), fields)
     assert answer.status_code == 422
     assert told in answer.text
     assert "canary" not in answer.text
@@ -106,13 +106,25 @@ def test_who_may_only_look_changes_nothing(client, vault):
     viewer.user_permissions.add(Permission.objects.get(codename="view_remotecredential"))
     client.force_login(viewer)
     assert client.get(reverse(LIST)).status_code == 200
-    assert client.get(page_of(vault)).status_code == 403
+    assert client.get(sheet_of(vault)).status_code == 403
     assert do(client, vault, "give", scheme="key", key=SECRET).status_code == 403
     assert not RemoteCredential.objects.exists()
 
 
+def test_the_agents_own_page_leads_there_and_says_what_is_wanted(admin_client, vault):
+    remote = RemoteAgent.objects.create(agent=vault, origin="https://vault.example.org:443")
+    page = reverse("admin:gateway_remoteagent_change", args=[remote.pk])
+    assert "wanted: give them" in admin_client.get(page).text
+    assert sheet_of(vault) in admin_client.get(page).text
+    do(admin_client, vault, "give", scheme="key", key=SECRET)
+    assert "what lets Parley in" in admin_client.get(page).text
+    do(admin_client, vault, "personal", scheme="key")
+    do(admin_client, vault, "personal", scheme="login")
+    assert "each person" in admin_client.get(page).text
+
+
 def test_an_agent_that_is_not_remote_has_no_such_page(admin_client, echo):
-    assert admin_client.get(page_of(echo)).status_code == 404
+    assert admin_client.get(sheet_of(echo)).status_code == 404
 
 
 def test_those_of_people_are_listed_and_erased_together(admin_client, ada, vault):

@@ -9,6 +9,7 @@ import pytest
 
 import bridge
 from apps.conversations import wakeups
+from apps.gateway import credentials
 from apps.gateway.models import OpenWork
 from apps.runtime import process
 from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
@@ -235,7 +236,10 @@ async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_aga
 @pytest.mark.parametrize("remembers", [False, True])
 async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that_is_safe(agent, ada, remembers):
     extensions = [{"uri": "https://peer.invalid/ext/message-ids/v1"}] if remembers else []
-    talk = Talk(ada, await bridge.run(remote_agent, agent.card(extensions=extensions)))
+    key = {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
+    wants = {"securitySchemes": {"key": key}, "securityRequirements": [{"schemes": {"key": {"list": []}}}]}
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card(extensions=extensions) | wants))
+    await bridge.run(credentials.keep, talk.agent, None, "key", {"key": "0123456789"}, ada)
 
     async def silence(_):
         await asyncio.sleep(30)
@@ -293,3 +297,19 @@ async def test_credentials_that_the_agent_wants_are_asked_for_and_the_answer_goe
     agent.is_at("COMPLETED", "In.")
     assert words(await talk.ask("done", task=asked)) == "In."
     assert agent.sends[1]["taskId"] == "t1"
+
+
+async def test_a_credential_of_ones_own_is_asked_for_before_anything_is_sent(agent, ada):
+    key = {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
+    wants = {"securitySchemes": {"key": key}, "securityRequirements": [{"schemes": {"key": {"list": []}}}]}
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card() | wants))
+    await bridge.run(credentials.bring_own, talk.agent, "key", True, ada)
+    agent.sent = events({"task": task("COMPLETED")})
+    agent.is_at("COMPLETED", "Let in.")
+    asked = await talk.ask()
+    assert asked.state == "auth-required"
+    assert agent.requests == []
+    await bridge.run(credentials.keep, talk.agent, ada, "key", {"key": "0123456789"}, ada)
+    await until(lambda: run_of(asked).turn == 2 and run_of(asked).state == "done")
+    assert agent.headers["x-key"] == "0123456789"
+    assert agent.sends[0]["parts"] == [{"text": "hello"}]

@@ -1,20 +1,26 @@
 """One request and its answer: to the address that was checked, in bounds, and never anywhere else."""
 
 import asyncio
-import datetime
 import gzip
-import ipaddress
-import ssl
 import zlib
 
 import httpcore2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
-from outbound import Exchange, Forbidden, Guard, Limits, Misleading, TooLarge, TooSlow, Unreachable
+from outbound import (
+    Exchange,
+    Forbidden,
+    Guard,
+    Limits,
+    Misleading,
+    OutboundError,
+    TooLarge,
+    TooSlow,
+    Unreachable,
+    Untrusted,
+)
 from outbound.allowing import Allowed
+from tests.outbound import certificates
 from tests.outbound.receiving import answer, server
 
 LOOPBACK = Allowed.read(["127.0.0.0/8"])
@@ -114,6 +120,7 @@ async def test_a_header_that_cannot_be_sent_is_not_repeated_in_the_error():
         with pytest.raises(Unreachable) as refused:
             await fetched(at.url, way, {"Authorization": "canary "})
     assert "canary" not in str(refused.value)
+    assert not refused.value.was_sent
 
 
 async def test_nobody_there_is_unreachable():
@@ -233,48 +240,35 @@ async def test_an_answer_that_drips_is_given_up_all_the_same():
             await fetched(at.url, way)
 
 
+async def test_an_error_says_whether_anything_was_sent():
+    async def nothing(_, writer):
+        return
+
+    async def half(_, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+
+    async def silence(_, writer):
+        await asyncio.sleep(10)
+
+    async with server(answer()) as at:
+        closed = at.url
+    with pytest.raises(Unreachable) as refused:
+        await fetched_once(closed)
+    assert not refused.value.was_sent
+    for answering in (nothing, half, silence, answer(b"", "302 Found", "Location: http://127.0.0.1/")):
+        async with server(answering) as at, open_exchange(Limits(seconds=0.3)) as way:
+            with pytest.raises(OutboundError) as failed:
+                await fetched(at.url, way)
+        assert failed.value.was_sent
+
+
 # TLS
-
-
-def certificate(*names):
-    """A context that serves these names, and one that trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.UTC)
-    listed = [x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name) for name in names]
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(listed), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    return built, key
 
 
 @pytest.fixture
 def serving(tmp_path):
     """Contexts of a server that shows a certificate for these names, and of a client that trusts it."""
-
-    def contexts(*names):
-        built, key = certificate(*names)
-        pem = built.public_bytes(serialization.Encoding.PEM)
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        (tmp_path / "pem").write_bytes(pem + private)
-        theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        theirs.load_cert_chain(tmp_path / "pem")
-        theirs.asked = []
-        theirs.set_servername_callback(lambda _, name, context: theirs.asked.append(name))
-        return theirs, ssl.create_default_context(cadata=pem.decode())
-
-    return contexts
+    return lambda *names: certificates.tls(tmp_path, *names)
 
 
 async def at_loopback(name, port):
@@ -285,7 +279,7 @@ async def test_tls_is_verified_and_asked_for_by_name_though_the_address_is_pinne
     theirs, ours = serving("hooks.example.com")
     async with server(answer(), theirs) as at, open_exchange(resolve=at_loopback, trusted=ours) as way:
         assert (await fetched(f"https://hooks.example.com:{at.port}/", way))[1] == b"hello"
-        with pytest.raises(Unreachable, match=r"(?i)certificate"):
+        with pytest.raises(Untrusted, match="certificate"):
             await fetched(f"https://other.example.com:{at.port}/", way)
     assert theirs.asked == ["hooks.example.com", "other.example.com"]
 
@@ -293,7 +287,7 @@ async def test_tls_is_verified_and_asked_for_by_name_though_the_address_is_pinne
 async def test_a_certificate_that_nobody_vouches_for_is_refused(serving):
     theirs, _ = serving("hooks.example.com")
     async with server(answer(), theirs) as at, open_exchange(resolve=at_loopback) as way:
-        with pytest.raises(Unreachable, match=r"(?i)certificate"):
+        with pytest.raises(Untrusted, match="certificate"):
             await fetched(f"https://hooks.example.com:{at.port}/", way)
     assert at.requests == []
 

@@ -21,12 +21,12 @@ class CardFilter(admin.SimpleListFilter):
     """By something that the cards say. The filters of a page share one query."""
 
     @staticmethod
-    def offered(agents: Iterable[Agent]) -> list[str]:
+    def offered(agents: Iterable[Agent], /) -> list[str]:
         """What can be chosen."""
         raise NotImplementedError
 
     @staticmethod
-    def fits(agent: Agent, chosen: str) -> bool:
+    def fits(agent: Agent, chosen: str, /) -> bool:
         raise NotImplementedError
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:

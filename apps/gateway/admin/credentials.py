@@ -31,7 +31,7 @@ from console.records import ReadOnlyAdmin, timed
 OF_AGENT = "gateway_remotecredential_of"
 
 
-def page_of(agent: Agent) -> str:
+def sheet_of(agent: Agent) -> str:
     """Where operators set the credentials of a remote agent."""
     return reverse(f"admin:{OF_AGENT}", args=[agent.pk])
 
@@ -85,7 +85,7 @@ class RemoteCredentialAdmin(ReadOnlyAdmin):
             return self._shown(request, remote)
         if problems := self._heard(request, remote):
             return self._shown(request, remote, problems)
-        return redirect(page_of(remote))
+        return redirect(sheet_of(remote))
 
     def _heard(self, request: HttpRequest, agent: Agent) -> Problems | None:
         by, scheme = request.user, request.POST.get("scheme", "")
@@ -146,7 +146,7 @@ class RemoteCredentialAdmin(ReadOnlyAdmin):
 
     @display(description="agent", ordering="agent__name")
     def agent_(self, row: RemoteCredential) -> SafeString:
-        return cells.link(row.agent, page_of(row.agent))
+        return cells.link(row.agent, sheet_of(row.agent))
 
     @display(description="of")
     def whose(self, row: RemoteCredential) -> object:

@@ -21,9 +21,10 @@ from apps.agents.definitions import as_yaml
 from apps.agents.differences import side_by_side
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import explain
-from apps.gateway import approving, refreshing
+from apps.gateway import approving, credentials, refreshing
 from apps.gateway.admin.adding import Adding
 from apps.gateway.admin.cards import facts_of, signature_of, tables_of
+from apps.gateway.admin.credentials import sheet_of
 from apps.gateway.models import RemoteAgent
 from apps.gateway.refreshing import Outcome, Refreshed
 from console import cells
@@ -53,8 +54,8 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
     narrowings = {"agent__id__exact": ("agent", Agent)}
     ordering = ("agent__name",)
     actions = ("refresh_selected",)
-    fields = ("shown_agent", "card_url", "shown_versions", "history_messages", "registered_by")
-    readonly_fields = ("shown_agent", "card_url", "shown_versions", "registered_by")
+    fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "history_messages", "registered_by")
+    readonly_fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "registered_by")
     change_form_outer_after_template = "admin/gateway/remote_agent.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -84,6 +85,10 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
         if agent := adding.agent:
             self.log_addition(request, agent.remote, "Registered.")
             messages.success(request, f"{agent.name} is registered at /a2a/{agent.slug}.")
+            if credentials.missing(agent, None):
+                messages.warning(
+                    request, f"{agent.name} wants a credential before it works. Give it by its link below."
+                )
             return redirect(cells.page_url(RemoteAgent, agent.remote.pk))
         page = {**self.admin_site.each_context(request), "title": "Add a remote agent", "opts": self.opts}
         return TemplateResponse(request, "admin/gateway/add_remote_agent.html", page | adding.context)
@@ -157,6 +162,13 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
     @display(description="signature", ordering="signature")
     def signed(self, remote: RemoteAgent) -> SafeString:
         return signature_of(remote.signature)
+
+    @display(description="credentials")
+    def lets_in(self, remote: RemoteAgent) -> SafeString:
+        lack = credentials.missing(remote.agent, None)
+        if lack is None:
+            return cells.link("what lets Parley in", sheet_of(remote.agent))
+        return cells.link("each person's own" if lack.is_personal else "wanted: give them", sheet_of(remote.agent))
 
     @display(description="versions")
     def shown_versions(self, remote: RemoteAgent) -> SafeString:

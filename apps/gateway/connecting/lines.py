@@ -83,11 +83,10 @@ class Line(httpx.AsyncClient):
         return httpx.Response(200, headers=headers, stream=Events(self, response), request=response.request)
 
     async def _answer(self, response: httpx.Response, request: httpx.Request) -> httpx.Response:
-        body = await reading.whole(response)
-        await response.aclose()
         if not response.is_success:
-            raise refusal(response, await _value_if_any(body))
-        content = self.plainly(await reading.value_of(body), response)
+            raise refusal(response, await _value_if_any(response))
+        content = self.plainly(await reading.value_of(await reading.whole(response)), response)
+        await response.aclose()
         headers = {"Content-Type": "application/json"}
         return httpx.Response(200, headers=headers, content=content, request=request)
 
@@ -136,9 +135,9 @@ def _bare(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in left_out}
 
 
-async def _value_if_any(body: bytes) -> Any:
-    """What the body of an error says, if it says it in JSON."""
+async def _value_if_any(response: httpx.Response) -> Any:
+    """What the body of an error says, if it comes and says it in JSON: the status alone is an answer."""
     try:
-        return await reading.value_of(body)
+        return await reading.value_of(await reading.whole(response))
     except RemoteError:
         return None

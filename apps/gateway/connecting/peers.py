@@ -67,6 +67,7 @@ class Peer:
         streams: does the card say that it can stream?
         calls_webhooks: does the card say that it calls webhooks?
         card: the card that it goes by.
+        is_known_there: does somebody's credential go with the calls?
         event_id: what the agent called the event that came last, for `subscribe` to go on after it; "" for nothing.
     """
 
@@ -81,6 +82,7 @@ class Peer:
         self.interface = interface
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
+        self.is_known_there = auth is not None
         self.event_id = ""
         self.card, self._transport, self._auth, self._headers = card, transport, auth, headers
 
@@ -96,7 +98,7 @@ class Peer:
 
         An agent whose card says that it cannot stream is not asked to, one that then does not is asked for the task at
         once, and one that answers a request for a stream at once gives just that answer. A stream may end before the
-        task does.
+        task does. Who leaves it early closes it (`aclosing`).
         """
         request = SendMessageRequest()
         body = {"message": message, "configuration": configuration or {}, "metadata": metadata or {}}

@@ -15,7 +15,7 @@ from apps.conversations import strict_json
 from apps.gateway.connecting.frames import Frame, Frames
 from apps.gateway.errors import CutOff, Misbehaved, RemoteError, Unreachable
 from apps.runtime.cleaning import clean
-from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Untrusted
+from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unsendable, Untrusted
 
 LARGE = 256 * 1024  # bytes; more is not read on the event loop
 STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -108,7 +108,7 @@ def _failure(host: str, error: httpx.HTTPError) -> RemoteError:
     cause = error.__cause__
     if not isinstance(cause, OutboundError):
         return Unreachable(f"{host} was not called: the request cannot be sent as it is.", is_transient=False)
-    if isinstance(cause, Forbidden | Untrusted):
+    if isinstance(cause, Forbidden | Unsendable | Untrusted):
         return Unreachable(str(cause), is_transient=False)
     if isinstance(cause, TooLarge | Misleading):
         return Misbehaved(str(cause))
