@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from benchmarks import reading, sending, starting, streaming, subscribing
+from benchmarks import reading, remote, sending, starting, streaming, subscribing
 from benchmarks.figures import Figures
 from benchmarks.scale import Scale
 from benchmarks.target import Target
@@ -42,5 +42,9 @@ BENCHMARKS = (
     Benchmark("get", "GetTask", reading.get),
     Benchmark("list", "ListTasks, first page", reading.page, prepare=reading.fill, inside=True, any_broker=True),
     Benchmark("subscribers", "Idle subscribers", subscribing.idle, inside=True, rounds=1, any_broker=True),
+    Benchmark("remote", "A call to a remote agent", remote.calls, prepare=remote.register, inside=True),
+    Benchmark(
+        "remote-streams", "Streams of a remote agent, at once", remote.streams, remote.register, inside=True, rounds=2
+    ),
     Benchmark("start", "./manage.py serve", starting.start, inside=True, rounds=3, embedded_only=True),
 )

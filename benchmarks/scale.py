@@ -16,6 +16,8 @@ class Scale:
         chunks: artifact chunks of the long stream.
         few, many: tasks that a caller has when listing them.
         subscribers: idle streams.
+        remote_calls: of a round, one after the other, by each way.
+        remote_streams: that are open at once.
     """
 
     seconds: float
@@ -27,6 +29,8 @@ class Scale:
     few: int
     many: int
     subscribers: int
+    remote_calls: int
+    remote_streams: int
 
 
 FULL = Scale(
@@ -39,7 +43,19 @@ FULL = Scale(
     few=1000,
     many=100_000,
     subscribers=1000,
+    remote_calls=40,
+    remote_streams=200,
 )
 QUICK = Scale(
-    seconds=60, rounds=1, requests={1: 5, 8: 16}, reads=5, streams=3, chunks=50, few=60, many=120, subscribers=20
+    seconds=60,
+    rounds=1,
+    requests={1: 5, 8: 16},
+    reads=5,
+    streams=3,
+    chunks=50,
+    few=60,
+    many=120,
+    subscribers=20,
+    remote_calls=3,
+    remote_streams=5,
 )

@@ -47,16 +47,18 @@ class Target:
 
     # Looking at the process that answers requests
 
-    def _proc(self) -> Path:
+    def _proc(self, *, worker: bool = False) -> Path:
+        """Of the process that answers requests, or of the one that carries runs."""
         stack = self.inside
-        return Path(f"/proc/{stack.processes['serve' if stack.is_embedded else 'daphne'].pid}")
+        return Path(f"/proc/{stack.processes['serve' if stack.is_embedded else 'worker' if worker else 'daphne'].pid}")
 
-    def resident_kilobytes(self) -> float:
+    def resident_kilobytes(self, *, worker: bool = False) -> float:
         """Memory that the process holds for itself; what it shares with others (libraries) does not grow."""
-        return self.inside.resident_bytes() / 1024
+        pages = int((self._proc(worker=worker) / "statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1024
 
-    def threads(self) -> int:
-        return len(os.listdir(self._proc() / "task"))
+    def threads(self, *, worker: bool = False) -> int:
+        return len(os.listdir(self._proc(worker=worker) / "task"))
 
     def database_connections(self) -> int:
         """Of the whole installation on PostgreSQL; on SQLite the open files of the database."""

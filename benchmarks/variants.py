@@ -49,7 +49,7 @@ def running(variants: Mapping[str, Mapping[str, str]]) -> Iterator[list[Target]]
         targets = []
         for name, urls in variants.items():
             keys = {"SECRET_KEY": secrets.token_urlsafe(50), "MASTER_KEY": secrets.token_urlsafe(32)}
-            stack = exits.enter_context(closing(Stack(services=urls, **keys)))
+            stack = exits.enter_context(closing(Stack(services=urls, OUTBOUND_ALLOW="127.0.0.0/8", **keys)))
             stack.start()
             targets.append(Target.of(name, stack))
         yield targets

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 from typing import Any
 
 import pytest
 
+from tests.a2a.calling import message
 from tests.gateway.hostile import villain as v
 from tests.gateway.hostile.ordeals import (
     STREAM,
@@ -15,7 +18,7 @@ from tests.gateway.hostile.ordeals import (
     Ordeal,
     went_well,
 )
-from tests.gateway.hostile.villain import Answering, Call, Villain
+from tests.gateway.hostile.villain import Answering, Call, Villain, villain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -128,6 +131,39 @@ ENDS = [
 
 async def test_what_is_said_of_other_tasks_and_after_the_end_does_not_count(undergo):
     await undergo(ENDS)
+
+
+async def test_what_is_said_of_a_real_other_task_ends_the_one_and_leaves_the_other(worker, at):
+    """Both are of the same agent, which works on one when it speaks of it to the other."""
+    calls: list[Call] = []
+    other_may_end = asyncio.Event()
+
+    async def mixes_them_up(call: Call) -> None:
+        calls.append(call)
+        if len(calls) == 1:  # the other, which has to wait
+            await call.events(*v.conversation(call)[:4])
+            await other_may_end.wait()
+            for event in v.conversation(call)[4:]:
+                await call.event(event)
+        else:
+            await call.events(*v.conversation(call)[:3], v.chunk(calls[0], "for the other ", append=True))
+
+    async with villain() as bad:
+        bad.on[STREAM] = mixes_them_up
+        caller = await at(bad)
+        other = caller.stream(STREAM, {"message": message("The other.")})
+        seen = [await anext(other)]
+        while "two" not in json.dumps(seen[-1]):
+            seen.append(await anext(other))
+        one = [event async for _, event in caller.stream(STREAM, {"message": message("The one.")})]
+        other_may_end.set()
+        seen += [event async for event in other]
+        found = [
+            (await caller.call("GetTask", {"id": task["id"]})).result for task in (one[0]["task"], seen[0][1]["task"])
+        ]
+    Ordeal("the one", says="another task").judge(found[0])
+    went_well("the other").judge(found[1])
+    assert "for the other" not in json.dumps([seen, found])
 
 
 # Cards

@@ -21,7 +21,7 @@ from apps.gateway.registering import register_remote  # noqa: E402
 def main(wanted: list[str]) -> None:
     for slug, _, url in (one.partition("=") for one in wanted):
         if url:
-            register_remote(slug, url=url)
+            register_remote(slug, url=url, update=True)
         else:
             register_hosted(slug, "tests.gateway.peers.hosted:Acting", access=Agent.Access.PUBLIC)
 
