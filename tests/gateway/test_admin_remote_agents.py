@@ -198,6 +198,14 @@ def test_who_may_only_look_decides_nothing(client, ada, waiting):
     assert Agent.objects.get().description == "Translates texts."
 
 
+def test_the_page_leads_to_the_agents_versions_and_health(translator, admin_client):
+    text = admin_client.get(page_of(translator.remote)).text
+    for model in ("gateway_checkup", "agents_agentversion"):
+        url = reverse(f"admin:{model}_changelist") + f"?agent__id__exact={translator.pk}"
+        assert url in text
+        assert admin_client.get(url).status_code == 200
+
+
 def test_history_messages_is_what_can_be_set(translator, admin_client):
     admin_client.post(page_of(translator.remote), {"history_messages": 3, "card_url": "https://evil.example/"})
     remote = RemoteAgent.objects.get()

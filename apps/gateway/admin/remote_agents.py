@@ -26,7 +26,7 @@ from apps.gateway.admin.adding import Adding
 from apps.gateway.admin.cards import facts_of, signature_of, tables_of
 from apps.gateway.admin.credentials import sheet_of
 from apps.gateway.admin.health import HealthPanel
-from apps.gateway.models import RemoteAgent
+from apps.gateway.models import Checkup, RemoteAgent
 from apps.gateway.refreshing import Outcome, Refreshed
 from console import cells
 from console.cells import Tone
@@ -55,8 +55,16 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
     narrowings = {"agent__id__exact": ("agent", Agent)}
     ordering = ("agent__name",)
     actions = ("refresh_selected",)
-    fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "history_messages", "registered_by")
-    readonly_fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "registered_by")
+    fields = (
+        "shown_agent",
+        "card_url",
+        "lets_in",
+        "shown_versions",
+        "shown_health",
+        "history_messages",
+        "registered_by",
+    )
+    readonly_fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "shown_health", "registered_by")
     change_form_outer_after_template = "admin/gateway/remote_agent.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -187,6 +195,10 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
         if lack is None:
             return cells.link("what lets Parley in", sheet_of(remote.agent))
         return cells.link("each person's own" if lack.is_personal else "wanted: give them", sheet_of(remote.agent))
+
+    @display(description="health")
+    def shown_health(self, remote: RemoteAgent) -> SafeString:
+        return cells.link("checks, uptime and calls", cells.list_url(Checkup, agent__id__exact=remote.agent_id))
 
     @display(description="versions")
     def shown_versions(self, remote: RemoteAgent) -> SafeString:
