@@ -7,11 +7,17 @@ import os
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-TOGETHER = ("tests/browser/", "tests/faults/")
-"""Folders whose tests share a Parley or a browser of their own: one worker has the whole folder."""
+TOGETHER = ("tests/browser/",)
+"""Folders whose tests share what takes long to start: one worker has the whole folder."""
 
-LONGEST = ("tests/docs/test_pages", "tests/faults/", "tests/browser/")
-"""What is begun first, so that nobody waits for it at the end."""
+LONGEST = (
+    "tests/docs/test_pages",
+    "tests/faults/",
+    "tests/browser/",
+    "tests/serving/test_asking_from_a_terminal",
+    "tests/benchmarks/",
+)
+"""What is begun first, in this order, so that nobody waits for it at the end."""
 
 
 def workers() -> int:

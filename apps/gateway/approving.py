@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
@@ -9,6 +11,8 @@ from apps.accounts.models import User
 from apps.agents.models import Agent, AgentVersion
 from apps.gateway.models import RemoteAgent
 from apps.gateway.registering import become, trust_card
+
+audit = logging.getLogger("parley.audit")
 
 
 @transaction.atomic
@@ -24,7 +28,7 @@ def approve(agent: Agent, by: User | None, version: AgentVersion | None = None) 
     trust_card(remote, proposed.content)
     remote.proposed = remote.declined = None
     remote.save()
-    _decided(proposed, "Approved", by)
+    audit.info("%s approved version %s of the remote agent %s", by, proposed.number, agent.slug)
     return proposed
 
 
@@ -34,13 +38,13 @@ def decline(agent: Agent, by: User | None, version: AgentVersion | None = None) 
     remote, proposed = _waiting(agent, version)
     remote.proposed, remote.declined = None, proposed
     remote.save()
-    _decided(proposed, "Declined", by)
+    audit.info("%s declined version %s of the remote agent %s", by, proposed.number, agent.slug)
     return proposed
 
 
 def _waiting(agent: Agent, looked_at: AgentVersion | None) -> tuple[RemoteAgent, AgentVersion]:
     locked = Agent.objects.select_for_update().get(pk=agent.pk)
-    remote = RemoteAgent.objects.select_related("proposed").get(agent=locked)
+    remote = RemoteAgent.objects.select_for_update(of=("self",)).select_related("proposed").get(agent=locked)
     remote.agent = locked
     proposed = remote.proposed
     if proposed is None:
@@ -48,10 +52,3 @@ def _waiting(agent: Agent, looked_at: AgentVersion | None) -> tuple[RemoteAgent,
     if looked_at is not None and looked_at.pk != proposed.pk:
         raise ValidationError({"agent": "The card changed again meanwhile. Look at what waits now."})
     return remote, proposed
-
-
-def _decided(version: AgentVersion, word: str, by: User | None) -> None:
-    """A version is never changed but for this: what became of it."""
-    who = f" by {by.short_name}" if by else ""
-    told = version.note.removeprefix("Waits for approval: ")
-    AgentVersion.objects.filter(pk=version.pk).update(note=f"{word}{who}: {told}"[:200])

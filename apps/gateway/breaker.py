@@ -27,7 +27,7 @@ from django.utils import timezone
 from apps.agents.models import Agent, AgentStats
 from apps.conversations import ledger
 from apps.gateway.errors import CircuitOpen, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized
-from apps.gateway.models import Breaker
+from apps.gateway.models import Breaker, Checkup
 from apps.runtime import observing
 
 log = logging.getLogger("parley.gateway")
@@ -86,6 +86,7 @@ def close(agent: Agent) -> None:
     forget()
     if was_open:
         log.info("calls to agent %s go through again", agent.slug)
+        Checkup.objects.filter(agent=agent).update(next_check_at=timezone.now())  # what checks found may be old by now
         _note_health(agent)
 
 

@@ -28,6 +28,7 @@ NEWEST = 20  # rounds that say how an agent is
 LOST = 2  # failures in a row after which an agent that does not answer is unavailable
 SHAKY = 3  # of the newest rounds, when they failed
 SPARE_SECONDS = 5.0  # between the longest that a round can take and the next
+SOONER = 0.25  # of the interval, until an agent is looked at again of which a check has just begun to fail
 JITTER = 0.1  # share of the interval by which rounds differ
 
 
@@ -124,7 +125,10 @@ def _remember(checkup: Checkup, findings: Sequence[Finding], now: datetime.datet
     if wrong:
         checkup.answers = all(finding.answers for finding in wrong)
         checkup.last_error, checkup.last_error_at = wrong[0].error, now
-    checkup.save(update_fields=["newest", "checked_at", "answers", "last_error", "last_error_at"])
+    if 0 < _lost(checkup) <= LOST:
+        sooner = now + datetime.timedelta(seconds=settings.REMOTE_CHECK_SECONDS * SOONER)
+        checkup.next_check_at = min(checkup.next_check_at, sooner)
+    checkup.save()
 
 
 def ailment_of(agent: Agent) -> str | Mild:

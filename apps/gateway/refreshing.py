@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -48,19 +48,18 @@ class Refreshed:
 
 def refresh(agent: Agent) -> Refreshed:
     """Look at an agent's card again now. For threads without an event loop."""
-    remote = RemoteAgent.objects.get(agent=agent)
-    if not remote.card_url:
-        return Refreshed(Outcome.FAILED, "The card was pasted: paste the new one.")
-    [found] = asyncio.run(_look_at([remote]))
-    return _note(remote, found)
+    return refresh_all([RemoteAgent.objects.select_related("agent").get(agent=agent)])[0]
+
+
+def refresh_all(remotes: Sequence[RemoteAgent]) -> list[Refreshed]:
+    """Look at these cards again now, side by side. For threads without an event loop."""
+    return [_note(remote, found) for remote, found in zip(remotes, asyncio.run(_look_at(remotes)), strict=True)]
 
 
 def refresh_due() -> int:
     """Look at the cards that are due, each by one process alone; how many there were."""
-    mine = [remote for remote in RemoteAgent.objects.due(timezone.now())[:MOST] if _claimed(remote)]
-    for remote, found in zip(mine, asyncio.run(_look_at(mine)), strict=True):
-        _note(remote, found)
-    return len(mine)
+    due = RemoteAgent.objects.due(timezone.now()).select_related("agent")[:MOST]
+    return len(refresh_all([remote for remote in due if _claimed(remote)]))
 
 
 def _claimed(remote: RemoteAgent) -> bool:
@@ -72,11 +71,13 @@ def _claimed(remote: RemoteAgent) -> bool:
 Found = Preview | None | Exception  # None: as it was
 
 
-async def _look_at(remotes: Iterable[RemoteAgent]) -> list[Found]:
+async def _look_at(remotes: Sequence[RemoteAgent]) -> list[Found]:
     """What each card says now. Nothing here touches the database."""
     few = asyncio.Semaphore(AT_ONCE)
 
     async def look(remote: RemoteAgent) -> Found:
+        if not remote.card_url:
+            return None
         try:
             async with few:
                 found = await discovery.fetch(remote.card_url, remote.etag, remote.last_modified)
@@ -92,6 +93,8 @@ async def _look_at(remotes: Iterable[RemoteAgent]) -> list[Found]:
 
 def _note(remote: RemoteAgent, found: Found) -> Refreshed:
     """Make of what was found what there is to be made of it; a card that failed leaves all as it was."""
+    if not remote.card_url:
+        return Refreshed(Outcome.FAILED, "The card was pasted: give it the new one.")
     if isinstance(found, Exception):
         is_known = isinstance(found, (RemoteError, OutboundError))
         return _failed(remote, str(found) if is_known else "The card could not be read. The log says more.")
@@ -110,7 +113,8 @@ def _failed(remote: RemoteAgent, reason: str) -> Refreshed:
 
 def _apply(read: RemoteAgent, found: Preview | None) -> Refreshed:
     agent = Agent.objects.select_for_update(of=("self",)).select_related("current_version").get(pk=read.agent_id)
-    remote = RemoteAgent.objects.select_related("proposed", "declined").get(agent=agent)
+    locked = RemoteAgent.objects.select_for_update(of=("self",))
+    remote = locked.select_related("proposed", "declined").get(agent=agent)
     if remote.card_url != read.card_url:  # registered anew meanwhile
         return Refreshed(Outcome.UNCHANGED)
     if found is None:
@@ -135,7 +139,7 @@ def _compare(agent: Agent, remote: RemoteAgent, content: JSON) -> Outcome:
     if remote.proposed and remote.proposed.sha256 == sha256:
         return Outcome.WAITING
     if current and (changes := weighty_changes(current.content, content)):
-        note = f"Waits for approval: another {', '.join(changes)}."
+        note = f"Needs approval: another {', '.join(changes)}."
         remote.proposed = versions.propose(agent, content, note=note)
         log.warning("the card of %s changed and waits for approval: another %s", agent.slug, ", ".join(changes))
         return Outcome.WAITING

@@ -75,7 +75,7 @@ class Assignment:
 
     @property
     def traceparent(self) -> str:
-        """The header of one outgoing call: each has a span of its own, below the run's."""
+        """The header of what the turn calls for: a new span below the run's, each time."""
         return tracing.span_below(self.span)
 
     def hand_to(self, agent: Agent) -> None:

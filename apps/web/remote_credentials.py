@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from http import HTTPStatus
 
 from django.contrib.auth.decorators import login_required
@@ -18,7 +19,7 @@ from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.gateway import credential_forms, credentials
-from apps.gateway.credential_forms import Problems
+from apps.gateway.credential_forms import Problems, Sheet
 from apps.gateway.models import RemoteAgent, RemoteCredential
 from apps.web.framing import UNFRAMED
 from apps.web.principals import principal_of
@@ -66,11 +67,18 @@ def _registered(agent: Agent, person: User) -> bool:
     return RemoteAgent.objects.filter(agent=agent, registered_by=person).exists()
 
 
+def _common(agent: Agent, problems: Problems | None) -> Sheet | None:
+    """What is for everybody: not that which each person brings."""
+    sheet = credential_forms.sheet(agent, None, problems)
+    shown = [one for one in sheet.shown if not one.is_personal]
+    return dataclasses.replace(sheet, shown=shown) if shown else None
+
+
 def _shown(request: HttpRequest, agent: Agent, person: User, problems: Problems | None = None) -> HttpResponse:
     about = {
         "agent": agent,
         "sheet": credential_forms.sheet(agent, person, problems),
-        "common": credential_forms.sheet(agent, None, problems) if _registered(agent, person) else None,
+        "common": _common(agent, problems) if _registered(agent, person) else None,
         "everybody": EVERYBODY,
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if problems else HTTPStatus.OK

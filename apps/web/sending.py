@@ -115,7 +115,8 @@ async def again(request: HttpRequest, principal: Principal, session: uuid.UUID) 
 @act
 async def switch(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Let the session go on with another agent."""
-    agent = await bridge.run(Agent.objects.filter(slug=request.POST.get("agent", "")).first)
+    slug = request.POST.get("agent", "").replace("\x00", "")
+    agent = await bridge.run(Agent.objects.filter(slug=slug).first)
     if agent is None:
         raise ContextNotFound("There is no such agent, or you may not use it.")
     await bridge.run(switching.switch, principal, session, agent)

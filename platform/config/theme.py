@@ -40,11 +40,11 @@ SIDEBAR = {
     ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
-        ("gateway", "remoteagent", "Remote agents", "public"),
         ("agents", "agentversion", "Versions", "history"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),
     ],
     "Remote agents": [
+        ("gateway", "remoteagent", "Remote agents", "public"),
         ("gateway", "checkup", "Health", "monitor_heart"),
         ("gateway", "check", "Checks", "ecg"),
     ],

@@ -73,7 +73,7 @@ async def test_an_agent_that_fails_answers_with_an_error_message_once(ada_at, gr
     same, before = message(text), Greeting.answers
     first, again = [(await ada_at("greeting").send(same)).result["message"] for _ in range(2)]
     assert first == again
-    assert first["metadata"] == {"error": {"code": code}}
+    assert first["metadata"]["error"] == {"code": code}
     assert first["parts"][0]["text"].startswith("The agent stopped because of an error of its own.")
     assert "secret" not in str(first)
     assert Greeting.answers - before <= 1

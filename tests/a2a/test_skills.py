@@ -40,4 +40,4 @@ async def test_the_metadata_of_an_outcome_is_that_of_its_message(ada_at, worker)
     answer = await ada_at("form").send(message("state"))
     status = answer.result["task"]["status"]
     assert status["state"] == "TASK_STATE_INPUT_REQUIRED"
-    assert status["message"]["metadata"] == {"prompt": "which?", "service": "test"}
+    assert status["message"]["metadata"] == {"prompt": "which?", "service": "test", "agent": "form"}

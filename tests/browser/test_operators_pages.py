@@ -69,7 +69,7 @@ def test_every_page_obeys_the_policy_and_fits_its_window(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})
     sign_in(page, server)
     addresses = page.locator("#nav-sidebar-apps a").evaluate_all("links => links.map(link => link.href)")
-    assert len(addresses) == 21
+    assert len(addresses) == 25
     for address in addresses:
         page.goto(address)
         expect(page.locator("h1").first).to_be_visible()

@@ -123,14 +123,14 @@ async def test_an_error_is_an_answer_too_and_is_repeated_as_it_was(ada, counting
     message = said("TimeoutError")
     first, again = [(await send(ada.principal, counting, message)).answer for _ in range(2)]
     assert first == again
-    assert first["metadata"] == {"error": {"code": "agent_error"}}, "the agent's own error is no deadline of ours"
+    assert first["metadata"]["error"] == {"code": "agent_error"}, "the agent's own error is no deadline of ours"
     assert Counting.asked == 1
 
 
 @override_settings(ANSWER_SECONDS=0.1)
 async def test_a_deadline_is_said_in_the_answer(ada, counting, said):
     answer = (await send(ada.principal, counting, said("slow"))).answer
-    assert answer["metadata"] == {"error": {"code": "time_limit"}}
+    assert answer["metadata"]["error"] == {"code": "time_limit"}
     assert "0.1 seconds" in answer["parts"][0]["text"]
     assert await bridge.run(Message.objects.count) == 2
 

@@ -70,7 +70,7 @@ def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admi
     assert agent.current_version.sha256 == values["sha256"]
     assert saved.redirect_chain == [(page_of(agent.remote), 302)]
     assert "Translator is registered at /a2a/translator." in saved.text
-    assert LogEntry.objects.get().get_change_message() == "Registered."
+    assert LogEntry.objects.get().get_change_message() == "Registered, version 1."
 
 
 def test_a_pasted_card_is_registered_the_same_way(admin_client):
@@ -140,7 +140,7 @@ def test_the_page_shows_the_card_and_what_waits_side_by_side(waiting, admin_clie
     for told in (
         "waits for approval",
         "What waits: version 2",
-        "Waits for approval: another security scheme.",
+        "Needs approval: another security scheme.",
         "apiKeySecurityScheme",
         "Approve version 2",
         waiting.agent.current_version.sha256,
@@ -198,6 +198,14 @@ def test_who_may_only_look_decides_nothing(client, ada, waiting):
     assert Agent.objects.get().description == "Translates texts."
 
 
+def test_the_page_leads_to_the_agents_versions_and_health(translator, admin_client):
+    text = admin_client.get(page_of(translator.remote)).text
+    for model in ("gateway_checkup", "agents_agentversion"):
+        url = reverse(f"admin:{model}_changelist") + f"?agent__id__exact={translator.pk}"
+        assert url in text
+        assert admin_client.get(url).status_code == 200
+
+
 def test_history_messages_is_what_can_be_set(translator, admin_client):
     admin_client.post(page_of(translator.remote), {"history_messages": 3, "card_url": "https://evil.example/"})
     remote = RemoteAgent.objects.get()
@@ -238,3 +246,17 @@ def test_the_list_of_remote_agents_costs_no_more_for_many(cards_at, admin_client
         page = admin_client.get(LIST)
     assert len(page.context["cl"].result_list) == 10
     assert page.text.count("state-stopped") >= 10
+
+
+def test_an_agent_is_given_another_card_by_who_looked_at_it(translator, admin_client):
+    url = reverse("admin:gateway_remoteagent_card", args=[translator.remote.pk])
+    assert url in admin_client.get(page_of(translator.remote)).text
+    Agent.objects.update(access="public")
+    pasted = json.dumps(card("https://agents.example/a2a", name="Moved"))
+    page = admin_client.post(url, {"source": pasted})
+    assert "What changes from version 1" in page.text
+    assert "https://agents.example/a2a" in page.text
+    admin_client.post(url, page.context["form"].initial)
+    agent = Agent.objects.get()
+    assert (agent.name, agent.access, agent.remote.origin) == ("Moved", "public", "https://agents.example:443")
+    assert (agent.slug, agent.current_version.number, agent.remote.card_url) == ("translator", 2, "")

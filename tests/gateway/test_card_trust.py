@@ -265,7 +265,7 @@ class TestAPinnedKey:
         assert refreshing.refresh(pinned).outcome == "waiting"
         agent = Agent.objects.get()
         assert agent.remote.pinned_keys == [public(KEYS["ES256"])]
-        assert agent.remote.proposed.note == "Waits for approval: another signing key."
+        assert agent.remote.proposed.note == "Needs approval: another signing key."
         approving.approve(agent, ada)
         agent = Agent.objects.get()
         assert agent.remote.pinned_keys == [public(KEYS["ES384"], kid)]

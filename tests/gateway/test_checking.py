@@ -100,6 +100,15 @@ def test_a_round_lasts_no_longer_than_until_the_next(far, settings):
     assert wait.total_seconds() > settings.REMOTE_CHECK_TIMEOUT + settings.REMOTE_PROBE_TIMEOUT
 
 
+def test_an_agent_that_begins_to_fail_is_looked_at_sooner_and_not_for_ever(far, settings):
+    settings.REMOTE_CHECK_SECONDS = 100.0
+    waits = []
+    for finding in (found(), SILENT, SILENT, SILENT):
+        rounds(far, finding)
+        waits.append((Checkup.objects.get(agent=far).next_check_at - statements.database_time()).total_seconds())
+    assert [wait < 26 for wait in waits] == [False, True, True, False]
+
+
 def test_an_agent_that_is_switched_off_is_left_alone(far):
     Agent.objects.update(is_enabled=False)
     assert checking.take(10) == []

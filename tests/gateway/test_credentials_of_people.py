@@ -193,7 +193,7 @@ def test_what_a_card_says_is_text(root, as_ada):
     assert "&lt;script&gt;" in page
 
 
-def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_does(ada, as_ada, as_bob):
+def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_does(ada, root, as_ada, as_bob):
     agent = registered(card(URL, SCHEMES, {"key": []}))
     RemoteAgent.objects.create(agent=agent, origin="https://vault.example.org:443", registered_by=ada)
     given = {"do": "give", "whose": "everybody", "scheme": "key", "key": SECRET}
@@ -208,6 +208,9 @@ def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_doe
     assert RemoteCredential.objects.exists()
     as_ada.post(PAGE, {**given, "do": "remove"})
     assert not RemoteCredential.objects.exists()
+    for scheme in SCHEMES:
+        credentials.bring_own(agent, scheme, True, root)
+    assert "For everybody" not in as_ada.get(PAGE).text
 
 
 # The task

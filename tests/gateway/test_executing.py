@@ -129,10 +129,12 @@ async def test_what_other_agents_said_meanwhile_is_told_along(talk, ada, echo):
 async def test_files_of_a_task_that_another_agent_did_are_told_along(talk, ada):
     file = await bridge.run(register_hosted, "maker", "tests.gateway.test_executing:Maker")
     made = await Talk(ada, file).ask("make it")
-    told = await talk.ask("look", referenceTaskIds=[str(made.pk)])
+    assert made.state == "completed", words(made)
+    told = await talk.ask("look here", referenceTaskIds=[str(made.pk)])
+    assert told.state == "completed", words(told)
     [seen] = (await bridge.run(delivered, told))["seen"]
     own, about, part = seen["data"]["parts"]
-    assert own == {"text": "look"}
+    assert own == {"text": "look here"}
     assert "delivered table.csv" in about["text"]
     assert "It was: make it" in about["text"]
     assert (part["filename"], base64.b64decode(part["raw"])) == ("table.csv", b"1,2")

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.urls import reverse
 from django.utils import timezone
 
@@ -12,7 +13,7 @@ from apps.agents.negotiation import Ask
 from apps.gateway import breaker, checking
 from apps.gateway.errors import CircuitOpen, Unreachable
 from apps.gateway.examining import Finding
-from apps.gateway.models import Check, Checkup
+from apps.gateway.models import Check, Checkup, RemoteAgent
 from apps.runtime import ranking
 from tests.gateway.registered import remote_agent
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.django_db
 
 CHECKUPS = "admin:gateway_checkup_changelist"
 CHECKUP = "admin:gateway_checkup_change"
+LOOK_AFTER = "admin:gateway_checkup_health"
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_operators_see_an_open_breaker_and_close_it(admin_client, broken):
     assert "Calls to it failed again and again, so it is left alone for a while. far.invalid cannot be reached." in page
     with pytest.raises(CircuitOpen):
         breaker.admit(broken)
-    answer = admin_client.get(reverse("admin:gateway_checkup_close_breaker", args=[broken.pk]), follow=True)
+    answer = admin_client.post(reverse(LOOK_AFTER, args=[broken.pk]), {"do": "close"}, follow=True)
     assert "Calls to Far go through again." in answer.content.decode()
     breaker.admit(broken)
     broken.refresh_from_db()
@@ -71,17 +73,33 @@ def test_operators_see_an_open_breaker_and_close_it(admin_client, broken):
 
 def test_operators_have_an_agent_checked_at_once(admin_client, far):
     assert checking.take(10) == []
-    admin_client.get(reverse("admin:gateway_checkup_check_now", args=[far.pk]))
+    assert admin_client.get(reverse(LOOK_AFTER, args=[far.pk])).status_code == 405
+    admin_client.post(reverse(LOOK_AFTER, args=[far.pk]), {"do": "check"})
     assert [one.agent for one in checking.take(10)] == [far]
 
 
-def test_who_may_only_look_changes_nothing(client, ada, far):
+def test_who_may_only_look_changes_nothing(client, ada, broken):
     ada.is_staff = True
+    ada.user_permissions.set(Permission.objects.filter(codename__in=["view_checkup", "view_agent"]))
     ada.save()
     client.force_login(ada)
-    for action in ("check_now", "close_breaker"):
-        assert client.get(reverse(f"admin:gateway_checkup_{action}", args=[far.pk])).status_code in (302, 403)
+    page = page_of(client, broken)
+    assert "open: no call goes through" in page
+    assert "Close the breaker now" not in page
+    for what in ("check", "close"):
+        assert client.post(reverse(LOOK_AFTER, args=[broken.pk]), {"do": what}).status_code == 403
     assert checking.take(10) == []
+    with pytest.raises(CircuitOpen):
+        breaker.admit(broken)
+
+
+def test_the_page_of_a_remote_agent_shows_the_same(admin_client, broken):
+    remote = RemoteAgent.objects.get(agent=broken)
+    page = admin_client.get(reverse("admin:gateway_remoteagent_change", args=[remote.pk])).content.decode()
+    assert "open: no call goes through" in page
+    assert "Close the breaker now" in page
+    admin_client.post(reverse("admin:gateway_remoteagent_health", args=[remote.pk]), {"do": "close"})
+    breaker.admit(broken)
 
 
 def test_the_list_of_all_says_how_each_does_in_few_statements(admin_client, far, broken, django_assert_max_num_queries):

@@ -98,7 +98,7 @@ def test_a_change_of_where_it_is_or_what_it_wants_waits(cards_at, translator, fi
     outcome, agent = refreshed(translator)
     assert (outcome, agent.description, agent.current_version.number) == ("waiting", "Translates texts.", 1)
     assert agent.remote.origin == cards_at.url
-    assert agent.remote.proposed.note == f"Waits for approval: {what}."
+    assert agent.remote.proposed.note == f"Needs approval: {what}."
     outcome, agent = refreshed(translator)
     assert (outcome, agent.versions.count()) == ("waiting", 2)
 
@@ -128,7 +128,7 @@ def test_an_operator_approves_and_the_agent_is_what_waited(moved, ada):
         version,
         "https://elsewhere.example:443",
     )
-    assert (agent.remote.proposed, agent.versions.first().note) == (None, "Approved by Ada: another origin, interface.")
+    assert (agent.remote.proposed, agent.versions.first().note) == (None, "Needs approval: another origin, interface.")
     assert refreshed(agent)[0] == "unchanged"
     with pytest.raises(ValidationError, match="Nothing waits"):
         approving.approve(agent, ada)
@@ -195,6 +195,13 @@ def test_due_cards_are_looked_at_once_each_and_are_due_again_later(cards_at, tra
     assert 700 < (remote.refresh_at - now).total_seconds() < 1100
 
 
+def test_a_process_that_read_what_is_due_too_early_leaves_it_to_the_other(cards_at, translator):
+    RemoteAgent.objects.update(refresh_at=timezone.now())
+    read_too_early = RemoteAgent.objects.due(timezone.now()).get()
+    assert refreshing.refresh_due() == 1
+    assert not refreshing._claimed(read_too_early)
+
+
 def test_one_card_that_breaks_the_reader_keeps_no_other_from_being_read(cards_at, translator, monkeypatch, caplog):
     cards_at.pages["/two/card.json"] = cards_at.card(name="Two")
     two = registering.register_remote("two", url=f"{cards_at.url}/two/card.json")
@@ -217,7 +224,7 @@ def test_one_card_that_breaks_the_reader_keeps_no_other_from_being_read(cards_at
 def test_a_pasted_card_and_an_agent_that_is_switched_off_are_not_due(cards_at, translator):
     RemoteAgent.objects.update(refresh_at=timezone.now(), card_url="")
     assert refreshing.refresh_due() == 0
-    assert refreshing.refresh(translator).reason == "The card was pasted: paste the new one."
+    assert refreshing.refresh(translator).reason == "The card was pasted: give it the new one."
     RemoteAgent.objects.update(refresh_at=timezone.now(), card_url=cards_at.url)
     Agent.objects.update(is_enabled=False)
     assert refreshing.refresh_due() == 0

@@ -57,7 +57,7 @@ async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: 
     shown = await bridge.run(wire.load_task, task)
     (artifact,) = shown["artifacts"]
     assert [part["text"] for part in artifact["parts"]] == ["Let me see.\n\nIt is 8."]
-    assert shown["status"]["message"]["metadata"] == {"models": ["test-model"]}
+    assert shown["status"]["message"]["metadata"]["models"] == ["test-model"]
     assert await bridge.run(replay.differences, task.context_id) == []
 
 
@@ -66,7 +66,7 @@ async def test_a_scripted_model_is_named_so_wherever_it_answers(ask):
     events, run = await bridge.run(told, task), await bridge.run(Run.objects.get, task=task)
     message = events["agent_status"]["message"]
     assert message["parts"] == [{"text": "Twice is 8."}]
-    assert message["metadata"] == {"models": ["scripted:actor"]}
+    assert message["metadata"]["models"] == ["scripted:actor"]
     assert list(run.usage["models"]) == ["scripted:actor"]
 
 
@@ -83,7 +83,7 @@ async def test_without_a_model_a_message_says_what_to_set(ada, said):
     answered = await send(ada.principal, agent, said())
     assert answered.task is None
     assert "Set LLM_MODEL" in answered.answer["parts"][0]["text"]
-    assert answered.answer["metadata"] == {"error": {"code": "no_model"}}
+    assert answered.answer["metadata"]["error"] == {"code": "no_model"}
 
 
 async def test_a_message_names_the_model_that_made_it(endpoint: Endpoint, ada, said):

@@ -66,7 +66,7 @@ async def test_the_status_says_what_is_wanted_and_where_it_is_given_for_people_a
     assert message["metadata"]["url"].endswith(f"/credentials/{token_of(task)}")
     assert message["metadata"]["url"] in message["parts"][1]["text"]
     assert message["metadata"] | {"url": "", "expires": ""} == {
-        "service": "calendar", "auth_type": "api_key", "url": "", "expires": "",
+        "service": "calendar", "auth_type": "api_key", "url": "", "expires": "", "agent": "calendar",
     }  # fmt: skip
     ends = datetime.datetime.fromisoformat(message["metadata"]["expires"]) - timezone.now()
     assert datetime.timedelta(minutes=59) < ends < datetime.timedelta(minutes=60)
@@ -355,7 +355,7 @@ async def test_a_child_that_asks_makes_its_parent_ask_by_the_same_link(ada, cast
     parent = await done(ada.principal, cast["caller"], said("calendar: open"))
     child = await Task.objects.aget(parent=parent.pk)
     assert (parent.state, child.state) == ("auth-required", "auth-required")
-    assert parent.status_message["metadata"] == child.status_message["metadata"]
+    assert parent.status_message["metadata"] == child.status_message["metadata"] | {"agent": "caller"}
     assert parent.slot["service"] == "calendar"
     assert token_of(parent) == token_of(child)
     with pytest.raises(CredentialWanted, match=token_of(child)):

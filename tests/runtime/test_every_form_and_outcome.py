@@ -52,7 +52,7 @@ async def test_every_end_of_a_form_is_recorded(ada, agent_at, worker, said, form
         status = task["status"]
         assert status["state"] == f"TASK_STATE_{state}", text
         assert words in status["message"]["parts"][0]["text"], text
-        assert status["message"].get("metadata") == metadata, text
+        assert status["message"]["metadata"] == (metadata or {}) | {"agent": agent.slug}, text
         assert bool(task["artifacts"]) is (state == "COMPLETED"), text
         assert code is ... or (run.error or {}).get("code") == code, text
         assert differences == []

@@ -80,7 +80,7 @@ async def test_what_an_agent_says_of_a_file_it_was_given_changes_nothing_about_i
 async def test_an_answer_names_no_files_either(bob, agent, said, adas_file):
     thief = await agent("ForwardingAtOnce")
     answer = (await send(bob.principal, thief, said(parts=[{"data": [adas_file]}]))).answer
-    assert answer["metadata"] == {"error": {"code": "invalid_agent_response"}}
+    assert answer["metadata"]["error"] == {"code": "invalid_agent_response"}
     assert adas_file["stored"]["sha256"] not in str(answer)
 
 

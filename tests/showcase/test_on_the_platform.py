@@ -61,7 +61,7 @@ async def test_the_steps_of_a_chain_are_in_the_record(ask):
     assert task.state == "completed"
     assert await bridge.run(progress_of, task) == ["Outlining…", "Drafting 3 sections…", "Polishing…"]
     assert NOTE in words(task)
-    assert task.status_message["metadata"] == {"models": ["scripted:writer"]}
+    assert task.status_message["metadata"]["models"] == ["scripted:writer"]
     await the_record_holds()
 
 

@@ -1,4 +1,7 @@
-"""Registering a remote agent in two steps: where it is, and, with its card in sight, how it is used here."""
+"""Registering a remote agent in two steps: where it is, and, with its card in sight, how it is used here.
+
+The same two give a registered agent another card, or the address of another; what it is used for stays.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from apps.accounts.models import User
+from apps.agents.definitions import as_yaml
+from apps.agents.differences import side_by_side
 from apps.agents.models import Agent
 from apps.gateway import registering
 from apps.gateway.admin import cards
@@ -38,7 +43,10 @@ class UseForm(SourceForm):
     source = forms.CharField(max_length=LONGEST, widget=forms.HiddenInput)
     sha256 = forms.CharField(widget=forms.HiddenInput)
     slug = forms.CharField(
-        label="Slug", max_length=63, widget=UnfoldAdminTextInputWidget, help_text="Its address here: /a2a/<slug>."
+        label="Slug",
+        max_length=63,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="What its address here ends with: /a2a/…",
     )
     access = forms.ChoiceField(
         label="Who may use it",
@@ -57,8 +65,10 @@ class Adding:
         context: for the page's template.
     """
 
-    def __init__(self, request: HttpRequest) -> None:
+    def __init__(self, request: HttpRequest, known: Agent | None = None) -> None:
+        """`known` is the agent that is to get another card."""
         self.agent: Agent | None = None
+        self._known = known
         self.context: dict[str, Any] = {}
         if request.method != "POST":
             self._ask(SourceForm())
@@ -82,10 +92,11 @@ class Adding:
 
     def _go_on(self, request: HttpRequest, shown: Preview) -> None:
         source = request.POST["source"]
-        fresh = UseForm(initial={"source": source, "sha256": shown.sha256, "slug": shown.slug})
-        if "slug" not in request.POST:
+        slug = self._known.slug if self._known else shown.slug
+        fresh = self._form(initial={"source": source, "sha256": shown.sha256, "slug": slug})
+        if "sha256" not in request.POST:
             return self._show(fresh, shown)
-        form = UseForm(request.POST)
+        form = self._form(request.POST)
         if form.is_valid():
             if form.cleaned_data["sha256"] != shown.sha256:
                 self._show(fresh, shown)
@@ -96,10 +107,19 @@ class Adding:
             self._show(form, shown)
         return None
 
+    def _form(self, *args: Any, **options: Any) -> UseForm:
+        form = UseForm(*args, **options)
+        if self._known:
+            del form.fields["slug"], form.fields["access"]
+        return form
+
     def _save(self, form: UseForm, shown: Preview, author: User) -> None:
         values = form.cleaned_data
         try:
-            self.agent = registering.save(values["slug"], shown, author=author, access=values["access"])
+            if self._known:
+                self.agent = registering.save(self._known.slug, shown, author=author, update=True)
+            else:
+                self.agent = registering.save(values["slug"], shown, author=author, access=values["access"])
         except ValidationError as error:
             for field, messages in error.message_dict.items():
                 form.add_error(field if field in form.fields else None, messages)
@@ -112,4 +132,6 @@ class Adding:
             "facts": cards.facts_of(shown.card, shown.signature.label, shown.sha256),
             "tables": cards.tables_of(shown.card),
             "notes": list(shown.notes),
+            "older": (older := self._known and self._known.current_version),
+            "pairs": side_by_side(as_yaml(older.content), as_yaml(shown.content)) if older else [],
         }

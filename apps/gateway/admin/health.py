@@ -6,14 +6,15 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin import display
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.template.loader import render_to_string
+from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
 from unfold.admin import ModelAdmin
-from unfold.decorators import action
 
 from apps.agents.admin.registry import HEALTH_TONES
 from apps.agents.models import Agent
@@ -33,11 +34,12 @@ TONES = {
 }
 
 
-def panel_of(agent: Agent) -> SafeString:
+def panel_of(agent: Agent) -> dict[str, Any]:
     """How a remote agent does: status, uptime, latency with its picture, the last error, and whether it is called."""
     known = uptime.of(agent)
-    shown = {"facts": facts_of(known), "condition": condition(agent), "ailment": agent.ailment}
-    return render_to_string("admin/gateway/health.html", {**shown, **_pictures(agent)})
+    told = {"facts": facts_of(known), "condition": condition(agent), "ailment": agent.ailment}
+    is_open = known.state_of_calls != Breaker.State.CLOSED
+    return told | {"is_open": is_open} | _pictures(agent)
 
 
 def facts_of(known: Uptime) -> list[tuple[str, Any]]:
@@ -92,39 +94,52 @@ def _result(check: Check) -> Any:
     return cells.state("ok", Tone.DONE) if check.ok else check.error
 
 
-class HealthActions(ModelAdmin):
-    """Detail actions for the page of whatever has an `agent`, or is one: name them in `actions_detail`."""
+class HealthPanel(ModelAdmin):
+    """The page of something that has an `agent`, with how that does, and what operators can do about it."""
 
-    health_actions = ("check_now", "close_breaker")
+    change_form_outer_before_template = "admin/gateway/health.html"
 
-    def agent_of(self, request: HttpRequest, object_id: str) -> Agent | None:
-        found = self.get_object(request, object_id)
-        return found if found is None or isinstance(found, Agent) else found.agent
+    def get_urls(self) -> list[Any]:
+        acting = self.admin_site.admin_view(require_POST(self.look_after))
+        return [path("<int:pk>/health/", acting, name=self._name_of_looking_after()), *super().get_urls()]
 
-    def has_look_after_permission(self, request: HttpRequest, object_id: object = None) -> bool:
-        return request.user.has_perm("agents.change_agent")
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        if obj is not None:
+            address = reverse(f"admin:{self._name_of_looking_after()}", args=[obj.pk])
+            context["health"] = panel_of(obj.agent) | {"act": address if _may_look_after(request) else ""}
+        shown: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
+        return shown
 
-    @action(description="Check now", permissions=["look_after"], icon="monitor_heart", url_path="check-now")
-    def check_now(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        if (agent := self.agent_of(request, object_id)) is not None:
-            Checkup.objects.filter(agent=agent).update(next_check_at=timezone.now(), next_probe_at=timezone.now())
-            messages.success(request, f"{agent.name} is checked within a few seconds.")
-        return redirect(cells.page_url(self.model, object_id))
+    def look_after(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Have it checked, or close its breaker, as the button says that was pressed."""
+        found = self.get_object(request, str(pk))
+        if found is None:
+            raise Http404
+        if not _may_look_after(request):
+            raise PermissionDenied
+        agent: Agent = found.agent
+        match request.POST.get("do"):
+            case "check":
+                Checkup.objects.filter(agent=agent).update(next_check_at=timezone.now(), next_probe_at=timezone.now())
+                messages.success(request, f"{agent.name} is checked within a few seconds.")
+            case "close":
+                breaker.close(agent)
+                self.log_change(request, found, "Closed the circuit breaker.")
+                messages.success(request, f"Calls to {agent.name} go through again.")
+        return redirect(cells.page_url(self.model, pk))
 
-    @action(
-        description="Close the breaker now", permissions=["look_after"], icon="electric_bolt", url_path="close-breaker"
-    )
-    def close_breaker(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Calls go through at once; where they fail again, it opens again."""
-        if (agent := self.agent_of(request, object_id)) is not None:
-            breaker.close(agent)
-            self.log_change(request, agent, "Closed the circuit breaker.")
-            messages.success(request, f"Calls to {agent.name} go through again.")
-        return redirect(cells.page_url(self.model, object_id))
+    def _name_of_looking_after(self) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_health"
+
+
+def _may_look_after(request: HttpRequest) -> bool:
+    return request.user.has_perm("agents.change_agent")
 
 
 @admin.register(Checkup)
-class CheckupAdmin(HealthActions):
+class CheckupAdmin(HealthPanel):
     """All remote agents by how they do; on the page of one, the message by which it is probed."""
 
     list_display = ("agent", "health", "calls", "up_day", "up_month", "latency", timed("checked_at"), "error")
@@ -132,9 +147,7 @@ class CheckupAdmin(HealthActions):
     list_select_related = ("agent",)
     search_fields = ("agent__name", "agent__slug", "last_error")
     ordering = ("agent__name",)
-    actions_detail = HealthActions.health_actions
-    fields = ("probe", "panel")
-    readonly_fields = ("panel",)
+    fields = ("probe",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -153,10 +166,6 @@ class CheckupAdmin(HealthActions):
         for row in changelist.result_list:
             row.uptime = known[row.agent_id]
         return changelist
-
-    @display(description="how it does")
-    def panel(self, checkup: Checkup) -> SafeString:
-        return panel_of(checkup.agent)
 
     @display(description="health", ordering="agent__health")
     def health(self, checkup: Checkup) -> SafeString:

@@ -25,7 +25,8 @@ from apps.gateway import approving, credentials, refreshing
 from apps.gateway.admin.adding import Adding
 from apps.gateway.admin.cards import facts_of, signature_of, tables_of
 from apps.gateway.admin.credentials import sheet_of
-from apps.gateway.models import RemoteAgent
+from apps.gateway.admin.health import HealthPanel
+from apps.gateway.models import Checkup, RemoteAgent
 from apps.gateway.refreshing import Outcome, Refreshed
 from console import cells
 from console.cells import Tone
@@ -41,7 +42,7 @@ OF_AGENT = "gateway_remoteagent_of"
 
 
 @admin.register(RemoteAgent)
-class RemoteAgentAdmin(ReadOnlyAdmin):
+class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
     """The list, a page for each, and the page that registers one. Of all that only `history_messages` is edited."""
 
     list_display = ("shown_name", "address", "condition", "card", "signed", "origin", timed("refreshed_at"))
@@ -54,8 +55,16 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
     narrowings = {"agent__id__exact": ("agent", Agent)}
     ordering = ("agent__name",)
     actions = ("refresh_selected",)
-    fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "history_messages", "registered_by")
-    readonly_fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "registered_by")
+    fields = (
+        "shown_agent",
+        "card_url",
+        "lets_in",
+        "shown_versions",
+        "shown_health",
+        "history_messages",
+        "registered_by",
+    )
+    readonly_fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "shown_health", "registered_by")
     change_form_outer_after_template = "admin/gateway/remote_agent.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -69,6 +78,7 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
         return [
             path("of/<int:agent>/", self.admin_site.admin_view(self.of_agent), name=OF_AGENT),
             path("<int:pk>/act/", acting, name="gateway_remoteagent_act"),
+            path("<int:pk>/card/", self.admin_site.admin_view(self.another_card), name="gateway_remoteagent_card"),
             *super().get_urls(),
         ]
 
@@ -81,16 +91,27 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
-        adding = Adding(request)
+        return self._registering(request, Adding(request), "Add a remote agent")
+
+    def another_card(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Another card for an agent: where it is, or the card itself; an operator has looked at it then."""
+        remote = self.get_object(request, str(pk))
+        if remote is None:
+            raise Http404
+        if not self.has_change_permission(request, remote):
+            raise PermissionDenied
+        return self._registering(request, Adding(request, remote.agent), f"Another card for {remote}")
+
+    def _registering(self, request: HttpRequest, adding: Adding, title: str) -> HttpResponse:
         if agent := adding.agent:
-            self.log_addition(request, agent.remote, "Registered.")
+            self.log_change(request, agent.remote, f"Registered, version {agent.current_version.number}.")  # type: ignore[union-attr]
             messages.success(request, f"{agent.name} is registered at /a2a/{agent.slug}.")
             if credentials.missing(agent, None):
                 messages.warning(
                     request, f"{agent.name} wants a credential before it works. Give it by its link below."
                 )
             return redirect(cells.page_url(RemoteAgent, agent.remote.pk))
-        page = {**self.admin_site.each_context(request), "title": "Add a remote agent", "opts": self.opts}
+        page = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "again": request.path}
         return TemplateResponse(request, "admin/gateway/add_remote_agent.html", page | adding.context)
 
     def render_change_form(
@@ -100,6 +121,10 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
         context |= page_of(obj) | {"may_decide": may_decide, "show_save": may_decide}
         shown: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
         return shown
+
+    def save_model(self, request: HttpRequest, obj: RemoteAgent, form: Any, change: bool) -> None:
+        """What was edited and nothing else: a refresh may have changed the rest since it was read."""
+        obj.save(update_fields=form.changed_data)
 
     def act(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Refresh, approve or decline, as the button says that was pressed."""
@@ -131,8 +156,9 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Look at the card again", permissions=["change"])
     def refresh_selected(self, request: HttpRequest, remotes: QuerySet[RemoteAgent]) -> None:
-        for remote in remotes.select_related("agent"):
-            self._tell(request, remote, refreshing.refresh(remote.agent))
+        chosen = list(remotes.select_related("agent"))
+        for remote, refreshed in zip(chosen, refreshing.refresh_all(chosen), strict=True):
+            self._tell(request, remote, refreshed)
 
     def _tell(self, request: HttpRequest, remote: RemoteAgent, refreshed: Refreshed) -> None:
         level, sentence = TOLD[refreshed.outcome]
@@ -169,6 +195,10 @@ class RemoteAgentAdmin(ReadOnlyAdmin):
         if lack is None:
             return cells.link("what lets Parley in", sheet_of(remote.agent))
         return cells.link("each person's own" if lack.is_personal else "wanted: give them", sheet_of(remote.agent))
+
+    @display(description="health")
+    def shown_health(self, remote: RemoteAgent) -> SafeString:
+        return cells.link("checks, uptime and calls", cells.list_url(Checkup, agent__id__exact=remote.agent_id))
 
     @display(description="versions")
     def shown_versions(self, remote: RemoteAgent) -> SafeString:

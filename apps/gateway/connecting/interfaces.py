@@ -62,4 +62,5 @@ def origin_of(url: str) -> str:
     """Scheme, host and port of an http or https URL, lower-case and with the port always there."""
     split = urlsplit(url)
     port = split.port or (443 if split.scheme == "https" else 80)
-    return f"{split.scheme}://{(split.hostname or '').lower()}:{port}"
+    host = (split.hostname or "").lower()
+    return f"{split.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -161,6 +161,7 @@ def main() -> None:
     logging.getLogger("a2a").setLevel(logging.CRITICAL)  # a webhook that nobody answers is not worth a traceback
     # The protocol is named, since asyncio sends small pieces at once only where it knows that this is TCP.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind(("127.0.0.1", given.port))
     listening.listen(1024)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
