@@ -51,11 +51,15 @@ class Attachment:
         return "" if is_first else f"{digest_of(self.task_id)[:8]}-"
 
 
+def is_again(assignment: Assignment) -> bool:
+    """May an earlier attempt have sent the message to this agent?"""
+    return assignment.remote.get("agent") == assignment.agent.pk and bool(assignment.input.get("sent"))
+
+
 def attach(assignment: Assignment) -> Attachment:
     """What an earlier attempt was at, or the snapshot for a new one, which is written. Raises LeaseLost."""
-    remote, sent = assignment.remote, assignment.input.get("sent")
-    if remote.get("agent") == assignment.agent.pk and sent:
-        return Attachment(assignment, remote, sent, is_again=True)
+    if is_again(assignment):
+        return Attachment(assignment, assignment.remote, assignment.input["sent"], is_again=True)
     known = _known(assignment)
     remote = {
         "agent": assignment.agent.pk,

@@ -40,12 +40,13 @@ async def execute(assignment: Assignment, task: TaskContext, aside: Aside) -> Ou
     attachment: Attachment | None = None
     try:
         with _beside(aside):
-            await bridge.run(breaker.admit, assignment.agent)
+            if not attaching.is_again(assignment):  # what was begun there is looked after in any case
+                await bridge.run(breaker.admit, assignment.agent)
             attachment = await bridge.run(attaching.attach, assignment)
             async with calling.peer_of(
                 assignment.agent,
                 assignment.task.owner_id,
-                traceparent=getattr(assignment, "traceparent", ""),
+                traceparent=assignment.traceparent,
                 skill=task.skill or "",
                 keep_out=assignment.redaction.keep_out,
             ) as peer:
@@ -76,11 +77,9 @@ class _Turn:
         try:
             task = await self._settled()
         except Answered as answer:
-            bridge.later(breaker.succeeded, self._assignment.agent)
             if context_id := answer.message.get("contextId") or self._attachment.remote.get("contextId"):
                 await bridge.persist(attaching.learn_context, self._attachment, context_id)
             return endings.answered(answer.message)
-        bridge.later(breaker.succeeded, self._assignment.agent)
         outcome = endings.outcome_of(task, self._following.hints, self._following.said.answer)
         if not isinstance(outcome, InputRequired | AuthRequired):
             await bridge.run(attaching.close, self._attachment)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 import bridge
 from apps.conversations import wakeups
-from apps.gateway import credentials
-from apps.gateway.models import OpenWork
+from apps.gateway import breaker, credentials
+from apps.gateway.models import Breaker, OpenWork
 from apps.runtime import process
 from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
 from tests.gateway.scripted import CUT, Scripted, artifact, events, in_turn, made, now, refusing, serving, task
@@ -207,7 +209,8 @@ async def test_files_are_sent_as_links_to_an_agent_that_takes_them_so(agent, tal
     assert forged.status_code == 404
 
 
-async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_again(agent, talk):
+@pytest.mark.parametrize("breaker_is", ["closed", "open"])
+async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_again(agent, talk, breaker_is):
     async def begun(_):
         yield {"task": task()}
         yield PIECES[0]
@@ -224,6 +227,10 @@ async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_aga
     agent.is_at("WORKING", artifacts=[artifact("a b ")])
     sent = await talk.say()
     await until(lambda: len(said(sent, "artifact_update")) == 2)
+    if breaker_is == "open":  # others' calls failed meanwhile; what was begun is looked after all the same
+        now_and_later = {"opened_at": timezone.now(), "retry_at": timezone.now() + timedelta(minutes=10)}
+        await bridge.run(lambda: Breaker.objects.create(agent=talk.agent, failures=9, **now_and_later))
+        breaker.forget()
     await asyncio.to_thread(process.close_this_process, 0.0)  # as SIGTERM does; the run is given back
     done = await talk.settled(sent)
     assert await bridge.run(delivered, done) == {"answer": "a b c"}
