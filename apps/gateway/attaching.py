@@ -92,7 +92,12 @@ def learn(attachment: Attachment, task: JSON, *, is_open: bool) -> None:
         remote_task=task["id"],
     )
     is_new = is_open and attachment.continues != task["id"]
-    _write(assignment, [work] if is_new else [], remote=attachment.remote)
+    try:
+        _write(assignment, [work] if is_new else [], remote=attachment.remote)
+    except LeaseLost:
+        if is_new:  # a cancel came first, and is passed on all the same
+            work.save()
+        raise
 
 
 def learn_context(attachment: Attachment, context_id: str) -> None:
@@ -107,8 +112,9 @@ def close(attachment: Attachment) -> None:
 
 
 def give_up(attachment: Attachment) -> None:
-    """The remote task's work is not wanted any more, whatever becomes of ours."""
-    if attachment.task_id:
+    """The remote task's work is not wanted any more, whatever becomes of ours; another worker's is left alone."""
+    hold = attachment.assignment.hold
+    if attachment.task_id and not Run.objects.filter(pk=hold.run_id, fence__gt=hold.fence).exists():
         found = OpenWork.objects.filter(agent=attachment.assignment.agent.pk, remote_task=attachment.task_id)
         found.update(is_unwanted=True)
 
