@@ -14,7 +14,7 @@ import rfc8785
 import outbound
 from apps.gateway import cards
 from apps.gateway.errors import BadCard
-from outbound import Answer, Exchange, Limits
+from outbound import Answer, Exchange, Limits, targets
 
 JSON = dict[str, Any]
 
@@ -47,8 +47,11 @@ class Fetched:
 
 
 def pasted(text: str) -> Fetched:
-    """A card that somebody pasted. Raises BadCard."""
-    told = cards.parsed(text.encode(errors="surrogatepass"))
+    """A card that somebody pasted, which may be as large as one that is fetched. Raises BadCard."""
+    content = text.encode(errors="surrogatepass")
+    if len(content) > LIMITS.bytes:
+        raise BadCard(f"The card is larger than {LIMITS.bytes // 1024} KiB.")
+    told = cards.parsed(content)
     return Fetched(cards.read(told), told)
 
 
@@ -58,6 +61,7 @@ async def fetch(url: str, etag: str = "", last_modified: str = "") -> Fetched | 
     Raises BadCard and the errors of `outbound`.
     """
     url = url.partition("#")[0]
+    targets.read(url)
     try:
         async with asyncio.timeout(LIMITS.seconds), outbound.exchange(LIMITS) as way:
             return await _found(way, url, etag, last_modified)
