@@ -72,11 +72,11 @@ async def fetch(url: str, etag: str = "", last_modified: str = "") -> Fetched | 
 async def _found(way: Exchange, url: str, etag: str, last_modified: str) -> Fetched | None:
     if etag or last_modified:
         return await _at(way, url, {"If-None-Match": etag, "If-Modified-Since": last_modified})
-    problem: BadCard | None = None
+    problem: Exception | None = None
     for candidate in _candidates(url):
         try:
             return await _at(way, candidate, {})
-        except _NotThere as error:
+        except (_NotThere, outbound.Misleading) as error:  # a server may lead whoever asks for what is not there elsewhere
             problem = problem or error
     raise BadCard(f"There is no agent card at {url} or below it. {problem}")
 
@@ -100,7 +100,7 @@ async def _at(way: Exchange, url: str, conditions: dict[str, str]) -> Fetched | 
         if answer.status == 304 and conditions:
             return None
         if answer.status in (401, 403):
-            raise BadCard(f"{url} wants credentials ({answer.status}). Paste the card instead.")
+            raise _NotThere(f"{url} wants credentials ({answer.status}). Paste the card instead.")
         if answer.status != 200:
             raise _NotThere(f"{url} answers with status {answer.status}.")
         content = await answer.read()

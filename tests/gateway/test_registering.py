@@ -58,6 +58,13 @@ def test_a_url_that_ends_like_no_card_may_be_one(cards_at):
     assert agent.current_version.content["card"]["supportedInterfaces"][0]["protocolVersion"] == "0.3"
 
 
+@pytest.mark.parametrize("page", [(302, {"Location": "/login"}, b""), (401, {}, b""), (404, {}, b"")])
+def test_what_answers_where_there_is_no_card_hides_none_at_the_next_place(cards_at, page):
+    cards_at.pages |= {WELL_KNOWN: page, "/.well-known/agent.json": old_card(cards_at.url)}
+    registering.register_remote("translator", url=cards_at.url)
+    assert RemoteAgent.objects.get().card_url == f"{cards_at.url}/.well-known/agent.json"
+
+
 def test_a_pasted_card_becomes_an_agent_too():
     agent = registering.register_remote("translator", card=json.dumps(card(URL)))
     assert (agent.remote.card_url, agent.remote.origin) == ("", "https://agents.example:443")
