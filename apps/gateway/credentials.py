@@ -171,7 +171,9 @@ def keep(
         "expires_at": expires_at,
         **UNUSED,
     }
-    RemoteCredential.objects.update_or_create(agent=agent, user=user, scheme=scheme_name, defaults=given)
+    # The older one is not read: it may be one that cannot be decrypted any more.
+    rows = RemoteCredential.objects.untold()
+    rows.update_or_create(agent=agent, user=user, scheme=scheme_name, defaults=given)
     _tell("set", agent, user, scheme_name, by)
     if user is not None and missing(agent, user.pk) is None:
         credential_requests.settle(agent, user, by)
@@ -191,7 +193,7 @@ def forget(agent: Agent, user: User | None, scheme_name: str, by: User | None) -
 def bring_own(agent: Agent, scheme_name: str, is_personal: bool, by: User | None) -> None:
     """Say whether each person brings their own. Raises ValidationError for a scheme that the card does not have."""
     _scheme(agent, scheme_name)
-    row, _ = RemoteCredential.objects.update_or_create(
+    row, _ = RemoteCredential.objects.untold().update_or_create(
         agent=agent, user=None, scheme=scheme_name, defaults={"is_personal": is_personal}
     )
     if not row.is_personal and not row.kind:

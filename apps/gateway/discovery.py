@@ -14,7 +14,7 @@ import rfc8785
 import outbound
 from apps.gateway import cards
 from apps.gateway.errors import BadCard
-from outbound import Answer, Exchange, Limits
+from outbound import Answer, Exchange, Limits, targets
 
 JSON = dict[str, Any]
 
@@ -47,8 +47,11 @@ class Fetched:
 
 
 def pasted(text: str) -> Fetched:
-    """A card that somebody pasted. Raises BadCard."""
-    told = cards.parsed(text.encode(errors="surrogatepass"))
+    """A card that somebody pasted, which may be as large as one that is fetched. Raises BadCard."""
+    content = text.encode(errors="surrogatepass")
+    if len(content) > LIMITS.bytes:
+        raise BadCard(f"The card is larger than {LIMITS.bytes // 1024} KiB.")
+    told = cards.parsed(content)
     return Fetched(cards.read(told), told)
 
 
@@ -58,6 +61,7 @@ async def fetch(url: str, etag: str = "", last_modified: str = "") -> Fetched | 
     Raises BadCard and the errors of `outbound`.
     """
     url = url.partition("#")[0]
+    targets.read(url)
     try:
         async with asyncio.timeout(LIMITS.seconds), outbound.exchange(LIMITS) as way:
             return await _found(way, url, etag, last_modified)
@@ -68,11 +72,11 @@ async def fetch(url: str, etag: str = "", last_modified: str = "") -> Fetched | 
 async def _found(way: Exchange, url: str, etag: str, last_modified: str) -> Fetched | None:
     if etag or last_modified:
         return await _at(way, url, {"If-None-Match": etag, "If-Modified-Since": last_modified})
-    problem: BadCard | None = None
+    problem: Exception | None = None
     for candidate in _candidates(url):
         try:
             return await _at(way, candidate, {})
-        except _NotThere as error:
+        except (_NotThere, outbound.Misleading) as error:  # a server may lead whoever asks for what is not there elsewhere
             problem = problem or error
     raise BadCard(f"There is no agent card at {url} or below it. {problem}")
 
@@ -96,7 +100,7 @@ async def _at(way: Exchange, url: str, conditions: dict[str, str]) -> Fetched | 
         if answer.status == 304 and conditions:
             return None
         if answer.status in (401, 403):
-            raise BadCard(f"{url} wants credentials ({answer.status}). Paste the card instead.")
+            raise _NotThere(f"{url} wants credentials ({answer.status}). Paste the card instead.")
         if answer.status != 200:
             raise _NotThere(f"{url} answers with status {answer.status}.")
         content = await answer.read()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 import outbound
 from apps.accounts.models import User, Workspace
@@ -125,7 +125,11 @@ def save(
 ) -> Agent:
     """Register what `preview` showed; its key is pinned. Arguments as of `register_remote`. Raises ValidationError."""
     agent = _found_or_new(slug, workspace or house_workspace(), update)
-    become(agent, shown.card, **policies)
+    try:
+        with transaction.atomic():
+            become(agent, shown.card, **policies)
+    except IntegrityError:  # somebody else was quicker
+        raise _taken(slug) from None
     versions.keep(agent, shown.content, author=author)
     remote = RemoteAgent.objects.filter(agent=agent).first() or RemoteAgent(agent=agent, registered_by=author)
     remote.card_url = shown.found.url
@@ -143,15 +147,25 @@ def _found_or_new(slug: str, workspace: Workspace, update: bool) -> Agent:
     if agent.kind != Agent.Kind.REMOTE:
         raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
     if not update:
-        raise ValidationError({"slug": f"There is an agent {slug} already. Choose another slug."})
+        raise _taken(slug)
     return agent
+
+
+def _taken(slug: str) -> ValidationError:
+    return ValidationError({"slug": f"There is an agent {slug} already. Choose another slug."})
 
 
 def become(agent: Agent, card: JSON, **policies: Any) -> None:
     """Make the agent what the card says. Raises ValidationError."""
-    for name, value in {**policies, "kind": Agent.Kind.REMOTE, **cards.stated(card)}.items():
+    given = {**policies, "kind": Agent.Kind.REMOTE, **cards.stated(card)}
+    for name, value in given.items():
         setattr(agent, name, value)
-    agent.full_clean()
+    if (
+        agent.pk and not policies
+    ):  # what an operator chose earlier, say a fallback that is gone by now, is no fault of the card
+        agent.clean_fields(exclude={field.name for field in Agent._meta.fields} - given.keys())
+    else:
+        agent.full_clean()
     agent.save()
 
 

@@ -102,9 +102,15 @@ async def _published(header: JSON, home: str) -> list[JWK]:
         sets = [jku]
     else:
         raise _Unknown("The signature's keys are on another server than the card, which no operator trusts.")
-    found = _named([key for url in sets for key in await _key_set(url)], header)
+    found: list[JWK] = []
+    why = _Unknown("The key that made the signature is not to be found.")
+    for url in sets:
+        try:
+            found += _named(await _key_set(url), header)
+        except _Unknown as unknown:  # another set may have it
+            why = unknown
     if not found:
-        raise _Unknown("The key that made the signature is not to be found.")
+        raise why
     return found
 
 

@@ -135,6 +135,8 @@ def test_a_key_set_elsewhere_is_not_asked_unless_an_operator_trusts_it(cards_at,
     asked = []
 
     async def fetch(url):
+        if url == "https://away.example/jwks.json":
+            raise trust._Unknown("It is away.")
         asked.append(url)
         return [public(KEYS["ES256"])]
 
@@ -147,6 +149,8 @@ def test_a_key_set_elsewhere_is_not_asked_unless_an_operator_trusts_it(cards_at,
         assert registering.register_remote("two", url=url).remote.signature == "verified"
         assert registering.register_remote("three", url=publish(jku=None)).remote.signature == "verified"
     assert asked == [elsewhere, elsewhere]
+    with override_settings(TRUSTED_KEY_SETS=["https://away.example/jwks.json", elsewhere]):
+        assert registering.register_remote("four", url=publish(jku=None)).remote.signature == "verified"
 
 
 @pytest.mark.parametrize(

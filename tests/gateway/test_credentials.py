@@ -16,7 +16,7 @@ from django.utils import timezone
 import bridge
 import outbound
 from apps.accounts import keyring as keyrings
-from apps.accounts.keyring import keyring
+from apps.accounts.keyring import CannotDecrypt, keyring
 from apps.gateway import credentials
 from apps.gateway.authenticating.errors import CredentialMissing, WrongOrigin
 from apps.gateway.authenticating.schemes import Kind
@@ -332,6 +332,17 @@ async def test_what_an_agent_echoes_is_without_it(ada):
     await credentials.auth_for(agent, None, keep_out=redaction.keep_out)
     basic = base64.b64encode(f"ada:{SECRET}".encode()).decode()
     assert redaction(f"You sent {SECRET}, {basic} and another-canary.") == "You sent •••, ••• and •••."
+
+
+def test_one_that_cannot_be_decrypted_any_more_can_be_given_again(ada, vault, settings):
+    credentials.keep(vault, None, "key", KEY, ada)
+    settings.MASTER_KEY = base64.urlsafe_b64encode(b"n" * 32).decode()
+    keyrings._read_once.cache_clear()
+    with pytest.raises(CannotDecrypt):
+        RemoteCredential.objects.get()
+    credentials.bring_own(vault, "key", True, ada)
+    credentials.keep(vault, None, "key", {"key": "new"}, ada)
+    assert RemoteCredential.objects.get().values == {"key": "new"}
 
 
 def test_who_gives_and_erases_is_in_the_audit(ada, vault, caplog):

@@ -202,6 +202,19 @@ def test_a_process_that_read_what_is_due_too_early_leaves_it_to_the_other(cards_
     assert not refreshing._claimed(read_too_early)
 
 
+def test_a_fallback_that_is_gone_keeps_no_card_from_counting(cards_at, translator):
+    other = registering.register_remote("other", url=cards_at.url)
+    registering.register_remote("translator", url=cards_at.url, update=True, fallbacks=["other"])
+    other.delete()
+    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Translates and proofreads.")
+    outcome, agent = refreshed(translator)
+    assert (outcome, agent.description, agent.fallbacks) == ("updated", "Translates and proofreads.", ["other"])
+    cards_at.pages[WELL_KNOWN] = cards_at.card(securitySchemes=KEY)
+    assert refreshed(translator)[0] == "waiting"
+    approving.approve(translator, None)
+    assert refreshed(translator)[0] == "unchanged"
+
+
 def test_one_card_that_breaks_the_reader_keeps_no_other_from_being_read(cards_at, translator, monkeypatch, caplog):
     cards_at.pages["/two/card.json"] = cards_at.card(name="Two")
     two = registering.register_remote("two", url=f"{cards_at.url}/two/card.json")

@@ -14,7 +14,8 @@ from apps.agents.registration import house_workspace
 from apps.agents.versions import digest
 from apps.gateway import cards, discovery, registering
 from apps.gateway.errors import BadCard
-from apps.gateway.models import RemoteAgent
+from apps.gateway.models import Label, RemoteAgent
+from apps.gateway.trust import Signature
 from tests.gateway.card_server import WELL_KNOWN, card, old_card
 
 pytestmark = pytest.mark.django_db
@@ -55,6 +56,13 @@ def test_a_url_that_ends_like_no_card_may_be_one(cards_at):
     agent = registering.register_remote("translator", url=f"{cards_at.url}/my/agent#about")
     assert agent.remote.card_url == f"{cards_at.url}/my/agent"
     assert agent.current_version.content["card"]["supportedInterfaces"][0]["protocolVersion"] == "0.3"
+
+
+@pytest.mark.parametrize("page", [(302, {"Location": "/login"}, b""), (401, {}, b""), (404, {}, b"")])
+def test_what_answers_where_there_is_no_card_hides_none_at_the_next_place(cards_at, page):
+    cards_at.pages |= {WELL_KNOWN: page, "/.well-known/agent.json": old_card(cards_at.url)}
+    registering.register_remote("translator", url=cards_at.url)
+    assert RemoteAgent.objects.get().card_url == f"{cards_at.url}/.well-known/agent.json"
 
 
 def test_a_pasted_card_becomes_an_agent_too():
@@ -111,6 +119,29 @@ def test_what_is_no_card_is_refused_in_a_sentence_and_leaves_nothing(cards_at, p
 def test_a_card_at_a_closed_address_is_not_fetched(url):
     with pytest.raises(outbound.Forbidden):
         registering.register_remote("translator", url=url)
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://[agents]/", "http://a\u2100b.example/", "agents.example"])
+def test_what_is_no_url_is_refused_as_one(outward, url):
+    with pytest.raises(outbound.Forbidden):
+        registering.register_remote("translator", url=url)
+
+
+def test_a_pasted_card_is_no_larger_than_one_that_is_fetched():
+    skills = [{"id": f"s{n}", "name": "S", "description": "x" * 9_000, "tags": ["s"]} for n in range(60)]
+    with pytest.raises(BadCard, match="larger than 512 KiB"):
+        registering.register_remote("translator", card=json.dumps(card(URL, skills=skills)))
+
+
+def test_of_two_who_register_under_one_slug_at_once_the_later_is_told(monkeypatch, echo):
+    shown = registering.Preview(discovery.pasted(json.dumps(card(URL))), Signature(Label.UNSIGNED))
+    monkeypatch.setattr(
+        registering, "_found_or_new", lambda slug, workspace, update: Agent(slug=slug, workspace=workspace)
+    )
+    monkeypatch.setattr(Agent, "full_clean", lambda agent: None)  # both looked before either had written
+    with pytest.raises(ValidationError, match="There is an agent echo already"):
+        registering.save("echo", shown)
+    assert Agent.objects.get().name == echo.name
 
 
 def test_an_agent_whose_name_leads_to_a_closed_address_is_refused(cards_at, monkeypatch):
