@@ -393,3 +393,17 @@ async def test_nobody_stands_in_for_an_agent_that_may_have_got_the_message(agent
     failed = await talk.ask()
     assert (len(agent.sends), failed.state) == (2, "failed")
     assert "lost after the message was sent" in words(failed)
+
+
+async def test_a_cancel_that_breaks_keeps_no_other_from_being_passed_on(monkeypatch):
+    passed_on = []
+
+    async def pass_on(work):
+        if work == "broken":
+            raise RuntimeError
+        await asyncio.sleep(0)
+        passed_on.append(work)
+
+    monkeypatch.setattr(canceling, "pass_on", pass_on)
+    await canceling._all(["broken", "good"])
+    assert passed_on == ["good"]
