@@ -33,6 +33,7 @@ class Attachment:
     remote: JSON
     snapshot: JSON
     is_again: bool = False  # an earlier attempt may have sent it
+    may_have_come: bool = False  # did anything go out of which nobody knows what became of it?
 
     @property
     def task_id(self) -> str:
@@ -51,15 +52,11 @@ class Attachment:
         return "" if is_first else f"{digest_of(self.task_id)[:8]}-"
 
 
-def is_again(assignment: Assignment) -> bool:
-    """May an earlier attempt have sent the message to this agent?"""
-    return assignment.remote.get("agent") == assignment.agent.pk and bool(assignment.input.get("sent"))
-
-
 def attach(assignment: Assignment) -> Attachment:
     """What an earlier attempt was at, or the snapshot for a new one, which is written. Raises LeaseLost."""
-    if is_again(assignment):
-        return Attachment(assignment, assignment.remote, assignment.input["sent"], is_again=True)
+    if is_begun(assignment):
+        sent = assignment.input["sent"]
+        return Attachment(assignment, assignment.remote, sent, is_again=True, may_have_come=True)
     known = _known(assignment)
     remote = {
         "agent": assignment.agent.pk,
@@ -77,6 +74,11 @@ def attach(assignment: Assignment) -> Attachment:
     given = {**assignment.input, "sent": attachment.snapshot}
     _write(assignment, remote=remote, input=given, input_hash=digest_of(given))
     return attachment
+
+
+def is_begun(assignment: Assignment) -> bool:
+    """Did an earlier attempt send the turn's message to this agent, or was it about to?"""
+    return assignment.remote.get("agent") == assignment.agent.pk and bool(assignment.input.get("sent"))
 
 
 def learn(attachment: Attachment, task: JSON, *, is_open: bool) -> None:

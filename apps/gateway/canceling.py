@@ -99,7 +99,9 @@ def sweep() -> int:
 
 
 async def _all(works: Iterable[OpenWork]) -> None:
-    await asyncio.gather(*(pass_on(work) for work in works))
+    for error in await asyncio.gather(*(pass_on(work) for work in works), return_exceptions=True):
+        if error is not None:
+            log.error("a cancel could not be passed on; it is tried again", exc_info=error)
 
 
 def _told(error: Exception) -> str:

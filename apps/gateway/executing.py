@@ -42,7 +42,7 @@ async def execute(assignment: Assignment, task: TaskContext, aside: Aside) -> Ou
     attachment: Attachment | None = None
     try:
         with _beside(aside):
-            if not attaching.is_again(assignment):  # what was begun there is looked after in any case
+            if not attaching.is_begun(assignment):  # what is there is looked after, however the agent fares
                 await bridge.run(breaker.admit, assignment.agent)
             attachment = await bridge.run(attaching.attach, assignment)
             async with calling.peer_of(
@@ -156,6 +156,7 @@ class _Turn:
         """May it be sent again, and if the agent says so, after how many seconds?"""
         if not isinstance(error, RemoteError) or not error.is_transient or self._attachment.task_id:
             return False
+        self._attachment.may_have_come |= error.was_sent is not False
         if error.was_sent is not False and not self._may_send_again:
             return False
         if not isinstance(error, Overloaded) or error.retry_after is None:
@@ -170,13 +171,16 @@ async def _failure(assignment: Assignment, attachment: Attachment | None, error:
         question = await credentials.question_for(assignment.agent, assignment.task.owner_id, error)
         if question is not None:
             return question
+    may_have_come = attachment is not None and attachment.may_have_come
     if error.was_sent is False and not began:
         if assignment.slot is not None and not assignment.resumed:  # the agent that asked waits still
             return _asked_again(assignment, error)
-        unavailable = Unavailable(str(error))
-        unavailable.code = error.code
-        raise unavailable from error
-    said = UNKNOWN.format(assignment.agent.name) if isinstance(error, CutOff) and not began else str(error)
+        if not may_have_come:
+            unavailable = Unavailable(str(error))
+            unavailable.code = error.code
+            raise unavailable from error
+    is_unknown = not began and (isinstance(error, CutOff) or may_have_come)
+    said = UNKNOWN.format(assignment.agent.name) if is_unknown else str(error)
     return await _given_up(attachment, Failed(said, error.code, detail=str(error)))
 
 

@@ -23,11 +23,13 @@ def listening(run_id: object) -> Iterator[asyncio.Event]:
     if not listens:
         wakeups.on_nudge(_nudged)
     event = asyncio.Event()
-    _waiting[str(run_id)] = asyncio.get_running_loop(), event
+    key, mine = str(run_id), (asyncio.get_running_loop(), event)
+    _waiting[key] = mine
     try:
         yield event
     finally:
-        _waiting.pop(str(run_id), None)
+        if _waiting.get(key) is mine:  # this process may have taken the run up again meanwhile
+            del _waiting[key]
 
 
 def _nudged(run_id: str) -> None:

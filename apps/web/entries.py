@@ -66,7 +66,7 @@ def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, lis
         case EventType.AGENT_STATUS:
             entry |= _status(context, event)
         case EventType.AGENT_START:
-            entry |= {name: payload[name] for name in ("attempt", "turn", "messageId")}
+            entry |= {name: payload[name] for name in ("attempt", "turn", "messageId", "again") if name in payload}
         case EventType.AGENT_TOKEN_START | EventType.AGENT_TOKEN:
             entry |= {"artifactId": event.artifact_id, "text": payload.get("text", "")}
         case EventType.AGENT_TOKEN_END:

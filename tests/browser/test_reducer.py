@@ -115,6 +115,11 @@ def test_a_second_attempt_begins_again(reduced) -> None:
     assert state["items"][1]["attempt"] == 2
 
 
+def test_a_turn_that_was_given_back_begins_again(reduced) -> None:
+    state = reduced(opening(), start(2), token(3, "Half a sen"), start(4) | {"again": True})
+    assert kinds(state) == ["message", "work"]
+
+
 def test_a_canceled_task_leaves_no_artifact_and_ends_its_work(reduced) -> None:
     chunk = {"index": 3, "type": "artifact_update", "at": AT, "taskId": "t", "artifactId": "log"}
     chunk |= {"begins": True, "name": "log", "text": "x", "size": 1}

@@ -15,6 +15,7 @@ import bridge
 from apps.conversations import wakeups
 from apps.conversations.models import Run
 from apps.gateway import breaker, canceling, credentials
+from apps.gateway.errors import Unreachable
 from apps.gateway.models import Breaker, OpenWork
 from apps.runtime import process
 from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
@@ -372,3 +373,44 @@ async def test_a_cancel_that_comes_just_before_the_first_answer_is_passed_on(age
     await until(lambda: "no longer its own" in str(run_of(begun).notes))
     await asyncio.to_thread(canceling.sweep)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
+
+
+async def test_work_is_found_again_though_its_agent_is_not_called_for_anything_new(agent, ada, echo):
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card(), fallbacks=["echo"]))
+
+    async def begun(_):
+        yield {"task": task()}
+        await asyncio.sleep(30)
+
+    agent.sent = begun
+    agent.is_at("WORKING")
+    sent = await talk.say()
+    await until(lambda: run_of(sent).remote.get("taskId"))
+    for _ in range(5):
+        await bridge.run(breaker.failed, talk.agent, Unreachable("It does not answer."))
+    agent.is_at("COMPLETED", "Done.")
+    await asyncio.to_thread(process.close_this_process, 0.0)
+    assert words(await talk.settled(sent)) == "Done."
+
+
+async def test_nobody_stands_in_for_an_agent_that_may_have_got_the_message(agent, ada, echo):
+    policies = {"fallbacks": ["echo"], "retry_safe": True}
+    talk = Talk(ada, await bridge.run(lambda: remote_agent(agent.card(), **policies)))
+    agent.sent = in_turn(events(CUT), refusing(-32000, status=429, headers={"Retry-After": "100"}))
+    failed = await talk.ask()
+    assert (len(agent.sends), failed.state) == (2, "failed")
+    assert "lost after the message was sent" in words(failed)
+
+
+async def test_a_cancel_that_breaks_keeps_no_other_from_being_passed_on(monkeypatch):
+    passed_on = []
+
+    async def pass_on(work):
+        if work == "broken":
+            raise RuntimeError
+        await asyncio.sleep(0)
+        passed_on.append(work)
+
+    monkeypatch.setattr(canceling, "pass_on", pass_on)
+    await canceling._all(["broken", "good"])
+    assert passed_on == ["good"]

@@ -20,7 +20,7 @@ import outbound
 from apps.accounts import quotas
 from apps.accounts.models import ApiKey
 from apps.conversations import wakeups
-from apps.gateway import receiving
+from apps.gateway import nudges, receiving
 from apps.gateway.receiving import TOKEN, webhook_for
 from config.asgi import application
 from tests.a2a.calling import Caller, message
@@ -172,3 +172,13 @@ async def test_another_parley_tells_it(nudged, ada, echo):
         assert set(await asyncio.to_thread(nudged.have, 2)) == {str(run)}
     finally:
         outbound.configure([])
+
+
+async def test_who_takes_a_run_up_again_is_nudged_when_the_one_before_has_ended():
+    before, again = nudges.listening("run"), nudges.listening("run")
+    with before:
+        nudged = again.__enter__()
+    nudges._nudged("run")
+    async with asyncio.timeout(1):
+        await nudged.wait()
+    again.__exit__(None, None, None)

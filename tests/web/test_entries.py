@@ -200,3 +200,10 @@ def test_a_page_costs_as_many_queries_for_many_tasks_as_for_one(ada, echo, djang
         assert len(of_type(entries_of(context, settled_events(context, 0, 1000)), "agent_complete")) == 6
     with django_assert_num_queries(1):
         assert len(artifacts_before(context, 1000)) == 6
+
+
+def test_a_turn_that_was_given_back_says_that_it_begins_again(working):
+    with ledger.writing(working.context) as log:
+        start = {"attempt": 1, "turn": 1, "messageId": "first", "again": True}
+        log.add(EventType.AGENT_START, start, task=working.task)
+    assert [entry.get("again", False) for entry in of_type(live(working), "agent_start")] == [False, True]

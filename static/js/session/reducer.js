@@ -98,7 +98,8 @@ function workOf(state, taskId) {
   return state.items.findLast((item) => item.kind === "work" && item.taskId === taskId && !item.ended);
 }
 
-function agentStart(state, { taskId, at, attempt, turn, messageId }) {
+function agentStart(state, { taskId, at, attempt, turn, messageId, again = false }) {
+  const anew = again || attempt > 1;
   let next = state.items.some((item) => item.messageId === messageId && item.queued)
     ? { ...state, items: state.items.map((item) => (item.messageId === messageId ? { ...item, queued: false } : item)) }
     : state;
@@ -106,11 +107,11 @@ function agentStart(state, { taskId, at, attempt, turn, messageId }) {
   if (open?.turn && open.turn !== turn) next = change(next, open.key, { ended: at, outcome: "working", making: null });
   if (!workOf(next, taskId)) next = openWork(next, taskId, at);
   const begun = { turn, attempt, started: at, progress: null, making: null };
-  next = change(next, workOf(next, taskId).key, attempt > 1 ? { ...begun, steps: [] } : begun);
-  return attempt > 1 ? withoutUnfinished(next, taskId) : next;
+  next = change(next, workOf(next, taskId).key, anew ? { ...begun, steps: [] } : begun);
+  return anew ? withoutUnfinished(next, taskId) : next;
 }
 
-/** What an attempt that was cut off had begun is begun again. */
+/** What an attempt that was cut off, or given back, had begun is begun again. */
 function withoutUnfinished(state, taskId) {
   const items = state.items.filter((item) => !(item.taskId === taskId && item.streaming));
   return { ...withoutMaking(state, taskId), items };
