@@ -51,11 +51,15 @@ class Attachment:
         return "" if is_first else f"{digest_of(self.task_id)[:8]}-"
 
 
+def is_again(assignment: Assignment) -> bool:
+    """May an earlier attempt have sent the message to this agent?"""
+    return assignment.remote.get("agent") == assignment.agent.pk and bool(assignment.input.get("sent"))
+
+
 def attach(assignment: Assignment) -> Attachment:
     """What an earlier attempt was at, or the snapshot for a new one, which is written. Raises LeaseLost."""
-    remote, sent = assignment.remote, assignment.input.get("sent")
-    if remote.get("agent") == assignment.agent.pk and sent:
-        return Attachment(assignment, remote, sent, is_again=True)
+    if is_again(assignment):
+        return Attachment(assignment, assignment.remote, assignment.input["sent"], is_again=True)
     known = _known(assignment)
     remote = {
         "agent": assignment.agent.pk,
@@ -88,7 +92,12 @@ def learn(attachment: Attachment, task: JSON, *, is_open: bool) -> None:
         remote_task=task["id"],
     )
     is_new = is_open and attachment.continues != task["id"]
-    _write(assignment, [work] if is_new else [], remote=attachment.remote)
+    try:
+        _write(assignment, [work] if is_new else [], remote=attachment.remote)
+    except LeaseLost:
+        if is_new:  # a cancel came first, and is passed on all the same
+            work.save()
+        raise
 
 
 def learn_context(attachment: Attachment, context_id: str) -> None:
@@ -103,8 +112,9 @@ def close(attachment: Attachment) -> None:
 
 
 def give_up(attachment: Attachment) -> None:
-    """The remote task's work is not wanted any more, whatever becomes of ours."""
-    if attachment.task_id:
+    """The remote task's work is not wanted any more, whatever becomes of ours; another worker's is left alone."""
+    hold = attachment.assignment.hold
+    if attachment.task_id and not Run.objects.filter(pk=hold.run_id, fence__gt=hold.fence).exists():
         found = OpenWork.objects.filter(agent=attachment.assignment.agent.pk, remote_task=attachment.task_id)
         found.update(is_unwanted=True)
 

@@ -11,6 +11,7 @@ from apps.conversations.lifecycle import TaskState
 from apps.gateway.transforming import sorted_out, state_of
 
 LONGEST_SLOT = 100
+LONGEST_SAYING = 4_000  # characters of a delivered text that is said, too, where the agent says nothing itself
 
 
 def outcome_of(task: JSON, hints: JSON, answer: str) -> Outcome:
@@ -22,7 +23,7 @@ def outcome_of(task: JSON, hints: JSON, answer: str) -> Outcome:
     state = state_of(task["status"])
     if state is None or state not in ENDINGS:
         raise AssertionError(f"a task that is {task['status'].get('state')!r} has not settled")
-    return ENDINGS[state](_message(task), hints, answer)
+    return ENDINGS[state](_message(task), hints, answer or _delivered_text(task))
 
 
 def answered(message: JSON) -> Outcome:
@@ -37,6 +38,15 @@ def _message(task: JSON) -> JSON:
     last = (task.get("history") or [{}])[-1]
     is_its_own = last.get("role") == "ROLE_AGENT" and state_of(task["status"]) is not TaskState.CANCELED
     return dict(last) if is_its_own else {}
+
+
+def _delivered_text(task: JSON) -> str:
+    """What the only artifact says, if it is a short text and nothing else."""
+    artifacts = task.get("artifacts") or []
+    parts = artifacts[0].get("parts", []) if len(artifacts) == 1 else []
+    text = "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    is_all = all("text" in part and "filename" not in part for part in parts)
+    return text if is_all and len(text) <= LONGEST_SAYING else ""
 
 
 def _completed(message: JSON, hints: JSON, answer: str) -> Outcome:

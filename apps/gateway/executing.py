@@ -17,6 +17,7 @@ from django.conf import settings
 import bridge
 from agentkit import AuthRequired, Failed, InputRequired, Outcome, TaskContext
 from apps.conversations.events import JSON
+from apps.conversations.ledger import LeaseLost
 from apps.gateway import attaching, breaker, calling, canceling, credentials, endings, snapshots
 from apps.gateway.attaching import Attachment
 from apps.gateway.connecting import Peer
@@ -24,6 +25,7 @@ from apps.gateway.errors import CutOff, Overloaded, Refused, RemoteError, Unauth
 from apps.gateway.following import Answered, Following, Gone
 from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.fallbacks import Unavailable
+from apps.runtime.recording import RecordLost
 
 REMEMBERS = "/ext/message-ids/v1"  # how the URI ends by which a card says that no message is taken twice
 WANTS_LINKS = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
@@ -40,12 +42,13 @@ async def execute(assignment: Assignment, task: TaskContext, aside: Aside) -> Ou
     attachment: Attachment | None = None
     try:
         with _beside(aside):
-            await bridge.run(breaker.admit, assignment.agent)
+            if not attaching.is_again(assignment):  # what was begun there is looked after in any case
+                await bridge.run(breaker.admit, assignment.agent)
             attachment = await bridge.run(attaching.attach, assignment)
             async with calling.peer_of(
                 assignment.agent,
                 assignment.task.owner_id,
-                traceparent=getattr(assignment, "traceparent", ""),
+                traceparent=assignment.traceparent,
                 skill=task.skill or "",
                 keep_out=assignment.redaction.keep_out,
             ) as peer:
@@ -55,7 +58,7 @@ async def execute(assignment: Assignment, task: TaskContext, aside: Aside) -> Ou
         return await _failure(assignment, attachment, error)
     except Gone as gone:
         return await _given_up(attachment, Failed(str(gone), gone.code))
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, LeaseLost, RecordLost):  # the turn may go on in another worker
         if attachment is not None:
             canceling.soon(attachment, is_late=asyncio.get_running_loop().time() >= deadline)
         raise
@@ -76,11 +79,9 @@ class _Turn:
         try:
             task = await self._settled()
         except Answered as answer:
-            bridge.later(breaker.succeeded, self._assignment.agent)
             if context_id := answer.message.get("contextId") or self._attachment.remote.get("contextId"):
                 await bridge.persist(attaching.learn_context, self._attachment, context_id)
             return endings.answered(answer.message)
-        bridge.later(breaker.succeeded, self._assignment.agent)
         outcome = endings.outcome_of(task, self._following.hints, self._following.said.answer)
         if not isinstance(outcome, InputRequired | AuthRequired):
             await bridge.run(attaching.close, self._attachment)

@@ -16,7 +16,7 @@ import bridge
 from agentkit import Emission, Progress
 from apps.conversations import notes
 from apps.conversations.events import JSON
-from apps.gateway import attaching, nudges, receiving
+from apps.gateway import attaching, breaker, nudges, receiving
 from apps.gateway.attaching import Attachment
 from apps.gateway.connecting import Peer
 from apps.gateway.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError
@@ -46,12 +46,11 @@ class Following:
     """One remote task, from the first that is heard of it to where it settles.
 
     Attributes:
-        heard: did the agent answer anything?
         hints: the metadata of the last status update.
     """
 
     def __init__(self, peer: Peer, attachment: Attachment, emit: Emit) -> None:
-        self.heard = False
+        self._heard = False
         self.hints: JSON = {}
         self.said: Transformation
         self._peer, self._attachment, self._emit = peer, attachment, emit
@@ -108,7 +107,7 @@ class Following:
                 raise CutOff("The agent ended its answer without saying anything.")
 
     async def _take_in(self, event: JSON) -> None:
-        self.heard = True
+        self._is_there()
         if (message := event.get("message")) is not None:
             if self._attachment.task_id:  # it belongs to the task, and is not the task's end
                 await self._say([*self.said.event({"statusUpdate": {"status": {"message": message}}})])
@@ -128,6 +127,12 @@ class Following:
         if "statusUpdate" in event:
             self.hints = update.get("metadata") or {}
             self._settle(update)
+
+    def _is_there(self) -> None:
+        """The agent answers: its breaker need not wait for the end of the turn."""
+        if not self._heard:
+            self._heard = True
+            bridge.later(breaker.succeeded, self._attachment.assignment.agent)
 
     def _settle(self, update: JSON) -> None:
         if is_settled(update):
@@ -198,7 +203,7 @@ class Following:
                 asked = error.retry_after if isinstance(error, Overloaded) else None
                 await asyncio.sleep(min(wait.next(asked), settings.REMOTE_AWAY_SECONDS))
             else:
-                self.heard = True
+                self._is_there()
                 return task
 
     async def _pause(self, nudged: asyncio.Event) -> None:

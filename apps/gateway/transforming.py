@@ -58,6 +58,7 @@ class Transformation:
         self._prefix = prefix
         self._heard_messages = {heard} if heard else set()
         self._artifacts: dict[str, Heard] = {}
+        self._names: dict[str, str] = {}  # of artifacts, by their id
         self._chunks: dict[str, str] = {}  # the names of artifacts that are recorded as such, by their id
         self._kept: set[str] = set()  # digests
 
@@ -91,6 +92,9 @@ class Transformation:
         append = bool(update.get("append")) and key in self._artifacts
         heard = self._artifacts[key] if append else Heard()
         self._artifacts[key] = heard
+        if append and not artifact.get("name"):  # a later piece need not repeat it
+            artifact = {**artifact, "name": self._names[key]}
+        self._names[key] = _word(artifact.get("name"))
         parts, strange = sorted_out(artifact.get("parts", []))
         heard.add(parts)
         heard.closed |= bool(update.get("lastChunk"))
@@ -98,12 +102,13 @@ class Transformation:
         if metadata := update.get("metadata"):
             said += self._foreign({"artifactUpdate": {"metadata": metadata}})
         meant = NAMED.get(artifact.get("name", ""))
+        in_record = append and key in self._chunks
         if meant is None:
-            return [*said, self._chunk(artifact, parts, append=append, last=bool(update.get("lastChunk")))]
+            return [*said, self._chunk(artifact, parts, append=in_record, last=bool(update.get("lastChunk")))]
         others = [part for part in parts if "text" not in part and "data" not in part]
         said += meant(self, artifact, parts, append)
         if others:  # a file has no place among words
-            said.append(self._chunk(artifact, others, append=append and key in self._chunks, last=False))
+            said.append(self._chunk(artifact, others, append=in_record, last=False))
         elif about := {name: artifact[name] for name in ("metadata", "extensions") if artifact.get(name)}:
             said += self._foreign({"artifact": {"name": artifact["name"], **about}})
         return said

@@ -100,6 +100,8 @@ def cut_off(log: Ledger, run: Run, hold: Hold, reason: str) -> uuid.UUID | None:
 
     `run.task` and `run.message` are used. Raises ledger.LeaseLost.
     """
+    if run.agent is not None:
+        run.task.agent = run.agent  # in memory: who took the turn over says it
     lost = Ending(hold, Failed(reason, "worker_lost"), turn=run.turn, memory=run.memory)
     lost.stand_in, lost.span = run.agent_id, run.traceparent
     return _end_turn(log, run.task, run.message, lost, [])

@@ -257,7 +257,7 @@ def _cut_off(assignment: Assignment) -> None:
     reason = "The platform was restarted, and this agent's work is not repeated by itself. Send the message again."
     try:
         with ledger.writing(assignment.context_id, hold=assignment.hold) as entry:
-            run = Run.objects.select_related("task", "message").get(pk=assignment.hold.run_id)
+            run = Run.objects.select_related("task", "message", "agent").get(pk=assignment.hold.run_id)
             following = cut_off(entry, run, assignment.hold, reason)
     except ledger.LeaseLost:
         return

@@ -70,7 +70,14 @@ def store(settings):
         store.delete(*store.keys(f"{settings.INSTALLATION}:*"))
 
 
+@pytest.fixture
+def tells_nobody(monkeypatch):
+    """Counts are exchanged when the test says so, and at no other time."""
+    monkeypatch.setattr(Requests, "_tell", lambda self: None)
+
+
 @pytest.mark.services
+@pytest.mark.usefixtures("tells_nobody")
 def test_processes_that_share_a_redis_know_each_others_counts(store, clock):
     one, other = Requests(), Requests()
     for _ in range(3):
@@ -102,6 +109,7 @@ def test_counts_are_told_without_being_asked_for(store, clock, settings):
 
 
 @pytest.mark.services
+@pytest.mark.usefixtures("tells_nobody")
 def test_counts_of_a_minute_that_is_over_are_forgotten(store, clock, settings):
     one, other = Requests(), Requests()
     one.count("ada", 1)

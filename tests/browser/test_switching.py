@@ -16,7 +16,7 @@ def test_a_session_goes_on_with_another_agent(open_browser, watched, size) -> No
     settled(page)
     page.get_by_role("button", name="Switch").click()
     choice = page.locator("#switch-to").get_by_role("button", name="Storyteller")
-    expect(choice).to_be_in_viewport()
+    expect(page.locator("#switch-to")).to_be_in_viewport(ratio=1)
     expect(page.locator("#switch-to").get_by_role("button", name="Echo")).to_have_count(0)
     choice.press("Enter")
     expect(page.locator(".switched")).to_have_text("SFrom here on with Storyteller")

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from apps.gateway.connecting import Peer, choose
@@ -15,6 +15,14 @@ from apps.gateway.errors import RemoteError
 from tests.gateway.reaching import JSON, card_at, said
 
 WAYS = [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
+EMPTY_INSTEAD = {
+    "id": "t-1",
+    "contextId": "c-1",
+    "status": {"state": "TASK_STATE_WORKING"},
+    "artifacts": [{"artifactId": "a-1", "parts": [[]]}],
+    "history": [[]],
+}
+"""An empty list stands where an object should, which protobuf reads as one."""
 KINDS = {"task", "message", "statusUpdate", "artifactUpdate"}
 WORDS = [
     *KINDS,
@@ -97,6 +105,7 @@ class Answering(httpx.AsyncBaseTransport):
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("way", WAYS, ids="-".join)
 @given(value=anything | nearly_right())
+@example(value=EMPTY_INSTEAD)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_answer_is_read_or_refused(way, streams, value):
     card = card_at("http://a.example/", *way, streams=streams)

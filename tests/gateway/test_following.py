@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
+from django.db.models import F
+from django.utils import timezone
 
 import bridge
 from apps.conversations import wakeups
-from apps.gateway import credentials
-from apps.gateway.models import OpenWork
+from apps.conversations.models import Run
+from apps.gateway import breaker, canceling, credentials
+from apps.gateway.models import Breaker, OpenWork
 from apps.runtime import process
 from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
 from tests.gateway.scripted import CUT, Scripted, artifact, events, in_turn, made, now, refusing, serving, task
@@ -207,7 +212,8 @@ async def test_files_are_sent_as_links_to_an_agent_that_takes_them_so(agent, tal
     assert forged.status_code == 404
 
 
-async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_again(agent, talk):
+@pytest.mark.parametrize("breaker_is", ["closed", "open"])
+async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_again(agent, talk, breaker_is):
     async def begun(_):
         yield {"task": task()}
         yield PIECES[0]
@@ -224,6 +230,10 @@ async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_aga
     agent.is_at("WORKING", artifacts=[artifact("a b ")])
     sent = await talk.say()
     await until(lambda: len(said(sent, "artifact_update")) == 2)
+    if breaker_is == "open":  # others' calls failed meanwhile; what was begun is looked after all the same
+        now_and_later = {"opened_at": timezone.now(), "retry_at": timezone.now() + timedelta(minutes=10)}
+        await bridge.run(lambda: Breaker.objects.create(agent=talk.agent, failures=9, **now_and_later))
+        breaker.forget()
     await asyncio.to_thread(process.close_this_process, 0.0)  # as SIGTERM does; the run is given back
     done = await talk.settled(sent)
     assert await bridge.run(delivered, done) == {"answer": "a b c"}
@@ -313,3 +323,52 @@ async def test_a_credential_of_ones_own_is_asked_for_before_anything_is_sent(age
     await until(lambda: run_of(asked).turn == 2 and run_of(asked).state == "done")
     assert agent.headers["x-key"] == "0123456789"
     assert agent.sends[0]["parts"] == [{"text": "hello"}]
+
+
+def taken_by_another(run) -> None:
+    """What it is when a worker was held up for so long that another has taken its run."""
+    Run.objects.filter(pk=run.pk).update(fence=F("fence") + 1)
+
+
+@pytest.mark.parametrize("ends", [[], [now("WORKING", key="t2")]], ids=["well", "badly"])
+async def test_a_worker_that_lost_its_run_leaves_the_work_to_the_one_that_has_it(agent, talk, monkeypatch, ends):
+    monkeypatch.setattr(process.WorkerProcess, "_stop_lost", lambda *_: None)  # it does not know yet
+    go = threading.Event()
+
+    async def work(_):
+        yield {"task": task()}
+        await asyncio.to_thread(go.wait, 10)
+        for event in ends or (made(f"{number}", append=number > 0) for number in range(50)):
+            yield event
+            await asyncio.sleep(0.1)
+
+    agent.sent = work
+    agent.is_at("WORKING")
+    begun = await talk.say()
+    run = await until(lambda: (found := run_of(begun)).remote.get("taskId") and found)
+    await bridge.run(taken_by_another, run)
+    go.set()
+    await until(lambda: "no longer its own" in str(run_of(begun).notes))
+    work_there = await bridge.run(OpenWork.objects.get)
+    assert not work_there.is_unwanted
+    assert agent.count("CancelTask") == 0
+
+
+async def test_a_cancel_that_comes_just_before_the_first_answer_is_passed_on(agent, talk, monkeypatch):
+    monkeypatch.setattr(process.WorkerProcess, "_stop", lambda *_: None)  # the word of it comes later than the answer
+    go = threading.Event()
+
+    async def work(_):
+        await asyncio.to_thread(go.wait, 10)
+        yield {"task": task()}
+        await asyncio.sleep(30)
+
+    agent.sent = work
+    agent.is_at("WORKING")
+    begun = await talk.say()
+    await until(lambda: agent.sends)
+    await talk.cancel(begun)
+    go.set()
+    await until(lambda: "no longer its own" in str(run_of(begun).notes))
+    await asyncio.to_thread(canceling.sweep)
+    await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)

@@ -203,3 +203,16 @@ def test_however_a_stream_breaks_off_the_text_is_whole_and_said_once(texts, hear
         said += heard.event(made(text, "x", append=n > 0))
     assert "".join(part["text"] for one in said for part in one.parts) == "".join(texts)
     assert [one.append for one in said] == [n > 0 for n in range(len(said))]
+
+
+def test_a_later_piece_need_not_repeat_the_name():
+    transformation = Transformation()
+    assert transformation.event(made("Hel", "output_delta", id="o")) == [Token("Hel")]
+    assert transformation.event(made("lo", "", id="o", append=True)) == [Token("lo")]
+
+
+def test_a_piece_under_another_name_begins_what_the_record_does_not_have():
+    transformation = Transformation()
+    transformation.event(made("Hello", "output_delta", id="o"))
+    [chunk] = transformation.event(made("x", "report.md", id="o", append=True))
+    assert (chunk.name, chunk.append) == ("report.md", False)

@@ -14,6 +14,7 @@ from apps.agents.registration import house_workspace, register_hosted
 from apps.conversations import replay, wire
 from apps.conversations.models import Event, Message, Run, Task
 from apps.runtime import execution, sending
+from apps.runtime.process import give_back
 from tests.runtime import away
 from tests.working import begin, carry_out, let_the_lease_run_out
 
@@ -179,6 +180,18 @@ async def test_an_attempt_after_a_crash_goes_on_with_who_took_the_turn_over(ada,
     assert await bridge.run(authors, sent.task) == [("near", "near")]
     starts = await bridge.run(lambda: [one.payload for one in Event.objects.filter(type="agent_start")])
     assert [start.get("agent") for start in starts] == [None, near.pk]
+    assert await bridge.run(replay.differences, sent.context) == []
+
+
+async def test_who_took_the_turn_over_says_that_it_was_cut_off(ada, far, near, said):
+    await bridge.run(Agent.objects.filter(pk=near.pk).update, retry_safe=False)
+    sent = await sending.send(ada.principal, far, said())
+    held = await bridge.run(begin, await bridge.run(lambda: Run.objects.get(task=sent.task).pk))
+    recorder, calls = _recording(held)
+    assert await execution.fallbacks.take_over(held, recorder, execution.context_of(held, recorder, calls))
+    await recorder.close()
+    await bridge.run(give_back, [held])
+    assert await bridge.run(authors, sent.task) == [("near", "near")]
     assert await bridge.run(replay.differences, sent.context) == []
 
 

@@ -44,7 +44,8 @@ def _complete_inner(value: JSON, given: Any, field: FieldDescriptor) -> None:
         value[name] = given
     elif isinstance(given, list):
         for one, one_given in zip(value[name], given, strict=False):
-            _complete(one, one_given, kind)
+            if isinstance(one_given, dict):  # protobuf takes an empty list for an empty object, too
+                _complete(one, one_given, kind)
     elif isinstance(given, dict) and not kind.full_name.startswith("google.protobuf."):
         _complete(value[name], given, kind)
 

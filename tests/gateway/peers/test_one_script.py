@@ -5,6 +5,8 @@ import pytest
 from tests.gateway.peers import client_script
 from tests.gateway.peers.conftest import AGENTS, SLUGS
 
+pytestmark = pytest.mark.timeout(600)  # the first one waits for two whole Parleys and five servers
+
 
 @pytest.mark.parametrize("operation", list(client_script.OPERATIONS))
 @pytest.mark.parametrize("agent", AGENTS)
