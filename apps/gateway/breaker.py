@@ -63,7 +63,7 @@ def succeeded(agent: Agent) -> None:
 def failed(agent: Agent, error: RemoteError) -> None:
     """A call failed. One that is the caller's own fault shows that the agent answers, and is none here."""
     if not is_held_against(error):
-        if isinstance(error, Refused | Unauthorized):
+        if isinstance(error, Refused) or (isinstance(error, Unauthorized) and error.is_answer):
             succeeded(agent)
         return
     now = timezone.now()

@@ -76,7 +76,7 @@ async def _found(way: Exchange, url: str, etag: str, last_modified: str) -> Fetc
     for candidate in _candidates(url):
         try:
             return await _at(way, candidate, {})
-        except (_NotThere, outbound.Misleading) as error:  # many servers lead elsewhere from what is not there
+        except (_NotThere, outbound.Misleading) as error:  # some servers redirect from what is not there
             problem = problem or error
     raise BadCard(f"There is no agent card at {url} or below it. {problem}")
 

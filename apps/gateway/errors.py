@@ -74,6 +74,7 @@ class Unauthorized(RemoteError):
 
     code = "agent_unauthorized"
     was_sent = False
+    is_answer: ClassVar[bool] = True  # the agent said so; where it was not even asked, nothing is known of it
 
     def __init__(self, message: str, *, status: int = 401, challenge: str = "", schemes: Sequence[str] = ()) -> None:
         super().__init__(message)

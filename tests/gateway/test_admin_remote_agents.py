@@ -73,6 +73,14 @@ def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admi
     assert LogEntry.objects.get().get_change_message() == "Registered, version 1."
 
 
+def test_who_registers_an_agent_for_a_workspace_may_use_it(cards_at, admin_client, admin_user):
+    cards_at.pages[WELL_KNOWN] = cards_at.card()
+    _, values = preview(admin_client, cards_at.url)
+    admin_client.post(ADD, {**values, "access": "workspace"})
+    assert Agent.objects.get().is_open_to(admin_user.principal)
+    assert not Agent.objects.get().is_listed
+
+
 def test_a_pasted_card_is_registered_the_same_way(admin_client):
     _, values = preview(admin_client, json.dumps(card("https://agents.example/a2a")))
     admin_client.post(ADD, {**values, "access": "authenticated"})

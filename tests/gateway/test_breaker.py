@@ -9,6 +9,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from apps.gateway import breaker
+from apps.gateway.authenticating.errors import CredentialMissing, TokenRefused
 from apps.gateway.errors import BadCard, CircuitOpen, CutOff, Misbehaved, Overloaded, Refused, Unauthorized, Unreachable
 from apps.gateway.models import Breaker
 from tests.gateway.registered import remote_agent
@@ -206,3 +207,18 @@ def test_an_agent_that_was_deleted_meanwhile_is_no_error(far):
     breaker.failed(gone, LOST)
     breaker.succeeded(gone)
     breaker.admit(gone)
+
+
+@pytest.mark.parametrize("unasked", [CredentialMissing("Nobody gave it."), TokenRefused("The client is unknown.")])
+def test_a_call_that_asked_the_agent_nothing_says_nothing_of_it(far, unasked):
+    for _ in range(2):
+        breaker.failed(far, LOST)
+        breaker.failed(far, unasked)
+    assert Breaker.objects.get(agent=far).failures == 2
+    breaker.failed(far, LOST)
+    pass_time(far, seconds=31)
+    breaker.admit(far)  # the one call that tries it
+    breaker.failed(far, unasked)
+    assert state_of(far) == Breaker.State.HALF_OPEN
+    with pytest.raises(CircuitOpen):
+        breaker.admit(far)

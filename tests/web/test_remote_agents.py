@@ -126,7 +126,7 @@ def test_who_registers_an_agent_that_wants_a_credential_is_asked_for_theirs(page
     assert registered.headers["Location"] == reverse("web:agent-credentials", args=["closed"])
     assert RemoteCredential.objects.get().is_personal
     assert 'type="password"' in page.get(registered.headers["Location"]).content.decode()
-    assert "Your credentials for it" in page.get(reverse("web:agent", args=["closed"])).content.decode()
+    assert "Credentials for this agent" in page.get(reverse("web:agent", args=["closed"])).content.decode()
 
 
 def test_a_change_that_waits_is_told(page, served, ada):

@@ -119,7 +119,10 @@ class Adding:
             if self._known:
                 self.agent = registering.save(self._known.slug, shown, author=author, update=True)
             else:
-                self.agent = registering.save(values["slug"], shown, author=author, access=values["access"])
+                access = values["access"]
+                # The house's own workspace has no members: one that is for a workspace is for that of who adds it.
+                home = author.personal_workspace if access == Agent.Access.WORKSPACE else None
+                self.agent = registering.save(values["slug"], shown, workspace=home, author=author, access=access)
         except ValidationError as error:
             for field, messages in error.message_dict.items():
                 form.add_error(field if field in form.fields else None, messages)

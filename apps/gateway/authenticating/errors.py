@@ -16,6 +16,7 @@ class CredentialMissing(Unauthorized):
 
     code = "credential_missing"
     was_sent = False
+    is_answer = False
 
     def __init__(self, sentence: str, *, schemes: Sequence[str] = (), is_personal: bool = False) -> None:
         super().__init__(sentence, schemes=schemes)
@@ -34,6 +35,7 @@ class TokenRefused(Unauthorized):
 
     code = "token_refused"
     was_sent = False
+    is_answer = False
 
 
 class TokenUnavailable(RemoteError):
