@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.conf import settings
+from django.db import connection
 from django.test import TransactionTestCase, override_settings
 from kombu import Queue
+from pytest_django import DjangoDbBlocker
 
 import bridge
 from apps.accounts.models import User
@@ -72,9 +74,12 @@ def _quickly_emptied() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _bridge_ends_with_the_tests(django_db_setup: None) -> Iterator[None]:
+def _bridge_ends_with_the_tests(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     yield
     bridge.close()
+    if connection.vendor == "postgresql":
+        with django_db_blocker.unblock():
+            emptying.end_other_connections()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,3 +21,12 @@ def empty(_case: Any = None) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         for table in set(tables) - KEPT:
             cursor.execute(f"DELETE FROM {connection.ops.quote_name(table)}")
+
+
+def end_other_connections() -> None:
+    """Those of threads that outlive the tests: PostgreSQL drops no database that somebody is connected to."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
