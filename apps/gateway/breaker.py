@@ -26,6 +26,7 @@ from django.utils import timezone
 
 from apps.agents.models import Agent, AgentStats
 from apps.conversations import ledger
+from apps.gateway.authenticating.errors import TokenUnavailable
 from apps.gateway.errors import CircuitOpen, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized
 from apps.gateway.models import Breaker, Checkup
 from apps.runtime import observing
@@ -99,7 +100,8 @@ def forget() -> None:
 
 def is_held_against(error: RemoteError) -> bool:
     """Does it say something about the agent, or only about the call?"""
-    return (error.is_transient or isinstance(error, Misbehaved)) and not isinstance(error, CircuitOpen)
+    is_other = isinstance(error, CircuitOpen | TokenUnavailable)  # the agent was not asked
+    return (error.is_transient or isinstance(error, Misbehaved)) and not is_other
 
 
 def _known() -> Mapping[int, Breaker]:

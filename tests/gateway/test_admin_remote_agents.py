@@ -237,6 +237,12 @@ def test_policies_are_set_on_the_agents_own_page_and_the_cards_words_are_not(tra
     assert agent.versions.count() == 1
 
 
+@pytest.mark.parametrize("number", [0, 10**40])
+def test_there_is_no_page_of_an_agent_that_there_is_not(admin_client, number):
+    assert admin_client.get(f"/admin/gateway/remoteagent/of/{number}/").status_code == 404
+    assert admin_client.get(f"/admin/gateway/remotecredential/of/{number}/").status_code == 404
+
+
 def test_the_list_of_agents_is_narrowed_by_what_cards_say(translator, echo, admin_client):
     url = reverse("admin:agents_agent_changelist")
     for asked in ({"tag": "language"}, {"skill": "Translate"}, {"kind__exact": "remote"}):

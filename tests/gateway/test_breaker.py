@@ -9,7 +9,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from apps.gateway import breaker
-from apps.gateway.authenticating.errors import CredentialMissing, TokenRefused
+from apps.gateway.authenticating.errors import CredentialMissing, TokenRefused, TokenUnavailable
 from apps.gateway.errors import BadCard, CircuitOpen, CutOff, Misbehaved, Overloaded, Refused, Unauthorized, Unreachable
 from apps.gateway.models import Breaker
 from tests.gateway.registered import remote_agent
@@ -209,7 +209,10 @@ def test_an_agent_that_was_deleted_meanwhile_is_no_error(far):
     breaker.admit(gone)
 
 
-@pytest.mark.parametrize("unasked", [CredentialMissing("Nobody gave it."), TokenRefused("The client is unknown.")])
+@pytest.mark.parametrize(
+    "unasked",
+    [CredentialMissing("Nobody gave it."), TokenRefused("The client is unknown."), TokenUnavailable("It is away.")],
+)
 def test_a_call_that_asked_the_agent_nothing_says_nothing_of_it(far, unasked):
     for _ in range(2):
         breaker.failed(far, LOST)

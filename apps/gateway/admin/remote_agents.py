@@ -84,7 +84,7 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
 
     def of_agent(self, request: HttpRequest, agent: int) -> HttpResponse:
         """From an agent's own page to this one of it."""
-        if (pk := RemoteAgent.objects.filter(agent=agent).values_list("pk", flat=True).first()) is None:
+        if (pk := Agent.objects.filter(pk=agent).values_list("remote", flat=True).first()) is None:
             raise Http404
         return redirect(cells.page_url(RemoteAgent, pk))
 
