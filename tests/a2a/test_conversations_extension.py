@@ -21,7 +21,7 @@ from tests.a2a.calling import Caller, message, text_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 URI = f"{settings.PUBLIC_BASE_URL}/ext/conversations/v1"
-EXTENSIONS = ("conversations", "negotiation", "cursor", "signature", "health")
+EXTENSIONS = ("conversations", "message-ids", "negotiation", "cursor", "signature", "health")
 LARGE = base64.b64encode(b"large" * 100_000).decode()
 
 
@@ -58,7 +58,9 @@ async def test_the_card_declares_it_and_its_page_is_at_its_address(ada_at, echo)
 async def test_an_agent_that_does_not_stream_declares_no_cursor(ada_at, quiet):
     card = (await ada_at("quiet").client.get("/a2a/quiet/.well-known/agent-card.json")).json()
     declared = [one["uri"] for one in card["capabilities"]["extensions"]]
-    assert declared == [URI, URI.replace("conversations", "negotiation"), URI.replace("conversations", "health")]
+    assert declared == [
+        URI.replace("conversations", name) for name in EXTENSIONS if name not in ("cursor", "signature")
+    ]
 
 
 async def test_it_may_be_named_and_need_not(ada_at, echo):

@@ -90,7 +90,8 @@ async def test_a_message_names_the_model_that_made_it(endpoint: Endpoint, ada, s
     endpoint.replies = [says("Good day.")]
     agent = await bridge.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
     answered = (await send(ada.principal, agent, said())).answer
-    assert (answered["parts"], answered["metadata"]) == ([{"text": "Good day."}], {"models": ["test-model"]})
+    assert answered["parts"] == [{"text": "Good day."}]
+    assert answered["metadata"] == {"models": ["test-model"], "agent": "greeter"}
 
 
 async def test_what_went_wrong_is_for_operators_and_the_key_for_nobody(endpoint: Endpoint, ask):

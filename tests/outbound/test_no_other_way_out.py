@@ -38,7 +38,10 @@ CLIENTS = (
 BY_THE_HOST = "the host gives it an HTTP client that goes by outbound (apps/runtime/language_models.py)"
 A_LINE = "the client of the A2A SDK goes over a line whose transport is outbound's"
 A_WORD = "its types, of what comes back over that line"
+A_SIGNATURE = "what signs the requests that go over that line"
 REASONS = {
+    ("apps/gateway/authenticating/client_tokens.py", "httpx"): A_SIGNATURE,
+    ("apps/gateway/authenticating/signing.py", "httpx"): A_SIGNATURE,
     ("apps/gateway/connecting/lines.py", "httpx"): A_LINE,
     ("apps/gateway/connecting/peers.py", "a2a.client"): A_LINE,
     ("apps/gateway/connecting/peers.py", "httpx"): A_WORD,
