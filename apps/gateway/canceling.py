@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 from django.conf import settings
 from django.db.models import F
@@ -35,9 +36,13 @@ def soon(attachment: Attachment, *, is_late: bool) -> None:
     It is not where the turn goes on: a worker that has to end gives it back, and whoever takes it up finds the work
     again. It is where the task has ended here, a newer message took its place, or its time is over (`is_late`).
     """
-    if not attachment.task_id:
-        return
-    task = asyncio.get_running_loop().create_task(_stopped(attachment, is_late))
+    if attachment.task_id:
+        in_background(_stopped(attachment, is_late))
+
+
+def in_background(work: Coroutine[Any, Any, None]) -> None:
+    """Do it on this loop, whoever ends meanwhile."""
+    task = asyncio.get_running_loop().create_task(work)
     _stopping.add(task)
     task.add_done_callback(_stopping.discard)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 
 from django.conf import settings
 
@@ -16,7 +16,8 @@ import bridge
 from agentkit import Emission, Progress
 from apps.conversations import notes
 from apps.conversations.events import JSON
-from apps.gateway import attaching, breaker, nudges, receiving
+from apps.conversations.ledger import LeaseLost
+from apps.gateway import attaching, breaker, canceling, nudges, receiving
 from apps.gateway.attaching import Attachment
 from apps.gateway.connecting import Peer
 from apps.gateway.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError
@@ -91,7 +92,7 @@ class Following:
     async def _read(self, stream: AsyncIterator[JSON]) -> None:
         """Take in a stream until it ends, or the task settles. Raises what leaves nothing to be followed."""
         try:
-            async with aclosing(stream) as events:  # type: ignore[type-var]
+            async with aclosing(self._events(stream)) as events:
                 async for event in events:
                     await self._take_in(event)
                     if self._settled is not None:
@@ -106,6 +107,35 @@ class Following:
             if not self._attachment.task_id:
                 raise CutOff("The agent ended its answer without saying anything.")
 
+    async def _events(self, stream: AsyncIterator[JSON]) -> AsyncGenerator[JSON]:
+        """The events of a stream. What its task is called is heard even if the turn is stopped before it is said."""
+        begun: JSON | None = None
+        if not self._attachment.task_id:
+            first = asyncio.ensure_future(anext(stream, None))
+            try:
+                begun = await asyncio.shield(first)
+            except asyncio.CancelledError:
+                canceling.in_background(self._listen_on(stream, first))
+                raise
+        async with aclosing(stream):  # type: ignore[type-var]
+            if begun is not None:
+                yield begun
+            async for event in stream:
+                yield event
+
+    async def _listen_on(self, stream: AsyncIterator[JSON], first: asyncio.Future[JSON | None]) -> None:
+        """Have what the agent has begun canceled there, if it names it before long."""
+        async with aclosing(stream):  # type: ignore[type-var]
+            try:
+                async with asyncio.timeout(settings.REMOTE_CANCEL_SECONDS):
+                    task = task_in(await first or {})
+            except (RemoteError, TimeoutError):
+                return
+        if task:
+            with suppress(LeaseLost):
+                await bridge.persist(attaching.learn, self._attachment, task, is_open=True)
+            canceling.soon(self._attachment, is_late=False)
+
     async def _take_in(self, event: JSON) -> None:
         self._is_there()
         if (message := event.get("message")) is not None:
@@ -113,18 +143,14 @@ class Following:
                 await self._say([*self.said.event({"statusUpdate": {"status": {"message": message}}})])
                 return
             raise Answered(message)
+        if named := task_in(event):
+            await self._know(named)
         if (task := event.get("task")) is not None:
-            await self._know(task)
             await self._say(self.said.task(task))
             self._settle(task)
             return
-        update = event.get("statusUpdate") or event.get("artifactUpdate") or {}
-        if task_id := update.get("taskId"):
-            await self._know(
-                {"id": task_id, "contextId": update.get("contextId", ""), "status": update.get("status", {})}
-            )
         await self._say(self.said.event(event))
-        if "statusUpdate" in event:
+        if (update := event.get("statusUpdate")) is not None:
             self.hints = update.get("metadata") or {}
             self._settle(update)
 
@@ -244,6 +270,16 @@ class Following:
 
     def _subscribed(self) -> AsyncIterator[JSON]:
         return self._peer.subscribe(self._attachment.task_id, after=self._peer.event_id)
+
+
+def task_in(event: JSON) -> JSON | None:
+    """The task that an event is of, with what the event says of it: its ids and its status."""
+    if (task := event.get("task")) is not None:
+        return dict(task)
+    update = event.get("statusUpdate") or event.get("artifactUpdate") or {}
+    if not update.get("taskId"):
+        return None
+    return {"id": update["taskId"], "contextId": update.get("contextId", ""), "status": update.get("status", {})}
 
 
 class Wait:

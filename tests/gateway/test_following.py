@@ -355,8 +355,10 @@ async def test_a_worker_that_lost_its_run_leaves_the_work_to_the_one_that_has_it
     assert agent.count("CancelTask") == 0
 
 
-async def test_a_cancel_that_comes_just_before_the_first_answer_is_passed_on(agent, talk, monkeypatch):
-    monkeypatch.setattr(process.WorkerProcess, "_stop", lambda *_: None)  # the word of it comes later than the answer
+@pytest.mark.parametrize("word_of_it", ["comes at once", "comes later than the answer"])
+async def test_a_cancel_that_comes_just_before_the_first_answer_is_passed_on(agent, talk, monkeypatch, word_of_it):
+    if word_of_it == "comes later than the answer":
+        monkeypatch.setattr(process.WorkerProcess, "_stop", lambda *_: None)
     go = threading.Event()
 
     async def work(_):
@@ -369,9 +371,12 @@ async def test_a_cancel_that_comes_just_before_the_first_answer_is_passed_on(age
     begun = await talk.say()
     await until(lambda: agent.sends)
     await talk.cancel(begun)
+    if word_of_it == "comes at once":
+        await until(lambda: not process.this_process()._carried)
     go.set()
-    await until(lambda: "no longer its own" in str(run_of(begun).notes))
-    await asyncio.to_thread(canceling.sweep)
+    if word_of_it == "comes later than the answer":
+        await until(lambda: "no longer its own" in str(run_of(begun).notes))
+        await asyncio.to_thread(canceling.sweep)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
