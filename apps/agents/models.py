@@ -153,8 +153,10 @@ class Agent(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Raises ValidationError for a fallback that cannot be one."""
+        """Raises ValidationError for a fallback that cannot be one, and for an agent that nobody could use."""
         check_fallbacks(self)
+        if self.access == Agent.Access.WORKSPACE and self.workspace_id and self.workspace.personal_of_id is None:
+            raise ValidationError({"access": "The installation's own workspace has no members. Choose another."})
 
     @property
     def streams(self) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS
@@ -101,3 +102,11 @@ def test_what_is_for_some_alone_is_not_listed_for_everybody(echo):
         listed[access] = Agent.objects.listed().exists()
         assert echo.is_listed == listed[access]
     assert listed == {"public": True, "authenticated": True, "groups": False, "workspace": False}
+
+
+def test_an_agent_is_not_kept_for_a_workspace_that_has_no_members(ada, echo):
+    echo.access = "workspace"
+    with pytest.raises(ValidationError, match="has no members"):
+        echo.full_clean()
+    echo.workspace = ada.personal_workspace
+    echo.full_clean()
