@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
+import psycopg
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -20,10 +22,26 @@ LONGEST = (
 """What is begun first, in this order, so that nobody waits for it at the end."""
 
 
+CONNECTIONS = 45
+"""What one worker may take of PostgreSQL's, with the whole Parleys that its tests start."""
+
+
 def workers() -> int:
-    """How many workers `-n auto` makes: two a core, since tests wait more than they compute, and at most eight."""
+    """How many workers `-n auto` makes: two a core, since tests wait more than they compute, and at most eight.
+
+    On services they are no more than PostgreSQL has connections for.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(2 * cores, 8)
+    return max(1, min(2 * cores, 8, _connections() // CONNECTIONS))
+
+
+def _connections() -> int:
+    url = os.environ.get("DATABASE_URL", "sqlite")
+    if url.startswith("sqlite"):
+        return sys.maxsize
+    with psycopg.connect(url) as connection:
+        [most] = connection.execute("SHOW max_connections").fetchone() or ["0"]
+        return int(most)
 
 
 class Sharing(LoadScopeScheduling):
