@@ -42,9 +42,7 @@ async def execute(assignment: Assignment, task: TaskContext, aside: Aside) -> Ou
     attachment: Attachment | None = None
     try:
         with _beside(aside):
-            if not attaching.is_begun(assignment):  # what is there is looked after, however the agent fares
-                await bridge.run(breaker.admit, assignment.agent)
-            attachment = await bridge.run(attaching.attach, assignment)
+            attachment = await bridge.run(_attached, assignment)
             async with calling.peer_of(
                 assignment.agent,
                 assignment.task.owner_id,
@@ -67,6 +65,13 @@ async def execute(assignment: Assignment, task: TaskContext, aside: Aside) -> Ou
         raise
 
 
+def _attached(assignment: Assignment) -> Attachment:
+    """Raises errors.CircuitOpen, LeaseLost."""
+    if not attaching.is_begun(assignment):  # what is there is looked after, however the agent fares
+        breaker.admit(assignment.agent)
+    return attaching.attach(assignment)
+
+
 class _Turn:
     """One turn at an agent that can be called."""
 
@@ -84,7 +89,7 @@ class _Turn:
             return endings.answered(answer.message)
         outcome = endings.outcome_of(task, self._following.hints, self._following.said.answer)
         if not isinstance(outcome, InputRequired | AuthRequired):
-            await bridge.run(attaching.close, self._attachment)
+            bridge.later(attaching.close, self._attachment)  # nobody need wait for it
         if not isinstance(outcome, Failed):
             await self._following.finish()
         return outcome
@@ -140,7 +145,11 @@ class _Turn:
 
     async def _stream(self, as_links: bool) -> AsyncIterator[JSON]:
         run = self._assignment.hold.run_id
-        message = await bridge.run(snapshots.rendered, self._attachment.snapshot, run, as_links=as_links)
+        snapshot = self._attachment.snapshot
+        if snapshots.has_files(snapshot):
+            message = await bridge.run(snapshots.rendered, snapshot, run, as_links=as_links)
+        else:
+            message = snapshots.rendered(snapshot, run)
         # An agent that does not stream says at once what its task is called.
         configuration = {"historyLength": 1, "returnImmediately": not self._peer.streams}
         return self._peer.send(message, configuration, streaming=self._peer.streams)

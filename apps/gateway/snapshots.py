@@ -89,13 +89,13 @@ def has_files(snapshot: JSON) -> bool:
 
 def _untold(assignment: Assignment, known: Known) -> list[Said]:
     """The last messages of the session that the agent does not know."""
-    most = history_messages(assignment)
     history = assignment.history
     if known.context_id and known.seen:
         at = next((n for n in range(len(history) - 1, -1, -1) if history[n].id == known.seen), -1)
         history = history[at + 1 :]
     if known.context_id:
         history = [message for message in history if message.wire.get("taskId") not in known.own_tasks]
+    most = history_messages(assignment) if history else 0
     return history[-most:] if most else []
 
 
