@@ -25,6 +25,7 @@ from apps.gateway.transforming import Transformation, is_settled, state_of
 
 log = logging.getLogger("parley.gateway")
 
+ENDING_SECONDS = 0.1  # that a stream may take to end once its task has
 HISTORY = 1  # messages of a task that are asked for: its last may be what it says at the end
 Emit = Callable[[Emission], Awaitable[None]]
 
@@ -96,6 +97,7 @@ class Following:
                 async for event in events:
                     await self._take_in(event)
                     if self._settled is not None:
+                        await self._let_end(events)
                         return
         except RemoteError as error:
             if not self._attachment.task_id or isinstance(error, Misbehaved):
@@ -122,6 +124,16 @@ class Following:
                 yield begun
             async for event in stream:
                 yield event
+
+    async def _let_end(self, stream: AsyncIterator[JSON]) -> None:
+        """A stream ends right after its task. One that was read to its end leaves its connection to the next call."""
+        state = state_of((self._settled or {})["status"])
+        if state is None or not state.is_terminal:
+            return
+        with suppress(TimeoutError, RemoteError):
+            async with asyncio.timeout(ENDING_SECONDS):
+                async for _ in stream:
+                    pass  # what follows the end is none of the task's
 
     async def _listen_on(self, stream: AsyncIterator[JSON], first: asyncio.Future[JSON | None]) -> None:
         """Have what the agent has begun canceled there, if it names it before long."""
