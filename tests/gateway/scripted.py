@@ -35,6 +35,7 @@ class Scripted:
     Attributes:
         requests: what came, as (method, params).
         headers: of the newest request.
+        callers: the ports that requests came from: one for each connection.
         task: what GetTask answers, and CancelTask ends; None: it knows none.
         sent: what SendMessage and SendStreamingMessage answer: a function of the params that gives the events, or
             raises RpcError.
@@ -46,6 +47,7 @@ class Scripted:
         self.url = ""
         self.requests: list[tuple[str, JSON]] = []
         self.headers: dict[str, str] = {}
+        self.callers: set[int] = set()
         self.task: JSON | None = None
         self.sent: Callable[[JSON], AsyncIterator[JSON]] = nothing
         self.subscribed: Callable[[JSON], AsyncIterator[JSON]] = nothing
@@ -81,6 +83,8 @@ class Scripted:
             return Response(status_code=503)
         body = json.loads(await request.body())
         self.headers = dict(request.headers)
+        if request.client:
+            self.callers.add(request.client.port)
         method, params = body["method"], body.get("params", {})
         self.requests.append((method, params))
         try:

@@ -82,6 +82,15 @@ async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
     assert (failed.state, words(failed)) == ("failed", "It broke after all.")
 
 
+async def test_a_turn_and_the_one_after_it_take_a_single_connection(agent, talk):
+    agent.sent = events({"task": task()}, made("right"), now("COMPLETED", "Done."))
+    agent.is_at("COMPLETED", "Done.", [artifact("right")])
+    for _ in range(2):
+        assert (await talk.ask()).state == "completed"
+    assert agent.count("SendStreamingMessage", "GetTask") == 4
+    assert len(agent.callers) == 1
+
+
 async def test_an_artifact_that_is_another_in_the_end_replaces_what_was_streamed(agent, talk):
     agent.sent = events({"task": task()}, made("wrong"), now("COMPLETED"))
     agent.is_at("COMPLETED", artifacts=[artifact("right")])
