@@ -59,7 +59,7 @@ def find_listed() -> tuple[JSON, datetime.datetime]:
 
     Raises AgentNotFound where there is none to show.
     """
-    agents = list(Agent.objects.listed())
+    agents = list(Agent.objects.listed().order_by("name", "pk"))
     if not agents:
         raise AgentNotFound("There is no agent here that everybody may see.")
     newest: datetime.datetime = Agent.objects.aggregate(newest=Max("updated_at"))["newest"]
