@@ -13,6 +13,7 @@ import bridge
 from apps.gateway import checking
 from apps.gateway.checking import Round
 from apps.gateway.examining import findings_of
+from bridge.single import Single
 
 log = logging.getLogger("parley.gateway")
 
@@ -69,23 +70,15 @@ async def _work_off(one: Round) -> None:
         log.exception("the check of agent %s broke off", one.agent.slug)
 
 
-_this_process: Checker | None = None
-_lock = threading.Lock()
+_single = Single(Checker)
 
 
 def this_process() -> Checker:
     """The one of this process, made when agents are to be checked for the first time."""
-    global _this_process
-    with _lock:
-        if _this_process is None:
-            _this_process = Checker()
-        return _this_process
+    return _single.get()
 
 
 def close_this_process() -> None:
     """End it (see `Checker.close`)."""
-    global _this_process
-    with _lock:
-        closing, _this_process = _this_process, None
-    if closing is not None:
+    if (closing := _single.take()) is not None:
         closing.close()

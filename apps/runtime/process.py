@@ -31,6 +31,7 @@ from apps.runtime.outcomes import cut_off
 from apps.runtime.publishing import publish
 from apps.runtime.slots import Slots
 from bridge import statements
+from bridge.single import Single
 
 log = logging.getLogger("parley.runtime")
 
@@ -265,23 +266,15 @@ def _cut_off(assignment: Assignment) -> None:
         publish(following)
 
 
-_this_process: WorkerProcess | None = None
-_lock = threading.Lock()
+_single = Single(WorkerProcess)
 
 
 def this_process() -> WorkerProcess:
     """The one of this process, made when the first run comes."""
-    global _this_process
-    with _lock:
-        if _this_process is None:
-            _this_process = WorkerProcess()
-        return _this_process
+    return _single.get()
 
 
 def close_this_process(grace: float) -> None:
     """End what this process carries (see `WorkerProcess.close`); a later run makes a new one."""
-    global _this_process
-    with _lock:
-        closing, _this_process = _this_process, None
-    if closing is not None:
+    if (closing := _single.take()) is not None:
         closing.close(grace)

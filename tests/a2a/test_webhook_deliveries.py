@@ -208,7 +208,7 @@ async def test_the_courier_ends_with_its_worker_and_begins_anew_with_the_next(tr
         await ada_at("echo").send(message(), taskPushNotificationConfig={"url": hook.url})
         await hook.have(3 * count)
         await bridge.run(running.__exit__, None, None, None)
-        assert process_courier._this_process is None
+        assert process_courier._single.take() is None
 
 
 async def test_what_is_queued_is_what_the_log_says(told, hook, courier, published):

@@ -15,6 +15,7 @@ from django.conf import settings
 import bridge
 import outbound
 from apps.a2a.webhooks.queues import Posting, Result, settle, take, url_of
+from bridge.single import Single
 from outbound import Limits, OutboundError
 
 log = logging.getLogger("parley.webhooks")
@@ -113,23 +114,15 @@ async def _made() -> Courier:
     return Courier()
 
 
-_this_process: DeliveringProcess | None = None
-_lock = threading.Lock()
+_single = Single(DeliveringProcess)
 
 
 def this_process() -> DeliveringProcess:
     """The one of this process, made when the first webhook is to be called."""
-    global _this_process
-    with _lock:
-        if _this_process is None:
-            _this_process = DeliveringProcess()
-        return _this_process
+    return _single.get()
 
 
 def close_this_process() -> None:
     """End it (see `DeliveringProcess.close`); a later webhook makes a new one."""
-    global _this_process
-    with _lock:
-        closing, _this_process = _this_process, None
-    if closing is not None:
+    if (closing := _single.take()) is not None:
         closing.close()
