@@ -30,9 +30,9 @@ from google.protobuf.message import Message
 
 from apps.gateway.connecting import pools
 from apps.gateway.connecting.border import exactly, to_json, whole_numbers
-from apps.gateway.connecting.following import Following, check_webhook
 from apps.gateway.connecting.interfaces import HTTP_JSON, JSONRPC, Interface, choose
 from apps.gateway.connecting.lines import Line
+from apps.gateway.connecting.subjects import Subject, check_webhook
 from apps.gateway.errors import Misbehaved, Refused
 from outbound.transports import Transport
 
@@ -105,11 +105,11 @@ class Peer:
         json_format.ParseDict(
             {name: value for name, value in body.items() if value or name == "configuration"}, request
         )
-        following = Following(message.get("taskId", ""), message.get("contextId", ""))
+        subject = Subject(message.get("taskId", ""), message.get("contextId", ""))
         line, client = self._client(exactly(message))
         if streaming and self.streams:
             try:
-                async with aclosing(self._followed(client.send_message_streaming, request, line, following)) as events:
+                async with aclosing(self._followed(client.send_message_streaming, request, line, subject)) as events:
                     async for event in events:
                         yield event
                 return
@@ -120,15 +120,15 @@ class Peer:
             request.configuration.return_immediately = True
         with misread():
             answer = await client.send_message(request, context=self._context())
-        yield following.checked(to_json(answer, self._sent(line)))
+        yield subject.checked(to_json(answer, self._sent(line)))
 
     async def subscribe(self, task_id: str, *, after: str = "") -> AsyncGenerator[JSON]:
         """What happens to a task from now on; from after the event `after`, where the agent knows to do that."""
         line, client = self._client()
         request = SubscribeToTaskRequest(id=self._named(task_id))
         more = {"Last-Event-ID": after} if after else {}
-        following = Following(task_id)
-        async with aclosing(self._followed(client.subscribe, request, line, following, more)) as events:
+        subject = Subject(task_id)
+        async with aclosing(self._followed(client.subscribe, request, line, subject, more)) as events:
             async for event in events:
                 yield event
 
@@ -138,14 +138,14 @@ class Peer:
         request = GetTaskRequest(id=self._named(task_id), history_length=history_length)
         with misread():
             task = await client.get_task(request, context=self._context())
-        return Following(task_id).check_task(to_json(task, self._sent(line)))
+        return Subject(task_id).check_task(to_json(task, self._sent(line)))
 
     async def cancel(self, task_id: str) -> JSON:
         """Ask for a task to be canceled; gives the task."""
         line, client = self._client()
         with misread():
             task = await client.cancel_task(CancelTaskRequest(id=self._named(task_id)), context=self._context())
-        return Following(task_id).check_task(to_json(task, self._sent(line)))
+        return Subject(task_id).check_task(to_json(task, self._sent(line)))
 
     async def set_webhook(self, task_id: str, config: Mapping[str, Any]) -> JSON:
         """Have the agent call a webhook about a task; gives the settings as the agent keeps them."""
@@ -160,14 +160,14 @@ class Peer:
         call: Callable[..., AsyncGenerator[StreamResponse]],
         request: Message,
         line: Line,
-        following: Following,
+        subject: Subject,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[JSON]:
         with misread():
             async with aclosing(call(request, context=self._context(headers))) as events:
                 async for event in events:
                     self.event_id = line.event_id
-                    yield following.checked(to_json(event, self._sent(line)))
+                    yield subject.checked(to_json(event, self._sent(line)))
 
     def _client(self, faithful: Callable[[JSON], JSON] | None = None) -> tuple[Line, ClientTransport]:
         if faithful is None or self.interface.is_old:

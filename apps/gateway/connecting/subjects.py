@@ -11,8 +11,8 @@ KINDS = ("task", "message", "statusUpdate", "artifactUpdate")
 LONGEST_ID = 512  # characters; ours are shorter, but they are not all that there are
 
 
-class Following:
-    """Checks the events of one call, which are all about one task, in one context."""
+class Subject:
+    """What one call is about: checks its events, which are all of one task, in one context."""
 
     def __init__(self, task_id: str = "", context_id: str = "") -> None:
         """What is known beforehand; "" where the agent is to say it."""
