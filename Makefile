@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 
-.PHONY: setup run test test-services lint types bench lock clean
+.PHONY: setup run test test-services lint types schema screenshots bench lock clean
 
 setup: $(STAMP)
 
@@ -44,6 +44,14 @@ lint: setup
 
 types: setup
 	$(PY) -m mypy platform/config platform/agentkit platform/bridge platform/console platform/outbound apps
+
+# The client API's description, which clients are generated from.
+schema: setup
+	$(PY) manage.py spectacular --validate --fail-on-warn --file docs/client-api/openapi.yaml
+
+# The main pages at every size and in both themes, in var/screenshots; needs Chromium.
+screenshots: setup
+	$(PY) -m tests.browser.screenshots var/screenshots
 
 bench: setup
 	$(PY) -m benchmarks

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--url URL --key KEY] [--only NAME] [--variant NAME] [--quick] [--million] [--json FILE]`"""
+"""`python -m benchmarks [--url URL --key KEY] [--only NAME] [--variant NAME] [--quick] [--million] [--plans] …`"""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from benchmarks.catalogue import BENCHMARKS, Benchmark
 from benchmarks.rounds import measure
 from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.target import Target
+
+PLANS = {"plans": 1_000, "plans_at_once": 20, "fan_out": 500}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--variant", action="append", choices=list(variants.services()), help="one of the stacks alone")
     made.add_argument("--quick", action="store_true", help="a tiny round, to see that everything works")
     made.add_argument("--million", action="store_true", help="list 1,000,000 tasks, which take minutes to be made")
+    made.add_argument("--plans", action="store_true", help="1,000 plans, and one of 2,000 steps, which take minutes")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     return made
 
@@ -57,7 +60,9 @@ def targets(options: argparse.Namespace) -> Iterator[list[Target]]:
 
 def scale(options: argparse.Namespace) -> Scale:
     chosen = QUICK if options.quick else FULL
-    return replace(chosen, many=1_000_000) if options.million else chosen
+    if options.million:
+        chosen = replace(chosen, many=1_000_000)
+    return replace(chosen, **PLANS) if options.plans else chosen
 
 
 def wanted(only: Sequence[str] | None) -> list[Benchmark]:

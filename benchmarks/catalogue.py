@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from benchmarks import reading, remote, sending, starting, streaming, subscribing
+from benchmarks import (
+    forking,
+    orchestrating,
+    pages,
+    pictures,
+    reading,
+    remote,
+    sending,
+    starting,
+    streaming,
+    subscribing,
+    syncing,
+)
 from benchmarks.figures import Figures
 from benchmarks.scale import Scale
 from benchmarks.target import Target
@@ -20,6 +32,7 @@ class Benchmark:
         prepare: called once for each target before its first round.
         inside: it needs a stack of our own: its processes, its database, or agents that others do not have.
         rounds: at most so many.
+        longest: seconds that one round on one target may take.
         embedded_only: the services profile has no such thing.
         any_broker: work that no broker has a part in, so that one stack with services is enough.
     """
@@ -30,6 +43,7 @@ class Benchmark:
     prepare: Callable[[Target, Scale], None] | None = None
     inside: bool = False
     rounds: int = 100
+    longest: float = 120.0
     embedded_only: bool = False
     any_broker: bool = False
 
@@ -46,5 +60,13 @@ BENCHMARKS = (
     Benchmark(
         "remote-streams", "Streams of a remote agent, at once", remote.streams, remote.register, inside=True, rounds=2
     ),
+    Benchmark("sync", "Restoring and syncing a client", syncing.restore, syncing.fill, inside=True, any_broker=True),
+    Benchmark("fork", "Forking a session", forking.fork, forking.fill, inside=True, rounds=3, any_broker=True),
+    Benchmark(
+        "cuts", "Lines of events that are cut", syncing.cuts, inside=True, rounds=1, longest=600, any_broker=True
+    ),
+    Benchmark("pages", "A session in a browser", pages.session, pages.fill, inside=True, rounds=3, any_broker=True),
+    Benchmark("pictures", "Drawing a plan", pictures.draw, inside=True, rounds=3, embedded_only=True),
+    Benchmark("plans", "Plans under load", orchestrating.plans, inside=True, rounds=1, longest=3600, any_broker=True),
     Benchmark("start", "./manage.py serve", starting.start, inside=True, rounds=3, embedded_only=True),
 )

@@ -13,8 +13,6 @@ from benchmarks.figures import Figures, median
 from benchmarks.scale import Scale
 from benchmarks.target import Target
 
-LONGEST_SECONDS = 120.0  # of one benchmark's round on one target
-
 
 @dataclass(frozen=True)
 class Result:
@@ -68,5 +66,5 @@ def suited(targets: Sequence[Target], benchmark: Benchmark) -> Iterator[Target]:
 
 
 async def _bounded(benchmark: Benchmark, target: Target, scale: Scale) -> Figures:
-    async with asyncio.timeout(LONGEST_SECONDS):
+    async with asyncio.timeout(benchmark.longest):
         return await benchmark.measure(target, scale)

@@ -22,8 +22,11 @@ from django.db import connection, transaction  # noqa: E402  (needs Django's app
 from apps.accounts.models import User  # noqa: E402
 from apps.agents.models import Agent  # noqa: E402
 from apps.agents.registration import register_hosted  # noqa: E402
+from apps.orchestration.definitions import PlanDefinition  # noqa: E402
+from apps.orchestration.registration import register_plan  # noqa: E402
 from apps.showcase.loading import DEMO  # noqa: E402
 from benchmarks.agents import AGENTS  # noqa: E402
+from benchmarks.definitions import PLANS  # noqa: E402
 
 PER_CONTEXT = 100
 PER_TASK = 7  # events that a task of `echo` has
@@ -68,9 +71,11 @@ DIALECTS = {
 
 
 def register_agents() -> None:
-    """Register the agents of the benchmarks, in one process for all: a start of Django takes longer than the rest."""
+    """Register the agents and plans of the benchmarks in one process: a start of Django takes longer than the rest."""
     for slug, handler in AGENTS.items():
         register_hosted(slug, handler)
+    for slug, definition in PLANS.items():
+        register_plan(slug, PlanDefinition.read(definition), access=Agent.Access.AUTHENTICATED)
 
 
 def make_tasks(slug: str, count: int) -> None:
@@ -116,18 +121,18 @@ def statement(template: Template) -> str:
 CONTEXTS = Template("""
 INSERT INTO conversations_context
     (id, context_id, owner_id, workspace_id, agent_id, title, fork_reason, last_event, is_watched,
-     memory, created_at, updated_at)
+     memory, options, cold_file, cold_messages, created_at, updated_at)
 SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Bulk', '', $events, false,
-    $nothing, $at, $at
+    $nothing, $nothing, '', 0, $at, $at
 FROM $numbers
 """)
 TASKS = Template("""
 INSERT INTO conversations_task
     (id, context_id, owner_id, workspace_id, agent_id, state, status_message, "references", metadata,
-     created_at, status_at)
+     first_event, status_event, created_at, status_at)
 SELECT $task, $context, %(owner)s, %(workspace)s, %(agent)s,
     CASE n %% 1000 WHEN 0 THEN 'failed' WHEN 1 THEN 'input-required' ELSE 'completed' END,
-    $said, $none, $nothing, $at, $at
+    $said, $none, $nothing, $first + 1, $first + 7, $at, $at
 FROM $numbers
 """)
 QUESTIONS = Template("""

@@ -18,6 +18,12 @@ class Scale:
         subscribers: idle streams.
         remote_calls: of a round, one after the other, by each way.
         remote_streams: that are open at once.
+        sessions, events: of a client that is restored, and of its active session.
+        messages, forks: of a session, and how often it is forked in a round.
+        cut_clients: that follow sessions over lines which are cut.
+        steps, pictures: of a plan that is drawn, and how often it is.
+        plans, plans_at_once: plans of ten steps, and how many of them are under way together.
+        fan_out: how many steps each stage of a large plan has.
     """
 
     seconds: float
@@ -31,6 +37,16 @@ class Scale:
     subscribers: int
     remote_calls: int
     remote_streams: int
+    sessions: int
+    events: int
+    messages: int
+    forks: int
+    cut_clients: int
+    steps: int
+    pictures: int
+    plans: int
+    plans_at_once: int
+    fan_out: int
 
 
 FULL = Scale(
@@ -45,6 +61,16 @@ FULL = Scale(
     subscribers=1000,
     remote_calls=40,
     remote_streams=200,
+    sessions=500,
+    events=10_000,
+    messages=10_000,
+    forks=10,
+    cut_clients=200,
+    steps=200,
+    pictures=9,
+    plans=100,
+    plans_at_once=20,
+    fan_out=50,
 )
 QUICK = Scale(
     seconds=60,
@@ -58,4 +84,14 @@ QUICK = Scale(
     subscribers=20,
     remote_calls=3,
     remote_streams=5,
+    sessions=20,
+    events=200,
+    messages=200,
+    forks=2,
+    cut_clients=3,
+    steps=20,
+    pictures=2,
+    plans=4,
+    plans_at_once=2,
+    fan_out=4,
 )

@@ -60,12 +60,32 @@ class Target:
     def threads(self, *, worker: bool = False) -> int:
         return len(os.listdir(self._proc(worker=worker) / "task"))
 
+    def processor_seconds(self) -> dict[str, float]:
+        """What each process of the installation has taken so far; on services those of PostgreSQL that work for it."""
+        found = {name: seconds_of(process.pid) for name, process in self.inside.processes.items()}
+        if not self.inside.is_embedded:
+            found["PostgreSQL"] = sum(map(seconds_of, self._database_processes()))
+        return found
+
+    def _database_processes(self) -> list[int]:
+        stack = self.inside
+        with psycopg.connect(stack.services["DATABASE_URL"], autocommit=True) as connection:
+            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE datname = %s", [stack.name])
+            return [pid for (pid,) in found]
+
     def database_connections(self) -> int:
         """Of the whole installation on PostgreSQL; on SQLite the open files of the database."""
         stack = self.inside
         if stack.is_embedded:
             files = (self._proc() / "fd").iterdir()
             return sum(1 for file in files if file.is_symlink() and os.readlink(file).endswith(".sqlite3"))
-        with psycopg.connect(stack.services["DATABASE_URL"], autocommit=True) as connection:
-            found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s", [stack.name])
-            return int((found.fetchone() or [0])[0])
+        return len(self._database_processes())
+
+
+def seconds_of(process: int) -> float:
+    """Processor time of a process of this machine; 0 for one that has ended, or is another machine's."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

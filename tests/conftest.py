@@ -1,7 +1,6 @@
 """The small fixed cast of all tests: Ada and Bob, a few agents, and the threads that their work needs."""
 
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,9 +21,9 @@ from apps.agents.registration import register_hosted
 from apps.gateway import breaker
 from apps.runtime import embedded
 from tests import emptying, sharing, stack, strictness
+from tests.chromium import CHROMIUM
 from tests.type_checking import TypeChecked, type_checking
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STRICT_SKIPS = not settings.EMBEDDED
 
 

@@ -1,23 +1,28 @@
-"""How the workers of a parallel run share the tests out: by file, or by folder where files share something costly."""
+"""How the workers of a parallel run share the tests out: by file."""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import psycopg
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-TOGETHER = ("tests/browser/",)
-"""Folders whose tests share what takes long to start: one worker has the whole folder."""
+LAST = "tests/browser/"
+"""What is tried when nearly nothing else runs: pages on a busy machine are late, and browsers make it busier."""
+
+BROWSERS = 2
+"""How many workers try pages: each has a Parley and a Chromium of its own."""
 
 LONGEST = (
     "tests/docs/test_pages",
     "tests/faults/",
-    "tests/browser/",
     "tests/serving/test_asking_from_a_terminal",
     "tests/benchmarks/",
+    "tests/browser/test_hostile",
 )
 """What is begun first, in this order, so that nobody waits for it at the end."""
 
@@ -45,14 +50,31 @@ def _connections() -> int:
 
 
 class Sharing(LoadScopeScheduling):
-    """Gives out whole files or folders, the longest first, then those of many tests."""
+    """Gives out whole files: the longest first, those with browsers last and to few."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._browsing: set[WorkerController] = set()
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+        return nodeid.partition("::")[0]
 
     def _assign_work_unit(self, node: WorkerController) -> None:
+        self._put_in_order()
+        if next(iter(self.workqueue)).startswith(LAST):
+            self._browsing &= set(self.nodes)  # one that crashed has a successor
+            if node not in self._browsing and len(self._browsing) == BROWSERS:
+                return
+            self._browsing.add(node)
+        super()._assign_work_unit(node)
+
+    def _put_in_order(self) -> None:
         for beginning in reversed(LONGEST):
             for unit in [unit for unit in self.workqueue if unit.startswith(beginning)]:
                 self.workqueue.move_to_end(unit, last=False)
-        super()._assign_work_unit(node)
+        for unit in sorted((unit for unit in self.workqueue if unit.startswith(LAST)), key=_place):
+            self.workqueue.move_to_end(unit)
+
+
+def _place(unit: str) -> int:
+    return next((place for place, beginning in enumerate(LONGEST) if unit.startswith(beginning)), len(LONGEST))

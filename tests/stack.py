@@ -70,7 +70,8 @@ class Stack:
     `services` are the URLs of SERVICES, those of the environment by default; without a database URL it is embedded.
 
     Attributes:
-        processes: by name: "serve" on the embedded profile; "daphne", "worker" and "beat" on services.
+        processes: by name: "serve" on the embedded profile; "daphne", "beat" and the workers on services.
+        workers: the names of the Celery workers: "worker", and those of `another_worker`.
         data_dir: its DATA_DIR, with the output of each process in `<name>.log`.
     """
 
@@ -82,6 +83,8 @@ class Stack:
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.workers: list[str] = [] if self.is_embedded else ["worker"]
+        self._began: dict[str, int] = {}  # how long a process's log was when it was started
         (self.data_dir / "static").symlink_to(static_files())
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
         self.environment = {
@@ -109,8 +112,9 @@ class Stack:
         celery = ["-m", "celery", "-A", "config"]
         if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
+        worker = [*celery, "worker", "--without-gossip", "--without-mingle", "--loglevel=INFO"]
         return {
-            "worker": [*celery, "worker", "--without-gossip", "--without-mingle", "--loglevel=INFO"],
+            **dict.fromkeys(self.workers, worker),
             "beat": [*celery, "beat", "--loglevel=WARNING"],
             "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
         }
@@ -139,9 +143,32 @@ class Stack:
         for name in names:
             self.processes.pop(name, None)  # what ended before is not missed while the others come up
         for name in names:
-            begun = self._start_process(name, self.commands()[name])
-            if name == "worker":
-                self._wait(lambda begun=begun: " ready." in self.log("worker")[begun:])  # type: ignore[misc]
+            self.begin(name)
+            if name in self.workers:
+                self._wait(lambda name=name: self.takes_work(name))  # type: ignore[misc]
+
+    def begin(self, name: str) -> None:
+        """Start that process, and do not wait for it."""
+        self._began[name] = self._start_process(name, self.commands()[name])
+
+    def takes_work(self, worker: str) -> bool:
+        """Does that worker run, and has it said that it is ready?"""
+        return self.is_running(worker) and " ready." in self.log(worker)[self._began[worker] :]
+
+    @contextlib.contextmanager
+    def another_worker(self) -> Iterator[None]:
+        """On services, one more Celery worker beside the others; on the embedded profile nothing."""
+        if self.is_embedded:
+            yield
+            return
+        self.workers.append(name := f"worker-{len(self.workers) + 1}")
+        try:
+            self.launch(name)
+            yield
+        finally:
+            self.kill(name)
+            self.workers.remove(name)
+            del self.processes[name]
 
     def _start_process(self, name: str, command: list[str]) -> int:
         """Start a process; returns how long its log was until then."""

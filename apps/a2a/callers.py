@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.contrib.sessions.models import Session
 
 from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.a2a.fields import Fields
-from apps.accounts import quotas
+from apps.accounts import access_tokens, quotas
+from apps.accounts.access_tokens import SIGN_IN, USER, Claims
 from apps.accounts.credentials import KEY, BadCredentials, Find, principal_of
-from apps.accounts.models import ApiKey
+from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
 from apps.conversations.errors import InvalidParams
-from bridge.statements import Selection, one_of_each
+from bridge.statements import Selection, one_of_all, one_of_each
 
 AGENT = Selection(lambda slug: Agent.objects.filter(slug=slug), "slug")
 
 
 def admit(authorization: str, address: str, slug: str) -> tuple[Principal, Agent]:
-    """The caller that an `Authorization` header names, and the agent, which they may use. One query.
+    """The caller that an `Authorization` header names, by key or by a token for this agent, and the agent. One query.
 
     Raises what `caller` raises, Unauthenticated (an anonymous caller of an agent that is not public), AgentNotFound.
     """
@@ -32,7 +35,15 @@ def admit(authorization: str, address: str, slug: str) -> tuple[Principal, Agent
         agents.append(agent)
         return key
 
-    principal = caller(authorization, address, key_and_agent)
+    def owner_and_agent(claims: Claims) -> tuple[User | None, Session | None]:
+        user, sign_in, agent = one_of_all((USER, claims.user_id), (SIGN_IN, claims.session_key), (AGENT, slug))
+        agents.append(agent)
+        return user, sign_in
+
+    if access_tokens.is_named_by(authorization):
+        principal = _counted(lambda: access_tokens.principal_of(authorization, slug, owner_and_agent), address)
+    else:
+        principal = caller(authorization, address, key_and_agent)
     agent = _enabled(agents[0] if agents else AGENT.one(slug))
     check_access(principal, agent)
     return principal, agent
@@ -43,8 +54,12 @@ def caller(authorization: str, address: str, find: Find = KEY.one) -> Principal:
 
     Raises BadCredentials, quotas.TooMuch.
     """
+    return _counted(lambda: principal_of(authorization, find), address)
+
+
+def _counted(identify: Callable[[], Principal], address: str) -> Principal:
     try:
-        principal = principal_of(authorization, find)
+        principal = identify()
     except BadCredentials:
         quotas.count_request(ANONYMOUS, address)
         raise

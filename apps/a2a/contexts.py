@@ -13,6 +13,7 @@ from apps.a2a.tokens import Cursor, binding, read_token, token
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import wire
+from apps.conversations.archives.warming import cold_task_counts
 from apps.conversations.models import Context, Task
 
 
@@ -52,4 +53,4 @@ def _task_counts(agent: Agent, contexts: Sequence[uuid.UUID]) -> dict[uuid.UUID,
     if not contexts:
         return {}
     found = Task.objects.filter(context__in=contexts, agent=agent).values_list("context").annotate(Count("pk"))
-    return dict(found.order_by())
+    return {**cold_task_counts(contexts), **dict(found.order_by())}

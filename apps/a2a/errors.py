@@ -16,11 +16,15 @@ from apps.accounts.quotas import TooMuch
 from apps.conversations.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
+    FileTooLarge,
     InvalidParams,
+    MessageNotFound,
     Refusal,
     TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
+    UploadNotFound,
+    WrongOffset,
 )
 from apps.runtime.answering import NoAnswer
 
@@ -127,6 +131,9 @@ TABLE: dict[type[Exception], Row] = {
     MethodNotFound: Row(-32601, 404, "NOT_FOUND"),
     InvalidParams: Row(-32602, 400, "INVALID_ARGUMENT"),
     ContextNotFound: Row(-32602, 400, "INVALID_ARGUMENT"),
+    MessageNotFound: Row(-32602, 400, "INVALID_ARGUMENT"),
+    UploadNotFound: Row(-32602, 400, "INVALID_ARGUMENT"),
+    WrongOffset: Row(-32602, 400, "INVALID_ARGUMENT"),
     NoAnswer: Row(-32603, 500, "INTERNAL"),
     BadCredentials: _own(401, "UNAUTHENTICATED", "UNAUTHENTICATED"),
     Forbidden: _own(403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
@@ -134,6 +141,7 @@ TABLE: dict[type[Exception], Row] = {
     AgentNotFound: _own(404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     WrongVerb: _own(405, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED"),
     RequestDataTooBig: _own(413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE", "The request is too large."),
+    FileTooLarge: _own(413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE"),
     TooManyFieldsSent: Row(-32602, 400, "INVALID_ARGUMENT", message="The query has too many parameters."),
     TooMuch: _own(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
     CannotDecrypt: _own(503, "UNAVAILABLE", "UNAVAILABLE", "A key cannot be read here. The operators can see why."),

@@ -6,7 +6,6 @@ Names come in camelCase or snake_case, null means absent, unknown fields are ign
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -16,10 +15,9 @@ from django.conf import settings
 
 import outbound
 from apps.a2a.errors import JSON, InvalidFields
+from apps.conversations.strict_json import LARGEST_EXACT, UNSTORABLE, storable
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-LARGEST_EXACT = 2**53 - 1  # of a JSON number, which is a double (RFC 8259 §6)
 MOST_VIOLATIONS = 20
 
 Violations = list[tuple[str, str]]
@@ -143,7 +141,7 @@ class Fields:
     def value(self, name: str) -> Any:
         """Any JSON value, fit for the record."""
         try:
-            return plain_value(self.raw(name))
+            return storable(self.raw(name))
         except ValueError as error:
             self.refuse(name, str(error))
             return {}
@@ -207,31 +205,3 @@ def unfit_line(text: str) -> str:
     if CONTROL.search(text) or UNSTORABLE.search(text):
         return "Must not contain control characters or half of a surrogate pair."
     return ""
-
-
-def plain_value(value: Any) -> Any:
-    """A JSON value as the record takes it: a number that no double holds exactly becomes the nearest double.
-
-    Raises ValueError with what is wrong.
-    """
-    if isinstance(value, str):
-        if UNSTORABLE.search(value):
-            raise ValueError("Strings must not contain U+0000 or half of a surrogate pair.")
-        return value
-    if isinstance(value, dict):
-        return {plain_value(name): plain_value(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [plain_value(inner) for inner in value]
-    if isinstance(value, int) and not -LARGEST_EXACT <= value <= LARGEST_EXACT:
-        return _nearest_double(value)
-    return value
-
-
-def _nearest_double(value: int) -> float:
-    try:
-        double = float(value)
-    except OverflowError:
-        double = math.inf
-    if not math.isfinite(double):
-        raise ValueError("A number is too large.")
-    return double

@@ -13,11 +13,11 @@ from apps.a2a import versions
 from apps.a2a.answers import json_response
 from apps.a2a.calls import Answer, CarryOut, arrive, carry_out, check_headers, read_body
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotFound, Problem, WrongVerb, log_problem, problem
-from apps.a2a.fields import UNSTORABLE
 from apps.a2a.old.forms import JSON_RPC
 from apps.a2a.old.methods import METHODS, carry_out_old
 from apps.a2a.operations import OPERATIONS, OWN_METHODS
 from apps.a2a.sse import EventStream, Wording
+from apps.conversations.strict_json import UNSTORABLE
 
 Id = str | int | None
 CARRY_OUT: dict[str, CarryOut] = {versions.CURRENT: carry_out, versions.OLD: partial(carry_out_old, form=JSON_RPC)}

@@ -18,6 +18,7 @@ from apps.a2a.tokens import Cursor, binding, read_token, token
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import histories, wire
+from apps.conversations.archives import warming
 from apps.conversations.models import Artifact, Context, Task, TaskQuerySet
 from bridge.statements import Selection
 
@@ -62,7 +63,8 @@ def _filters(principal: Principal, agent: Agent, listing: Listing) -> Filters:
         return {}
     filters: Filters = {"owner": principal.user_id, "agent": agent.pk}
     if listing.context:
-        context = Context.objects.visible_to(principal).filter(context_id=listing.context).only("pk").first()
+        named = Context.objects.visible_to(principal).filter(context_id=listing.context)
+        context = warming.opened(named.only("pk", "cold_file").first())
         if context is None:
             return {}
         # The context is the owner's. Naming the owner again would offer the database an index that is long to read.

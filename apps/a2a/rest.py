@@ -19,7 +19,7 @@ from apps.a2a.sse import EventStream, Wording
 from apps.conversations.errors import InvalidParams
 
 A2A_TYPE = "application/a2a+json"
-WORDING = Wording(update=lambda response: response, error=lambda error: problem(error).status, error_event=b"error")
+WORDING = Wording(update=lambda response: response, error=lambda error: problem(error).status, error_event="error")
 
 ADDRESSES: dict[str, dict[str, str]] = {
     "message:send": {"POST": "SendMessage"},

@@ -1,28 +1,23 @@
-"""Page tokens: where a list goes on, bound to who asks for what, so that they are of no use for anything else."""
+"""Page tokens: the cursors of lists that go by a time and a key."""
 
 from __future__ import annotations
 
 import datetime
-import hashlib
 import uuid
-from typing import Any
 
-from django.core import signing
-
+from apps.conversations import cursors
+from apps.conversations.cursors import binding
 from apps.conversations.errors import InvalidParams
+
+__all__ = ["Cursor", "binding", "read_token", "token"]
 
 Cursor = tuple[datetime.datetime, uuid.UUID]
 """The time and the key of the last row of a page, by which the list is ordered."""
 
 
-def binding(*bound: Any) -> str:
-    """What a token is bound to, of values that print alike only where they are alike."""
-    return "a2a.page." + hashlib.sha256(repr(bound).encode()).hexdigest()
-
-
 def token(last: Cursor, bound: str) -> str:
     at, key = last
-    return signing.dumps([at.isoformat(), key.hex], salt=bound, compress=False)
+    return cursors.seal([at.isoformat(), key.hex], bound)
 
 
 def read_token(text: str, bound: str) -> Cursor | None:
@@ -30,7 +25,7 @@ def read_token(text: str, bound: str) -> Cursor | None:
     if not text:
         return None
     try:
-        at, key = signing.loads(text, salt=bound)
-    except signing.BadSignature:
+        at, key = cursors.unseal(text, bound)
+    except cursors.ForeignCursor:
         raise InvalidParams("Is none that this list gave. Begin again without one.", "pageToken") from None
     return datetime.datetime.fromisoformat(at), uuid.UUID(key)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 import secrets
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
+from django.core.validators import MinValueValidator
 from django.db import models, transaction
 from django.utils import timezone
 
@@ -67,6 +68,17 @@ class Workspace(models.Model):
     name = models.CharField(max_length=120)
     personal_of = models.OneToOneField(
         User, null=True, blank=True, on_delete=models.CASCADE, related_name="personal_workspace"
+    )
+    retention_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Sessions in which nothing happened for so many days are deleted; empty: they are kept.",
+    )
+    cold_after_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Days after which an archived session is moved into cold storage; empty: those of the installation.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -153,3 +165,45 @@ class ApiKey(models.Model):
             name=self.user.short_name,
             scopes=frozenset(self.scopes) or None,
         )
+
+
+class AuditLineQuerySet(models.QuerySet["AuditLine"]):
+    """What was written stays: nothing here is changed or deleted."""
+
+    def update(self, **fields: Any) -> NoReturn:
+        raise TypeError("An audit line is never changed.")
+
+    def delete(self) -> NoReturn:
+        raise TypeError("An audit line is never deleted.")
+
+
+class AuditLine(models.Model):
+    """Who did what to what, and when: ids and numbers, never any content."""
+
+    class Act(models.TextChoices):
+        SESSION_DELETED = "session_deleted", "deleted a session"
+        SESSION_COOLED = "session_cooled", "moved a session into cold storage"
+        SESSION_RESTORED = "session_restored", "brought a session back from cold storage"
+
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    act = models.CharField(max_length=30, choices=Act)
+    actor = models.CharField(max_length=60, help_text="`user:` and the user's id, or the rule or program that did it.")
+    subject = models.CharField(max_length=60, help_text="The key of what it was done to.")
+    counts = models.JSONField(default=dict, blank=True, help_text="How many rows of each kind.")
+
+    objects = AuditLineQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["subject"], name="audit_of_a_subject")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.get_act_display()}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Raises TypeError for a line that was written."""
+        if not self._state.adding:
+            raise TypeError("An audit line is never changed.")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("An audit line is never deleted.")

@@ -17,7 +17,7 @@ from time import sleep, time
 import redis
 from django.conf import settings
 
-from apps.accounts.principals import Principal
+from apps.accounts.principals import ANONYMOUS, Principal
 
 log = logging.getLogger("parley.quotas")
 
@@ -55,15 +55,29 @@ def count_request(principal: Principal, address: str) -> None:
     requests.count(caller_of(principal, address), limit)
 
 
+def count_act(principal: Principal) -> None:
+    """Count what costs more than to look something up: a fork, an edit, a start of work. Raises TooMuch."""
+    acts.count(caller_of(principal, ""), settings.ACTS_PER_MINUTE)
+
+
+def count_view(address: str) -> None:
+    """Count a look at something that is shared by a link, by the address it comes from. Raises TooMuch."""
+    views.count(caller_of(ANONYMOUS, address), settings.SHARED_VIEWS_PER_MINUTE)
+
+
 def open_stream(principal: Principal, address: str) -> Callable[[], None]:
     """Count a stream of the caller as open; returns how to say that it has ended. Raises TooMuch."""
     return streams.open(caller_of(principal, address), settings.STREAMS_PER_CALLER)
 
 
 class Requests:
-    """The requests of each caller in the current minute: this process's at once, those of others within a second."""
+    """What each caller asked for in the current minute: this process's at once, those of others within a second.
 
-    def __init__(self) -> None:
+    `name` is that of the count, which processes share, and `words` say to people what is counted.
+    """
+
+    def __init__(self, name: str = "requests", words: str = "requests") -> None:
+        self._name, self._words = name, words
         self._lock = threading.Lock()
         self._minute = 0
         self._own: Counter[str] = Counter()
@@ -84,7 +98,7 @@ class Requests:
             self._tell()
         if counted > limit:
             wait = math.ceil(MINUTE - now % MINUTE)
-            raise TooMuch(f"More than {limit} requests in a minute. Go on in {wait} s.", wait)
+            raise TooMuch(f"More than {limit} {self._words} in a minute. Go on in {wait} s.", wait)
 
     def exchange(self, store: redis.Redis) -> None:
         """Add what was counted here since the last time to the counts of all, and learn those. Raises RedisError."""
@@ -93,7 +107,7 @@ class Requests:
             own = {caller: self._own[caller] for caller in told}
         if not told:
             return
-        key = f"{settings.INSTALLATION}:requests:{minute}"
+        key = f"{settings.INSTALLATION}:{self._name}:{minute}"
         pipeline = store.pipeline(transaction=False)
         for caller, number in told.items():
             pipeline.hincrby(key, caller, number)
@@ -125,7 +139,7 @@ class Requests:
                 self.exchange(store)
                 sleep(EXCHANGE_SECONDS)
             except redis.RedisError as error:
-                log.warning("requests are counted by each process alone: %s", error)
+                log.warning("%s are counted by each process alone: %s", self._name, error)
                 sleep(AWAY_SECONDS)
 
 
@@ -158,4 +172,6 @@ def _shared_url() -> str:
 
 
 requests = Requests()
+acts = Requests("acts", "forks, edits and starts of work")
+views = Requests("views", "looks at shared sessions")
 streams = Streams()

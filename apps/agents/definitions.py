@@ -6,7 +6,9 @@ from typing import Annotated, Any, Self
 
 import pydantic
 import yaml
+from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.utils.module_loading import import_string
 from django.utils.text import slugify
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -23,7 +25,7 @@ LONGEST_URL = 2000
 HEADER = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"  # RFC 9110 §5.1
 
 
-def _plain(text: Any) -> Any:
+def plain(text: Any) -> Any:
     """Lines end alike wherever they were written. Raises ValueError for what no database keeps."""
     if not isinstance(text, str):
         return text
@@ -32,18 +34,20 @@ def _plain(text: Any) -> Any:
     return text.replace("\r\n", "\n").strip()
 
 
-Text = Annotated[str, Field(min_length=1), BeforeValidator(_plain)]
-Line = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_plain)]
-Name = Annotated[str, Field(min_length=1, max_length=120), BeforeValidator(_plain)]
-Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL), BeforeValidator(_plain)]
-ModelName = Annotated[str, Field(max_length=200), BeforeValidator(_plain)]
+Text = Annotated[str, Field(min_length=1), BeforeValidator(plain)]
+Line = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(plain)]
+Name = Annotated[str, Field(min_length=1, max_length=120), BeforeValidator(plain)]
+Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL), BeforeValidator(plain)]
+Temperature = Annotated[float, Field(ge=0, le=2)]
+MaxTokens = Annotated[int, Field(ge=1, le=10_000_000)]
+ModelName = Annotated[str, Field(max_length=200), BeforeValidator(plain)]
 
 
-class _Exact(BaseModel):
+class Exact(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SkillDefinition(_Exact):
+class SkillDefinition(Exact):
     """A skill of the agent's card (A2A 1.0 §4.4.5). Without an id it has one made of its name."""
 
     id: Line = ""
@@ -65,14 +69,14 @@ class SkillDefinition(_Exact):
         return given
 
 
-class ToolServer(_Exact):
+class ToolServer(Exact):
     """An MCP server whose tools the agent may use. The secret that `header` carries is kept apart (`ToolSecret`)."""
 
     url: Url
     header: Annotated[str, Field(pattern=HEADER)] = "Authorization"
 
 
-class Definition(_Exact):
+class Definition(Exact):
     """An agent without code: what its card says, and how a language model does its work.
 
     Attributes:
@@ -87,8 +91,8 @@ class Definition(_Exact):
     description: Text
     instructions: Text
     model: ModelName = ""
-    temperature: float | None = Field(None, ge=0, le=2)
-    max_tokens: int | None = Field(None, ge=1, le=10_000_000)
+    temperature: Temperature | None = None
+    max_tokens: MaxTokens | None = None
     max_steps: int = Field(10, ge=1, le=MOST_STEPS)
     tools: list[Line] = Field([], max_length=100)
     mcp_servers: list[ToolServer] = Field([], max_length=20)
@@ -106,7 +110,7 @@ class Definition(_Exact):
         try:
             return cls.model_validate(content)
         except pydantic.ValidationError as error:
-            raise ValidationError(_sentences(error)) from None
+            raise ValidationError(sentences(error)) from None
 
     @classmethod
     def from_yaml(cls, text: str) -> Self:
@@ -150,6 +154,9 @@ class Definition(_Exact):
 
 def as_yaml(content: JSON) -> str:
     """The content of a version as a file, in the order in which a person would write it."""
+    if writer := settings.DEFINITION_WRITERS.get(content.get("kind", "")):
+        written: str = import_string(writer)(content)
+        return written
     order = {name: place for place, name in enumerate(("kind", *Definition.model_fields))}
     names = sorted(content, key=lambda name: order.get(name, len(order)))
     told = {name: content[name] for name in names if content[name] not in (None, "", [], {})}
@@ -214,7 +221,7 @@ def _problem_of_names(sentence: str, names: list[str]) -> str:
     return f"{sentence} {', '.join(twice)}." if twice else ""
 
 
-def _sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
+def sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
     """By field: what is wrong with it, and where in it."""
     found: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False):

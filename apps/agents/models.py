@@ -22,6 +22,8 @@ from apps.agents.stats import AgentStats
 
 __all__ = ["Agent", "AgentQuerySet", "AgentStats", "SigningKey", "SigningKeyQuerySet"]
 
+HOUSE_SLUGS = frozenset({"person"})
+"""Whoever has one of these is trusted with what people are asked: hosted agents alone, which operators register."""
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
 
 
@@ -60,6 +62,7 @@ class Agent(models.Model):
         HOSTED = "hosted"
         REMOTE = "remote"
         MODEL = "model", "Without code"
+        PLAN = "plan", "Plan"
 
     class Access(models.TextChoices):
         PUBLIC = "public", "everybody, without signing in"
@@ -127,6 +130,13 @@ class Agent(models.Model):
         blank=True,
         help_text="Slugs of the agents that take a turn when this one cannot be reached, the first first.",
     )
+    retention_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Sessions with it in which nothing happened for so many days are deleted, or sooner where their"
+        " workspace says so; empty: they are kept.",
+    )
     health = models.CharField(max_length=12, choices=Health, default=Health.OK, editable=False)
     ailment = models.TextField(blank=True, editable=False, help_text="Why it is not well, for operators.")
     is_enabled = models.BooleanField("enabled", default=True)
@@ -155,6 +165,8 @@ class Agent(models.Model):
     def clean(self) -> None:
         """Raises ValidationError for a fallback that cannot be one, and for an agent that nobody could use."""
         check_fallbacks(self)
+        if self.slug in HOUSE_SLUGS and self.kind != Agent.Kind.HOSTED:
+            raise ValidationError({"slug": f"{self.slug} is an agent of the platform's own. Choose another slug."})
         if self.access == Agent.Access.WORKSPACE and self.workspace_id and self.workspace.personal_of_id is None:
             raise ValidationError({"access": "The installation's own workspace has no members. Choose another."})
 

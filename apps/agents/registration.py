@@ -1,10 +1,13 @@
 """Registering an agent: its handler or its definition says what it is, the platform how it is used."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.module_loading import import_string
 
 from agentkit import SkillHandler, load_handler
 from apps.accounts.models import User, Workspace
@@ -28,12 +31,13 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     """
     described = described_by(load_handler(handler), slug)
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
-    agent = _found_or_new(slug)
-    if agent.kind == Agent.Kind.MODEL:
-        raise ValidationError({"slug": f"{slug} is an agent without code. Choose another slug, or delete it first."})
+    agent = found_or_new(slug)
+    if agent.kind in settings.RESTORERS:
+        what = "a plan" if agent.kind == Agent.Kind.PLAN else "an agent without code"
+        raise ValidationError({"slug": f"{slug} is {what}. Choose another slug, or delete it first."})
     if not agent.is_available:  # its handler was loaded just now
         fields |= {"health": Agent.Health.OK, "ailment": ""}
-    _set(agent, fields)
+    set_fields(agent, fields)
     versions.keep(agent, versions.stated(agent))
     return agent
 
@@ -41,7 +45,7 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
 @transaction.atomic
 def register_model(slug: str, definition: Definition, *, author: User | None = None, **policies: Any) -> Agent:
     """Register or update the agent without code `slug`; policies as of `register_hosted`. Raises ValidationError."""
-    agent = _found_or_new(slug)
+    agent = found_or_new(slug)
     if agent.pk and agent.kind != Agent.Kind.MODEL:
         raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
     define(agent, definition, author=author, **policies)
@@ -55,26 +59,38 @@ def define(
     """Make the agent what the definition says, as a new version where it differs. Raises ValidationError."""
     definitions.check(definition, agent.slug)
     capabilities = {**agent.capabilities, "streaming": definition.streaming}
-    _set(agent, {**policies, **definition.stated, "capabilities": capabilities})
+    set_fields(agent, {**policies, **definition.stated, "capabilities": capabilities})
     return versions.keep(agent, definition.content, author=author, note=note)
 
 
+def goes_back(agent: Agent) -> bool:
+    """Is it what its versions say, so that it can go back to one?"""
+    return agent.kind in settings.RESTORERS
+
+
 def go_back(version: AgentVersion, author: User | None) -> AgentVersion:
-    """Make the agent without code what it was in that version, as a new one.
+    """Make the agent what it was in that version, as a new one.
 
-    Raises ValidationError where it cannot work so any more, or is an agent of another kind.
+    Raises ValidationError where it cannot work so any more, or is what its handler or its card says.
     """
-    if version.agent.kind != Agent.Kind.MODEL:
+    if not goes_back(version.agent):
         raise ValidationError({"version": "This agent is what its handler says. Change the handler."})
-    definition = Definition.read(version.content)
-    return define(version.agent, definition, author=author, note=f"Back to version {version.number}.")
+    restore: Callable[..., AgentVersion] = import_string(settings.RESTORERS[version.agent.kind])
+    return restore(version, author=author, note=f"Back to version {version.number}.")
 
 
-def _found_or_new(slug: str) -> Agent:
+def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:
+    """Of agents without code (RESTORERS). Raises ValidationError."""
+    return define(version.agent, Definition.read(version.content), author=author, note=note)
+
+
+def found_or_new(slug: str) -> Agent:
+    """The agent, or one that is not saved yet."""
     return Agent.objects.filter(slug=slug).first() or Agent(slug=slug, workspace=house_workspace())
 
 
-def _set(agent: Agent, fields: dict[str, Any]) -> None:
+def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
+    """Save the agent with these. Raises ValidationError."""
     for name, value in fields.items():
         setattr(agent, name, value)
     agent.full_clean()

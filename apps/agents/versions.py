@@ -1,8 +1,8 @@
 """Versions of agents: what one was from some moment on, kept when it changes, never changed itself.
 
 The content of a version is JSON. Of a hosted agent it is what its card says and where its handler is (`stated`), of an
-agent without code its whole definition (`definitions.Definition`), of a remote agent its card and who signed it
-(`apps.gateway.registering`).
+agent without code or a plan its whole definition (`definitions.Definition`, `apps.orchestration.definitions`), of a
+remote agent its card and who signed it (`apps.gateway.registering`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def keep(agent: Agent, content: JSON, *, author: User | None = None, note: str =
         return newest
     version = _written(agent, newest, content, author, note)
     agent.current_version = version
-    if agent.kind == Agent.Kind.MODEL:  # nobody else counts the versions that its card tells
+    if agent.kind in (Agent.Kind.MODEL, Agent.Kind.PLAN):  # nobody else counts the versions that its card tells
         agent.version = f"1.{version.number - 1}.0"
     agent.save(update_fields=["current_version", "version", "updated_at"])
     return version

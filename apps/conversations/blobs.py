@@ -8,9 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from io import BytesIO
+from typing import Any, BinaryIO, cast
 
 from django.conf import settings
 from django.core.files.base import ContentFile
@@ -44,10 +46,28 @@ def _stored(part: Part) -> Part:
     kind = next(name for name in ("raw", "text", "data") if name in part)
     content = content_of(part)
     sha256 = hashlib.sha256(content).hexdigest()
-    if not default_storage.exists(path_of(sha256)):
+    if not touch(sha256):
         default_storage.save(path_of(sha256), ContentFile(content))
     rest = {name: value for name, value in part.items() if name != kind}
     return {"stored": {"sha256": sha256, "size": len(content), "kind": kind}, **rest}
+
+
+def touch(sha256: str) -> bool:
+    """Is there a file of this content? Then nobody takes it for a forgotten one for a while (`unused`)."""
+    try:
+        os.utime(default_storage.path(path_of(sha256)))
+    except FileNotFoundError:
+        return False
+    except NotImplementedError:  # a storage that is no file system
+        return default_storage.exists(path_of(sha256))
+    return True
+
+
+def opened(part: Part) -> BinaryIO:
+    """A part's content, to be read piece by piece; whoever opens it closes it."""
+    if "stored" in part:
+        return cast(BinaryIO, default_storage.open(path_of(part["stored"]["sha256"])))
+    return BytesIO(content_of(part))
 
 
 def content_of(part: Part) -> bytes:
@@ -61,6 +81,17 @@ def content_of(part: Part) -> bytes:
     if "text" in part:
         return str(part["text"]).encode()
     return json.dumps(part.get("data"), ensure_ascii=False).encode()
+
+
+def beginning_of(part: Part, size: int) -> bytes:
+    """The first `size` bytes of a part's content, for which no more than about that is read."""
+    if "stored" in part:
+        with default_storage.open(path_of(part["stored"]["sha256"])) as file:
+            content: bytes = file.read(size)
+            return content
+    if "raw" in part:
+        return base64.b64decode(part["raw"][: (size + 2) // 3 * 4])[:size]
+    return content_of(part)[:size]
 
 
 def kept(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:
@@ -101,5 +132,6 @@ def release(workspace_id: int, parts: Iterable[Part]) -> None:
 def _count(workspace_id: int, parts: Iterable[Part], sign: int) -> None:
     uses = Counter((part["stored"]["sha256"], part["stored"]["size"]) for part in parts if "stored" in part)
     for (sha256, size), number in sorted(uses.items()):  # in one order, or two transactions might wait for each other
-        Blob.objects.get_or_create(workspace_id=workspace_id, sha256=sha256, defaults={"size": size})
-        Blob.objects.filter(workspace_id=workspace_id, sha256=sha256).update(uses=F("uses") + sign * number)
+        counted = Blob.objects.filter(workspace_id=workspace_id, sha256=sha256)
+        while not counted.update(uses=F("uses") + sign * number):  # also where it was swept just now
+            Blob.objects.get_or_create(workspace_id=workspace_id, sha256=sha256, defaults={"size": size})

@@ -1,22 +1,31 @@
 """Downloads of what is kept in files, for who may see the conversation."""
 
+import asyncio
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from io import BufferedIOBase
+from typing import cast
 
-from django.core.files.storage import default_storage
 from django.db.models import Exists, OuterRef
-from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.http import content_disposition_header
 
 from apps.accounts.credentials import BadCredentials, principal_of
 from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
-from apps.conversations import blobs
+from apps.conversations import blobs, lineage, media_types
+from apps.conversations.archives.warming import opened
+from apps.conversations.bundles import Bundle, safe_name
 from apps.conversations.events import EventType
-from apps.conversations.models import Artifact, Context, Event, Message
+from apps.conversations.models import Artifact, Context, Event
 
 MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
+OF_A_LINK = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+"""Headers of what anybody who has a link may read: it is nowhere kept, and no other site is told of it."""
+
+PIECE = 256 * 1024  # bytes of a download that are read at once
 SAFE_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
 
 
@@ -37,22 +46,52 @@ def file(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpRespon
         )
     if not principal.may(READ):
         return HttpResponse(f"This API key may not do this: it lacks the scope {READ}.", status=403)
-    context = Context.objects.visible_to(principal).filter(pk=context_id).first()
+    context = opened(Context.objects.visible_to(principal).filter(pk=context_id).first())
     part = find_part(context, sha256) if context else None
     if part is None:
         raise Http404
+    return as_file(part, sha256[:12], is_download="download" in request.GET)
+
+
+def as_file(part: blobs.Part, name: str, *, is_download: bool) -> FileResponse:
+    """The content of a part that is no link, as a response that no browser takes for a page of ours.
+
+    `name` is for a part that has no file name. What could run somewhere, or is not what it is said to be, is a download
+    in any case.
+    """
     media_type = part.get("mediaType") or ""
     if not MEDIA_TYPE.fullmatch(media_type):
-        media_type = "application/octet-stream"
+        media_type = media_types.PLAIN
+    media_type = media_types.believed(media_type, blobs.beginning_of(part, media_types.HEAD))
     response = FileResponse(
-        default_storage.open(blobs.path_of(sha256)),
-        as_attachment=media_type not in SAFE_INLINE or "download" in request.GET,
-        filename=part.get("filename") or sha256[:12],
+        blobs.opened(part),
+        as_attachment=is_download or media_type not in SAFE_INLINE,
+        filename=part.get("filename") or name,
         content_type=media_type,
     )
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"
     response["Cache-Control"] = "private, max-age=31536000, immutable"
+    return response
+
+
+def streamed(response: FileResponse) -> FileResponse:
+    """A file whose pieces are read off the event loop, one at a time."""
+    response.streaming_content = _pieces(cast(BufferedIOBase, response.file_to_stream))
+    return response
+
+
+async def _pieces(file: BufferedIOBase) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, PIECE):
+        yield piece
+
+
+def as_zip(context: Context, bundle: Bundle) -> StreamingHttpResponse:
+    """All that is bundled of a session, made while it is sent."""
+    response = StreamingHttpResponse(bundle.zipped(), content_type="application/zip")
+    response["Content-Disposition"] = content_disposition_header(True, f"{safe_name(str(context))}.zip") or ""
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Cache-Control"] = "private, no-store"
     return response
 
 
@@ -64,9 +103,9 @@ def find_part(context: Context, sha256: str) -> blobs.Part | None:
 
 def _shown(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
     """The parts of all that may name the digest."""
-    for message in Message.objects.filter(context=context, parts__icontains=sha256):
+    for message in lineage.messages(context).filter(parts__icontains=sha256):
         yield message.parts
-    for artifact in Artifact.objects.delivered().filter(task__context=context, parts__icontains=sha256):
+    for artifact in lineage.artifacts(context).filter(parts__icontains=sha256):
         yield artifact.parts
     being_made = Artifact.objects.filter(
         task=OuterRef("task"), artifact_id=OuterRef("artifact_id"), state=Artifact.State.PROVISIONAL

@@ -1,21 +1,66 @@
-"""What a cleared context leaves: its own row and its log. Called by the ledger, inside its transaction."""
+"""What a deleted context leaves: its own row, and the event that says so. Called by the ledger, in its transaction."""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Collection
+
+from django.db import transaction
 from django.db.models import Q
 
-from apps.conversations import blobs
-from apps.conversations.models import Accepted, Context, Event, Message, Task
+from apps.conversations import blobs, inheritance, unused
+from apps.conversations.models import Accepted, Context, Event, Message, QueuedMessage, Run, SessionMark, Share, Task
+from apps.conversations.models.queued import parts_of
+from apps.conversations.search import forgetting as search
+from apps.conversations.uploads import forgetting as uploads
 
 
-def erase(context: Context) -> None:
-    """Delete the rows of the context's tasks and messages, with all that hangs on them, and let go of their files.
+def erase(context: Context, upto: int) -> None:
+    """Delete the rows of the context's tasks and messages, with all that hangs on them, and its log up to an event.
 
-    What a sender's messages led to is forgotten, but not that they were sent: none of them runs again.
+    What forks share of it is theirs, and stays. What a sender's messages led to is forgotten, but not that they were
+    sent: none of them runs again. Files that nobody else uses go after the commit.
     """
+    inheritance.hand_over(context)
     led_here = Q(task__context=context) | Q(answer__context=context)
     Accepted.objects.filter(led_here).update(task=None, answer=None, claimed_until=None)
+    Share.objects.filter(context=context).delete()
+    SessionMark.objects.filter(context=context).delete()
+    _forget_what_others_were_given(context)
+    search.forget(context)
     Task.objects.filter(context=context).delete()
     Message.objects.filter(context=context).delete()
-    with_files = Event.objects.filter(context=context, payload__icontains='"stored"').order_by("index")
-    blobs.release(context.workspace_id, (part for event in with_files.iterator(100) for part in event.parts))
+    _erase_log(context, upto)
+
+
+def _erase_log(context: Context, upto: int) -> None:
+    """Delete the events and what was queued, and let go of the files that they name."""
+    log = Event.objects.filter(context=context, index__lte=upto)
+    stored = [
+        part
+        for event in log.filter(payload__icontains='"stored"').order_by("index").iterator(100)
+        for part in event.parts
+        if "stored" in part
+    ]
+    queued = QueuedMessage.objects.filter(context=context)
+    stored += [part for part in parts_of(queued) if "stored" in part]
+    queued.delete()
+    blobs.release(context.workspace_id, stored)  # all at once, that is in their order
+    released = blobs.kept(stored).keys()
+    log._raw_delete(log.db)
+    uploads.forget(context.owner_id, released)
+    if released:
+        transaction.on_commit(lambda: unused.delete(released), robust=True)
+
+
+def _forget_what_others_were_given(context: Context) -> None:
+    """Tasks elsewhere may refer to tasks of this one, and what their turns were given has words of it."""
+    gone = {str(task) for task in Task.objects.filter(context=context).values_list("pk", flat=True)}
+    elsewhere = Task.objects.filter(owner=context.owner_id).exclude(context=context).exclude(references=[])
+    referring = [key for key, references in elsewhere.values_list("pk", "references") if gone.intersection(references)]
+    _forget_inputs(referring)
+
+
+def _forget_inputs(tasks: Collection[uuid.UUID]) -> None:
+    """The hashes stay, which tell whether two turns were given the same."""
+    Run.objects.filter(task__in=tasks).update(input={})

@@ -16,6 +16,10 @@ class ContextNotFound(Refusal):
     """There is no such conversation."""
 
 
+class MessageNotFound(Refusal):
+    """There is no such message."""
+
+
 class TaskNotCancelable(Refusal):
     """The task has ended, so it cannot be canceled."""
 
@@ -28,6 +32,10 @@ class TaskFinished(UnsupportedOperation):
     """The task has ended. Send the message without a taskId, with the task's id in referenceTaskIds."""
 
 
+class AlreadyAnswered(UnsupportedOperation):
+    """This was answered meanwhile, or is asked no more. Your answer was not used; look at how it stands now."""
+
+
 class TaskBusy(UnsupportedOperation):
     """The agent takes no message while it works. Wait until the task asks for one or ends."""
 
@@ -38,6 +46,22 @@ class CredentialWanted(UnsupportedOperation):
 
 class ContentTypeNotSupported(Refusal):
     """The agent does not take this media type."""
+
+
+class UploadNotFound(Refusal):
+    """There is no such upload, or it has expired. Send the file again."""
+
+
+class FileTooLarge(Refusal):
+    """The file is larger than is taken."""
+
+
+class WrongOffset(Refusal):
+    """The upload is elsewhere, or somebody is sending to it. `offset` is where it goes on."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"The upload goes on at byte {offset}.")
+        self.offset = offset
 
 
 class InvalidParams(Refusal):

@@ -39,7 +39,10 @@ class EventType(models.TextChoices):
 
 
 class Opening(TypedDict):
-    """How a context began; in the payload of its first event. `parentTask` called for what is done in it."""
+    """How a context began; in the payload of its first event. `parentTask` called for what is done in it.
+
+    `options` are how its agent is set up in it, where it began with some.
+    """
 
     contextId: str
     owner: int | None
@@ -47,6 +50,7 @@ class Opening(TypedDict):
     agent: int
     title: str
     parentTask: NotRequired[str]
+    options: NotRequired[JSON]
 
 
 class NewTask(TypedDict):
@@ -62,21 +66,26 @@ class NewTask(TypedDict):
 
 
 class UserMessage(TypedDict):
+    """What was put away is not any more. `title` is that of a session which had none."""
+
     message: JSON
     opens: NotRequired[Opening]
     task: NotRequired[NewTask]
+    title: NotRequired[str]
 
 
 class AgentStart(TypedDict):
     """`again`: the turn was begun before, and given back by a worker that had to end, which is no attempt.
 
-    `agent`: who takes the turn, where that is not the task's agent.
+    `agent`: who takes the turn, where that is not the task's agent. `version`: the number of the version of the agent
+    that the turn goes by; older logs do not say it.
     """
 
     attempt: int
     turn: int
     messageId: str
     agent: NotRequired[int]
+    version: NotRequired[int]
     again: NotRequired[bool]
 
 
@@ -100,12 +109,13 @@ class AgentStatus(TypedDict):
     """A change of state, or progress while working (`progress`: the message is no turn of talk).
 
     `because`: why a task that waited goes on without a message. `skill` is the one that takes the task, where a turn
-    found that out. `agent`: who wrote the message; with progress, who takes the turn from here on. `kept` is what a
-    remote agent said that A2A has no place for: it changes nothing, and goes nowhere.
+    found that out. `agent`: who wrote the message; with progress, who takes the turn from here on, by its `version`.
+    `kept` is what a remote agent said that A2A has no place for: it changes nothing, and goes nowhere.
     """
 
     state: str
     agent: NotRequired[int]
+    version: NotRequired[int]
     skill: NotRequired[str]
     message: NotRequired[JSON]
     slot: NotRequired[Slot]
@@ -115,10 +125,14 @@ class AgentStatus(TypedDict):
 
 
 class AgentMessage(TypedDict):
-    """`agent`: who wrote it; what was recorded before agents could be switched does not say."""
+    """`agent`: who wrote it; what was recorded before agents could be switched does not say.
+
+    `version`: of the agent, where it answered without a run, which would say it.
+    """
 
     message: JSON
     agent: NotRequired[int]
+    version: NotRequired[int]
 
 
 class AgentTokenStart(TypedDict):
@@ -189,22 +203,28 @@ class AgentCancelled(TypedDict):
 
 
 class Fork(TypedDict):
+    """The log goes on from event `at` of another; tasks that had not ended by then are `left`, which is no further."""
+
     opens: Opening
     parent: str
     at: int
     reason: str
+    left: list[str]
 
 
 class Edit(TypedDict):
+    """A message was written anew in another session, which is a fork of this one."""
+
     messageId: str
-    message: JSON
+    session: str
 
 
 class AgentSwitched(TypedDict):
-    """From here on the conversation is with this agent."""
+    """From here on the conversation is with this agent, which has these `options` in it: without them, none."""
 
     agent: int
     slug: str
+    options: NotRequired[JSON]
 
 
 class Feedback(TypedDict):
@@ -214,11 +234,24 @@ class Feedback(TypedDict):
 
 
 class SessionRenamed(TypedDict):
+    """It also `opens` a session in which nothing is said yet."""
+
     title: str
+    opens: NotRequired[Opening]
 
 
 class SessionMark(TypedDict):
-    """Archived, unarchived or deleted: the type says it all."""
+    """Archived or unarchived: the type says it all."""
+
+
+class SessionDeleted(TypedDict):
+    """All that is left of a log: whose it was, and when it began; of a fork, where it had gone on from."""
+
+    opens: Opening
+    createdAt: str
+    parent: NotRequired[str]
+    at: NotRequired[int]
+    reason: NotRequired[str]
 
 
 PAYLOADS: dict[EventType, type] = {
@@ -243,5 +276,5 @@ PAYLOADS: dict[EventType, type] = {
     EventType.SESSION_RENAMED: SessionRenamed,
     EventType.SESSION_ARCHIVED: SessionMark,
     EventType.SESSION_UNARCHIVED: SessionMark,
-    EventType.SESSION_DELETED: SessionMark,
+    EventType.SESSION_DELETED: SessionDeleted,
 }

@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from django.conf import settings
 
 import bridge
-from apps.conversations import wakeups
+from apps.conversations import lineage, wakeups
+from apps.conversations.archives.warming import warm_key
 from apps.conversations.models import Context, Event
 from bridge.statements import Selection
 
@@ -80,7 +81,7 @@ class Reader:
         self.context_id = context_id
         self.followers = 0
         self._known = known  # the newest index that anybody told of
-        self._grown: asyncio.Future[None] | None = None
+        self._grown = asyncio.Event()
         self._reading: asyncio.Task[list[Event]] | None = None
         self._reading_after = -1
 
@@ -88,15 +89,13 @@ class Reader:
         """The context has reached `index`."""
         if index > self._known:
             self._known = index
-            if self._grown and not self._grown.done():
-                self._grown.set_result(None)
+            self._grown.set()
+            self._grown = asyncio.Event()
 
     async def grown_beyond(self, index: int) -> int:
         """Wait until the context is known to have events after `index`; gives the newest."""
         while self._known <= index:
-            if self._grown is None or self._grown.done():
-                self._grown = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._grown)
+            await self._grown.wait()
         return self._known
 
     async def read(self, after: int) -> list[Event]:
@@ -108,8 +107,14 @@ class Reader:
 
 
 def read(context_id: uuid.UUID, after: int) -> list[Event]:
-    """Up to BATCH of the context's events after index `after`, oldest first."""
-    return EVENTS.all(context_id, after)
+    """Up to BATCH of the context's events after index `after`, oldest first: of a fork also those of its past."""
+    own = EVENTS.all(context_id, after)
+    if not own and warm_key(context_id):
+        own = EVENTS.all(context_id, after)
+    if not own or own[-1].index == after + len(own):
+        return own
+    fork = Context(pk=context_id, forked_at=0)  # nothing but a fork has a gap
+    return list(lineage.events(fork, after, after + BATCH)) or own
 
 
 class Hub:
@@ -143,7 +148,7 @@ class Hub:
         """Has everything that was announced since then been heard? A new hub's ear needs a moment to open."""
         return since is not None and since - self._born > 1.0
 
-    def _reached(self, context_id: str, index: int) -> None:
+    def _reached(self, context_id: str, index: int, owner: str = "") -> None:
         """Called from any thread."""
         loop = self._loop()
         if loop is None or loop.is_closed():

@@ -16,9 +16,11 @@ from django.utils import timezone
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, ledger, notes, tracing, wakeups
+from apps.conversations import blobs, ledger, lineage, notes, tracing, wakeups
+from apps.conversations.archives import warming
 from apps.conversations.digests import digest_of
 from apps.conversations.errors import (
+    AlreadyAnswered,
     CredentialWanted,
     InvalidParams,
     TaskBusy,
@@ -49,6 +51,14 @@ class Receipt:
     repeated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a new task's first message answers: the slot of another task, with what its agent then had in memory."""
+
+    slot: JSON
+    memory: JSON
+
+
 @dataclass(slots=True)
 class Target:
     """Where a message goes: the context it continues and the task, where there are any."""
@@ -66,12 +76,16 @@ def accept(
     sender: str = "",
     skill: str | None = None,
     parent: uuid.UUID | None = None,
+    question: Question | None = None,
+    asked: int | None = None,
     traceparent: str = "",
 ) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
-    Of a new task, `skill` is the agent's skill that takes it, if one was chosen, and `parent` the task that calls for
-    it. `traceparent` is the caller's span, if it has one (see `tracing`).
+    Of a new task, `skill` is the agent's skill that takes it, if one was chosen, `parent` the task that calls for
+    it, and `question` what it answers in the place of another. `traceparent` is the caller's span, if it has one (see
+    `tracing`). With `asked`, the index of the event in which a task asks, the message answers that question or nothing:
+    of several who answer, the first does.
 
     `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
     (`sender_of_one_call`), so that a call that is tried again after a commit nobody heard of records it once.
@@ -82,13 +96,17 @@ def accept(
     known: JSON = {"metadata": {"skill": skill}} if skill is not None else {}
     if parent is not None:
         known["parent"] = str(parent)
+    begun: JSON = {"traceparent": traceparent}
+    if question is not None:
+        begun |= {"slot": question.slot, "memory": question.memory}
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     accepted = sender, body_hash
+    about = known, begun, asked
     for _ in range(3):
         try:
             with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, accepted, alongside, known, traceparent)
-            return _record(ledger.writing, principal, agent, stored, accepted, alongside, known, traceparent)
+                return _record(ledger.proposing, principal, agent, stored, accepted, alongside, *about)
+            return _record(ledger.writing, principal, agent, stored, accepted, alongside, *about)
         except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
             # The message came before, or its context was opened, or cleared, at this very moment.
             if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
@@ -127,11 +145,11 @@ def _earlier(sender: str, agent: Agent, message_id: str, body_hash: str) -> Rece
 
 def find_accepted(sender: str, agent: Agent, message_id: str, body_hash: str) -> Accepted | None:
     """What this sender's message led to earlier. Raises InvalidParams where its body was another."""
-    accepted = (
-        Accepted.objects.select_related("task", "answer")
-        .filter(sender=sender, agent=agent, message_id=message_id)
-        .first()
-    )
+    same = Accepted.objects.select_related("task", "answer").filter(sender=sender, agent=agent, message_id=message_id)
+    accepted = same.first()
+    leads_nowhere = accepted is not None and accepted.task is None and accepted.answer is None
+    if accepted is not None and leads_nowhere and warming.bring_back_answer(accepted):
+        accepted = same.first()
     if accepted is not None and accepted.body_hash != body_hash:
         raise InvalidParams("This messageId was used for another message. Use a new messageId.", "messageId")
     return accepted
@@ -145,7 +163,8 @@ def _record(
     accepted: tuple[str, str],
     alongside: Alongside | None,
     known: JSON,
-    traceparent: str,
+    begun: JSON,
+    asked: int | None,
 ) -> Receipt:
     sender, body_hash = accepted
     target = find_target(principal, agent, message)
@@ -166,9 +185,10 @@ def _record(
             )
         if target.task is None:
             message_of = _open_task(log, principal, agent, message, task_id, known, is_new=target.context is None)
-            run = Run(task_id=task_id, message=message_of, turn=1, traceparent=tracing.span_below(traceparent))
+            span = tracing.span_below(begun["traceparent"])
+            run = Run(task_id=task_id, message=message_of, turn=1, **begun | {"traceparent": span})
         else:
-            run = _continue_task(log, agent, message, task_id, traceparent)
+            run = _continue_task(log, agent, message, task_id, begun["traceparent"], asked)
         if run is not None:
             log.also_insert(run)
         if alongside is not None:
@@ -197,6 +217,8 @@ def find_task(
     except ValueError:
         raise TaskNotFound from None
     task = find(key)
+    if task is None and warming.bring_back_tasks(principal, [key]):
+        task = find(key)
     if task is None or task.agent_id != agent.pk or task.owner_id != principal.user_id:
         raise TaskNotFound
     return task
@@ -208,7 +230,7 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
     An anonymous caller continues a context only by the unguessable id that the platform gave it.
     Raises InvalidParams where the caller uses the id with another agent.
     """
-    context = context_of(principal, context_id)
+    context = warming.opened(context_of(principal, context_id))
     if context is not None and context.agent_id != agent.pk:
         raise InvalidParams("This contextId is in use with another agent. Choose another.", "contextId")
     return context
@@ -237,7 +259,7 @@ def opening(principal: Principal, agent: Agent, message: JSON) -> Opening:
         "owner": principal.user_id,
         "workspace": principal.workspace_id or agent.workspace_id,
         "agent": agent.pk,
-        "title": title_of(message),
+        "title": title_of(message) or (agent.name if agent.kind == Agent.Kind.PLAN else ""),  # its form says no words
     }
 
 
@@ -258,9 +280,16 @@ def _open_task(
         if "parent" in known:
             begun["parentTask"] = known["parent"]
         payload["opens"] = log.opening(begun)
+    payload |= title_for(log.context, message)
     payload["message"] = addressed(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
     return log.message_at(event.index)
+
+
+def title_for(context: Context, message: JSON) -> JSON:
+    """The title that a message gives to a session which was begun without one."""
+    is_untitled = not context._state.adding and not context.title
+    return {"title": title} if is_untitled and (title := title_of(message)) else {}
 
 
 def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
@@ -276,21 +305,29 @@ def references_of(principal: Principal, message: JSON, context: Context | None) 
     """
     named = [key for text in message.get("referenceTaskIds", []) if (key := _uuid(text))]
     if named:
-        known = set(Task.objects.visible_to(principal).filter(pk__in=named).values_list("pk", flat=True))
+        own = Task.objects.visible_to(principal).filter(pk__in=named).values_list("pk", flat=True)
+        known = set(own)
+        if known != set(named) and warming.bring_back_tasks(principal, set(named) - known):
+            known = set(own.all())
         return [str(key) for key in named if key in known]
     if context is None:
         return []
-    latest = Task.objects.filter(context=context).order_by("-created_at", "-pk").first()
+    latest = lineage.newest_task(context)
     return [str(latest.pk)] if latest and latest.state == TaskState.COMPLETED else []
 
 
-def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID, traceparent: str) -> Run | None:
+def _continue_task(
+    log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID, traceparent: str, asked: int | None
+) -> Run | None:
     """A further message to a task: the answer it waits for, or what it takes up after the turn it is at."""
     task = log.task(task_id)
     state, slot = TaskState(task.state), task.slot
+    if asked is not None and asked != task.status_event:
+        raise AlreadyAnswered
     if state.is_terminal:
         raise TaskFinished
-    if not state.is_interrupted and agent.on_busy == Agent.OnBusy.REJECT:
+    is_free = state == TaskState.WORKING and not Run.objects.unfinished().filter(task=task_id).exists()
+    if not state.is_interrupted and not is_free and agent.on_busy == Agent.OnBusy.REJECT:
         raise TaskBusy
     if state.is_interrupted and slot and "service" in slot:  # what is said is kept for good, a secret must not be
         raise CredentialWanted(f"{CredentialWanted.__doc__} It is at {_link_of(task)}.")
@@ -298,6 +335,8 @@ def _continue_task(log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID,
     if state.is_interrupted:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
         return next_run(task_id, log.message_at(event.index), slot, traceparent)
+    if is_free:  # a task may go on while nobody takes a turn of it
+        return next_run(task_id, log.message_at(event.index), None, traceparent)
     if agent.on_busy == Agent.OnBusy.INTERRUPT:
         _interrupt(task_id)
     return None

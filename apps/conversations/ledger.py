@@ -13,7 +13,7 @@ import datetime
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -24,9 +24,10 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from apps.conversations import blobs, erasure, leases, wakeups
+from apps.conversations.archives import restoring
 from apps.conversations.events import EventType, Opening
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
-from apps.conversations.projection import fold
+from apps.conversations.projection import NO_PART_OF_REPLAY, fold, without
 from bridge import statements
 from bridge.statements import NOW, TIME, Batch, Selection, time_from
 
@@ -38,6 +39,12 @@ PROVISIONAL = Selection(
     uuid.UUID(int=0),
     Artifact.State.PROVISIONAL,
 )
+
+DESCRIBED = ("title", "agent", "options", "archived_at")
+"""What changes of a context, beside where its log ends."""
+
+
+DERIVED = {field.attname for field in Context._meta.concrete_fields if not field.primary_key} - NO_PART_OF_REPLAY
 
 
 class Listener(Protocol):
@@ -90,9 +97,9 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
     Raises Context.DoesNotExist (ContextCleared for one that was cleared), LeaseLost, lifecycle.IllegalTransition; then
     nothing was written.
     """
-    with transacting():
-        row = Context.objects.get(pk=context) if isinstance(context, uuid.UUID) else context
-        log = Ledger(row, timezone.now() if row._state.adding else _lock(row))
+    row = Context.objects.get(pk=context) if isinstance(context, uuid.UUID) else context
+    with _opened(row) as now:
+        log = Ledger(row, now)
         if hold is not None:
             log.hold(hold)
         yield log
@@ -100,34 +107,79 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
 
 
 @contextmanager
+def _opened(row: Context) -> Iterator[datetime.datetime]:
+    """A transaction that holds the context, at the database's time; one in cold storage is brought back before it."""
+    while True:
+        with suppress(_IsCold), transacting():
+            yield timezone.now() if row._state.adding else lock(row)
+            return
+        bring_back(row.pk)
+
+
+def bring_back(context_id: uuid.UUID) -> None:
+    """Fill the tables from the file of a context in cold storage, after those whose rows it needs.
+
+    Raises Context.DoesNotExist, archives.files.DamagedArchive.
+    """
+    while True:
+        needed = list(restoring.needed_by(Context.objects.get(pk=context_id)))
+        for other in needed:
+            bring_back(other)
+        with suppress(_IsCold), transacting():
+            for other in needed:
+                lock(Context(pk=other))  # or it might go again before this one is back
+            _fill(context_id)
+            return
+
+
+def _fill(context_id: uuid.UUID) -> None:
+    with suppress(_IsCold):
+        lock(Context(pk=context_id))
+        return
+    restoring.restore(Context.objects.get(pk=context_id))
+
+
+@contextmanager
 def proposing(context: Context, now: datetime.datetime | None = None) -> Iterator[Ledger]:
     """Open the log of a context that was read before, at `now`, without locking it.
 
     All that was added is written at the end, by one statement. In this block nothing may be written but through the
-    log. It saves the round trips of a transaction; within one, and on a database without a server, it is `writing`.
+    log. It saves the round trips of a transaction; within one, on a database without a server, and where the context is
+    known to be watched, it is `writing`.
     Raises NotAtOnce, and what `writing` raises; then nothing was written.
     """
-    if connection.vendor != "postgresql" or connection.in_atomic_block:
+    if connection.vendor != "postgresql" or connection.in_atomic_block or context.is_watched:
         with writing(context) as log:
             yield log
         return
+    if context.cold_file:
+        raise NotAtOnce("it is to be brought back first")
     yield (log := Ledger(context, now or timezone.now()))
     if context.is_watched or blobs.are_stored(log.parts()):
         raise NotAtOnce("listeners are called, and files counted, in a transaction")
     log.write()
 
 
-def _lock(context: Context) -> datetime.datetime:
+class _IsCold(Exception):
+    """The context is in cold storage."""
+
+
+def lock(context: Context) -> datetime.datetime:
     """Lock the row, read under the lock what changes, and give the database's time."""
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
-    columns = f"last_event, is_watched, deleted_at, {TIME[connection.vendor]}"
+    columns = f"last_event, is_watched, deleted_at, archived_at, cold_file, {TIME[connection.vendor]}"
     found = statements.execute(f"SELECT {columns} FROM {table} WHERE id = %s {suffix}", [key]).fetchone()  # noqa: S608
     if found is None:
         raise Context.DoesNotExist
-    context.last_event, context.is_watched, deleted_at, now = found[0], bool(found[1]), found[2], found[3]
+    deleted_at, archived_at, cold_file, now = found[2:]
     if deleted_at is not None:
         raise ContextCleared
+    if cold_file:
+        raise _IsCold
+    context.last_event, context.is_watched = found[0], bool(found[1])
+    context.archived_at = time_from(archived_at) if archived_at else None
+    context.cold_file, context.cold_at = "", None
     return time_from(now)
 
 
@@ -236,10 +288,10 @@ class Ledger:
         batch.write()
         blobs.count_uses(self.context.workspace_id, self.parts())
         if self._is_cleared:
-            erasure.erase(self.context)
+            erasure.erase(self.context, self._began_at)
         for listener in _listeners() if self.context.is_watched else ():
             listener(self.context, self.events)
-        announcement = self.context.pk, self.context.last_event
+        announcement = self.context.pk, self.context.last_event, self.context.owner_id
         wait = 0.0 if any(event.settles for event in self.events) else self._wait
         transaction.on_commit(lambda: wakeups.announce(*announcement, wait=wait))
 
@@ -295,10 +347,17 @@ class Ledger:
         return [*stored.order_by("index"), *new]
 
     def clear(self) -> None:
-        """Drop what was read or added; `write` deletes the rows."""
+        """Drop what was read or added; `write` deletes the rows, and the log but for what this transaction adds."""
         self._is_cleared = True
+        for event in self.events:
+            if event.type == EventType.AGENT_CANCELLED:
+                event.payload = {"discarded": []}  # ids that an agent chose
         self._new_tasks, self._new_artifacts = [], []
         self._tasks, self._artifacts, self._messages = {}, {}, {}
+
+    def unended(self, tasks: Collection[str]) -> list[tuple[Task, list[Artifact]]]:
+        """None: the past of a fork are rows of other contexts, which this one does not write."""
+        return []
 
     def _save_context(self, batch: Batch) -> None:
         values = {"last_event": self.context.last_event, "updated_at": self.context.updated_at}
@@ -307,12 +366,13 @@ class Ledger:
             batch.insert([self.context])
         else:
             if _description(self.context) != self._described:
-                values |= {"title": self.context.title, "agent": self.context.agent_id}
+                values |= dict(zip(DESCRIBED, _description(self.context), strict=True))
             if self._remembered is not None:
                 values["memory"] = self._remembered
             if self.context.deleted_at is not None:
-                values |= {"deleted_at": self.context.deleted_at, "memory": {}}
+                values = {name: getattr(self.context, name) for name in DERIVED} | {"memory": {}}
             where = {"id": self.context.pk, "last_event": self._began_at, "is_watched": self.context.is_watched}
+            where["cold_file"] = ""
             batch.update(Context, where, values, missing=NotAtOnce(f"context {self.context.pk} has grown"))
 
     def _save_tasks(self, batch: Batch) -> None:
@@ -326,6 +386,7 @@ class Ledger:
                 "status_message": task.status_message,
                 "slot": task.slot,
                 "status_at": task.status_at,
+                "status_event": task.status_event,
             }
             if task.metadata:
                 values["metadata"] = task.metadata
@@ -351,14 +412,8 @@ def is_chunk_of(event: Event, artifact: Artifact) -> bool:
     return is_later and event.task_id == artifact.task_id and event.artifact_id == artifact.artifact_id
 
 
-def without(artifacts: list[Artifact], begun: Artifact) -> list[Artifact]:
-    """The artifacts but for one that is begun anew under the same id."""
-    key = begun.task_id, begun.artifact_id
-    return [artifact for artifact in artifacts if (artifact.task_id, artifact.artifact_id) != key]
-
-
-def _description(context: Context) -> tuple[str, int]:
-    return context.title, context.agent_id
+def _description(context: Context) -> tuple[Any, ...]:
+    return context.title, context.agent_id, context.options, context.archived_at
 
 
 def new_context() -> Context:

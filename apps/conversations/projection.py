@@ -5,15 +5,19 @@ The ledger folds events as they are written, replay folds them again from the lo
 
 from __future__ import annotations
 
+import datetime
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from apps.conversations import lifecycle
 from apps.conversations.digests import digest_of
-from apps.conversations.events import JSON, EventType, Opening
+from apps.conversations.events import JSON, EventType, Opening, SessionDeleted
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event, Message, Task
+
+NO_PART_OF_REPLAY = {"is_watched", "memory", "cold_file", "cold_at", "cold_messages", "warmed_at"}
+"""Columns of a context that no event brings."""
 
 
 class Rows(Protocol):
@@ -38,6 +42,9 @@ class Rows(Protocol):
     def clear(self) -> None:
         """Drop all tasks, messages and artifacts."""
 
+    def unended(self, tasks: Collection[str]) -> list[tuple[Task, list[Artifact]]]:
+        """Those of a fork's past that had not ended, each with all that it had begun."""
+
 
 def fold(event: Event, rows: Rows) -> None:
     """Apply one event, whose index is given, to the rows of its context. Raises IllegalTransition."""
@@ -51,13 +58,22 @@ def fold(event: Event, rows: Rows) -> None:
 
 
 def open_context(context: Context, opening: Opening, event: Event) -> None:
+    """The context as it begins: of what it goes on from nothing counts but what the opening says."""
+    _forget(context)
     context.context_id = opening["contextId"]
     context.owner_id = opening["owner"]
     context.workspace_id = opening["workspace"]
     context.agent_id = opening["agent"]
     context.title = opening["title"]
+    context.options = opening.get("options", {})
     context.parent_task = uuid.UUID(opening["parentTask"]) if "parentTask" in opening else None
     context.created_at = event.at
+
+
+def _forget(context: Context) -> None:
+    for field in context._meta.concrete_fields:
+        if not field.primary_key and field.name not in NO_PART_OF_REPLAY:
+            setattr(context, field.attname, field.get_default())
 
 
 def _user_message(event: Event, rows: Rows) -> None:
@@ -73,11 +89,15 @@ def _user_message(event: Event, rows: Rows) -> None:
                 references=opened["references"],
                 parent_id=uuid.UUID(opened["parent"]) if "parent" in opened else None,
                 metadata=opened.get("metadata", {}),
+                first_event=event.index,
+                status_event=event.index,
                 created_at=event.at,
                 status_at=event.at,
             )
         )
     _message(event, rows, Message.Role.USER)
+    rows.context.archived_at = None
+    rows.context.title = event.payload.get("title", rows.context.title)
 
 
 def _message(event: Event, rows: Rows, role: Message.Role, agent: int | None = None) -> None:
@@ -128,7 +148,7 @@ def _agent_status(event: Event, rows: Rows) -> None:
     task.slot = payload.get("slot")
     if "skill" in payload:
         task.metadata = {**task.metadata, "skill": payload["skill"]}
-    task.status_at = event.at
+    task.status_at, task.status_event = event.at, event.index
     if "message" in payload and "progress" not in payload:
         _agent_message(event, rows)
 
@@ -180,25 +200,75 @@ def assemble(chunks: list[Event]) -> list[Any]:
     return [{"text": text, "mediaType": "text/plain"}]
 
 
+def without(artifacts: list[Artifact], begun: Artifact) -> list[Artifact]:
+    """The artifacts but for one that is begun anew under the same id."""
+    key = begun.task_id, begun.artifact_id
+    return [artifact for artifact in artifacts if (artifact.task_id, artifact.artifact_id) != key]
+
+
 def _renamed(event: Event, rows: Rows) -> None:
     rows.context.title = event.payload["title"]
 
 
+def _archived(event: Event, rows: Rows) -> None:
+    rows.context.archived_at = event.at
+
+
+def _unarchived(event: Event, rows: Rows) -> None:
+    rows.context.archived_at = None
+
+
 def _agent_switched(event: Event, rows: Rows) -> None:
     rows.context.agent_id = event.payload["agent"]
+    rows.context.options = event.payload.get("options", {})
 
 
 def _fork(event: Event, rows: Rows) -> None:
     rows.context.parent_id = uuid.UUID(event.payload["parent"])
     rows.context.forked_at = event.payload["at"]
     rows.context.fork_reason = event.payload["reason"]
+    for task, artifacts in rows.unended(event.payload["left"]):
+        leave(task, event)
+        for artifact in artifacts:
+            artifact.state, artifact.parts = Artifact.State.DISCARDED, []
+            artifact.digest, artifact.signature = "", {}
+
+
+def leave(task: Task, fork: Event) -> None:
+    """In a fork, a task that had not ended ends by being left behind, whatever becomes of it elsewhere."""
+    task.state, task.status_message, task.slot = TaskState.CANCELED, None, None
+    task.metadata = {name: value for name, value in task.metadata.items() if name != "skill"}  # found out elsewhere
+    task.status_at, task.status_event = fork.at, fork.index
 
 
 def _deleted(event: Event, rows: Rows) -> None:
-    """What is left is a tombstone: the context without its words, and its log."""
-    rows.context.deleted_at = event.at
-    rows.context.title = ""
+    """What is left is a tombstone, which its event alone describes (see `tombstone_of`): the log before it goes."""
+    context, payload = rows.context, event.payload
+    context.created_at = datetime.datetime.fromisoformat(payload["createdAt"])
+    context.deleted_at = event.at
+    if "at" in payload:
+        context.parent_id = uuid.UUID(payload["parent"]) if "parent" in payload else None
+        context.forked_at, context.fork_reason = payload["at"], payload["reason"]
     rows.clear()
+
+
+def tombstone_of(context: Context) -> SessionDeleted:
+    """What is kept of a context that is deleted: ids and times, and nothing that anybody wrote."""
+    opens: Opening = {
+        "contextId": str(context.pk),
+        "owner": context.owner_id,
+        "workspace": context.workspace_id,
+        "agent": context.agent_id,
+        "title": "",
+    }
+    if context.parent_task is not None:
+        opens["parentTask"] = str(context.parent_task)
+    kept: SessionDeleted = {"opens": opens, "createdAt": context.created_at.isoformat()}
+    if context.forked_at is not None:
+        kept |= {"at": context.forked_at, "reason": context.fork_reason}
+        if context.parent_id is not None:
+            kept["parent"] = str(context.parent_id)
+    return kept
 
 
 FOLDS: dict[EventType, Callable[[Event, Rows], None]] = {
@@ -214,6 +284,8 @@ FOLDS: dict[EventType, Callable[[Event, Rows], None]] = {
     EventType.AGENT_SWITCHED: _agent_switched,
     EventType.FORK: _fork,
     EventType.SESSION_RENAMED: _renamed,
+    EventType.SESSION_ARCHIVED: _archived,
+    EventType.SESSION_UNARCHIVED: _unarchived,
     EventType.SESSION_DELETED: _deleted,
 }
 """What the other types do to rows: nothing but being the newest event."""

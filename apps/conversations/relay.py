@@ -23,7 +23,7 @@ TIMEOUT_SECONDS = 1.0  # for which a Redis that does not answer holds up who com
 AWAY_SECONDS = 1.0  # how long it is then left alone
 LISTEN_SECONDS = 10.0  # a line on which nothing was heard for so long is looked after
 
-Heard = Callable[[str, str, int], None]  # group, key, index
+Heard = Callable[[str, str, int, str], None]  # group, key, index, whose the key is
 
 
 class Relay:
@@ -44,7 +44,8 @@ class Relay:
             retry=Retry(NoBackoff(), 1),
             health_check_interval=int(LISTEN_SECONDS),
         )
-        self._waiting: dict[tuple[str, str], tuple[int, float]] = {}  # the newest index, and until when it may wait
+        # The newest index, until when it may wait, and whose the key is.
+        self._waiting: dict[tuple[str, str], tuple[int, float, str]] = {}
         self._changed = threading.Condition()
         self._sending = threading.Lock()
         self._away_until: float | None = None
@@ -52,12 +53,15 @@ class Relay:
         self._patient: threading.Thread | None = None
         self._wakes_at = math.inf
 
-    def send(self, group: str, key: str, index: int, *, wait: float = 0.0) -> None:
-        """Say that `key` has reached `index`, or what it has reached `wait` seconds later if nobody says so before."""
+    def send(self, group: str, key: str, index: int, owner: str = "", *, wait: float = 0.0) -> None:
+        """Say that `key` has reached `index`, or what it has reached `wait` seconds later if nobody says so before.
+
+        `owner` says whose the key is, in a word; it is always the same for a key.
+        """
         due = time.monotonic() + wait
         with self._changed:
-            newest, until = self._waiting.get((group, key), (index, due))
-            self._waiting[group, key] = max(newest, index), min(until, due)
+            newest, until, _ = self._waiting.get((group, key), (index, due, owner))
+            self._waiting[group, key] = max(newest, index), min(until, due), owner
             if wait:
                 self._wake_at(due)
         if not wait:
@@ -87,27 +91,29 @@ class Relay:
                     self._changed.wait(None if left == math.inf else left)
             self._send_due(at_once=False)
             with self._changed:
-                self._wakes_at = min((due for _, due in self._waiting.values()), default=math.inf)
+                self._wakes_at = min((due for _, due, _ in self._waiting.values()), default=math.inf)
 
     def _send_due(self, *, at_once: bool = True) -> None:
         """Send what is due; with `at_once` not if another thread is at it, which then sends this too."""
         while self._has_due() and self._sending.acquire(blocking=not at_once):
             try:
-                for (group, key), index in self._take_due():
-                    self._publish(group, f"{self._name} {index} {key}")
+                for (group, key), index, owner in self._take_due():
+                    # Beside the name, where processes of the version before, which knew no owners, do not look.
+                    name = f"{self._name}:{owner}" if owner else self._name
+                    self._publish(group, f"{name} {index} {key}")
             finally:
                 self._sending.release()
 
     def _has_due(self) -> bool:
         now = time.monotonic()
         with self._changed:
-            return any(due <= now for _, due in self._waiting.values())
+            return any(due <= now for _, due, _ in self._waiting.values())
 
-    def _take_due(self) -> list[tuple[tuple[str, str], int]]:
+    def _take_due(self) -> list[tuple[tuple[str, str], int, str]]:
         now = time.monotonic()
         with self._changed:
-            due = [(place, index) for place, (index, until) in self._waiting.items() if until <= now]
-            for place, _ in due:
+            due = [(place, index, owner) for place, (index, until, owner) in self._waiting.items() if until <= now]
+            for place, _, _ in due:
                 del self._waiting[place]
         return due
 
@@ -139,10 +145,11 @@ class Relay:
                 time.sleep(AWAY_SECONDS)
 
     def _take_in(self, group: str, text: str) -> None:
-        name, index, key = text.split(" ", 2)
+        sender, index, key = text.split(" ", 2)
+        name, _, owner = sender.partition(":")
         if name == self._name:
             return
         with self._changed:  # what others say already need not be said
-            if self._waiting.get((group, key), (int(index) + 1, 0.0))[0] <= int(index):
+            if self._waiting.get((group, key), (int(index) + 1, 0.0, ""))[0] <= int(index):
                 del self._waiting[group, key]
-        self._heard(group, key, int(index))
+        self._heard(group, key, int(index), owner)

@@ -104,15 +104,23 @@ def statement(artifact: JSON, claims: JSON, task_id: str, context_id: str) -> JS
     }
 
 
-def verdict_on(row: Artifact) -> Verdict:
-    """Does the signature of a recorded artifact hold? Its content is read again. `row.task.context` is used."""
+def verify(row: Artifact) -> tuple[Verdict, SigningKey | None]:
+    """Does the signature of a recorded artifact hold, and by which key? Its content is read again.
+
+    The key is the one that the signature names, if it is known. `row.task.context` is used.
+    """
     if not row.signature:
-        return Verdict.MISSING
+        return Verdict.MISSING, None
     task_id, context_id = str(row.task_id), row.task.context.context_id
-    verdict, signer = _judge(wire.stored_artifact(row), row.signature, task_id, context_id)
-    if verdict == Verdict.GOOD and (signer is None or not _made(signer, row)):
-        return Verdict.BROKEN
-    return verdict
+    verdict, key = _judge(wire.stored_artifact(row), row.signature, task_id, context_id)
+    if verdict == Verdict.GOOD and not (key and key.agent and _made(key.agent, row)):
+        return Verdict.BROKEN, key
+    return verdict, key
+
+
+def verdict_on(row: Artifact) -> Verdict:
+    """The verdict alone (see `verify`)."""
+    return verify(row)[0]
 
 
 def _made(signer: Agent, row: Artifact) -> bool:
@@ -126,14 +134,15 @@ def verdict_on_wire(artifact: JSON, task_id: str, context_id: str) -> Verdict:
     signature = _member(_member(artifact, "metadata"), cards.signature_extension())
     if not signature:
         return Verdict.MISSING
-    verdict, signer = _judge(artifact, signature, task_id, context_id)
-    if verdict == Verdict.GOOD and (signer is None or signature["agent"] != identity.did_of(signer)):
+    verdict, key = _judge(artifact, signature, task_id, context_id)
+    if verdict == Verdict.GOOD and not (key and key.agent and signature["agent"] == identity.did_of(key.agent)):
         return Verdict.BROKEN
     return verdict
 
 
-def _judge(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tuple[Verdict, Agent | None]:
-    """What to think of the signature, and whose key it was made by."""
+def _judge(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tuple[Verdict, SigningKey | None]:
+    """What to think of the signature, and the key that it names."""
+    key = None
     try:
         key = _key_of(signature["signature"])
         if key is None:
@@ -141,8 +150,8 @@ def _judge(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tup
         payload = canonical(statement(artifact, signature, task_id, context_id))
         jose.check(signature["signature"], payload, key.public, key.algorithm)
     except (BadSignature, *UNFIT):
-        return Verdict.BROKEN, None  # whatever is wrong with its form, it is not what was signed
-    return Verdict.REVOKED if key.revoked_at else Verdict.GOOD, key.agent
+        return Verdict.BROKEN, key  # whatever is wrong with its form, it is not what was signed
+    return Verdict.REVOKED if key.revoked_at else Verdict.GOOD, key
 
 
 def _key_of(signature: str) -> SigningKey | None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 from django.conf import settings
+
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+LARGEST_EXACT = 2**53 - 1  # of a JSON number, which is a double (RFC 8259 §6)
 
 
 class NotStrict(Exception):
@@ -31,6 +35,34 @@ def read(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > settings.MAX_JSON_DEPTH:
         _check_depth(value)
     return value
+
+
+def storable(value: Any) -> Any:
+    """A JSON value as the record takes it: a number that no double holds exactly becomes the nearest double.
+
+    Raises ValueError with what is wrong.
+    """
+    if isinstance(value, str):
+        if UNSTORABLE.search(value):
+            raise ValueError("Strings must not contain U+0000 or half of a surrogate pair.")
+        return value
+    if isinstance(value, dict):
+        return {storable(name): storable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [storable(inner) for inner in value]
+    if isinstance(value, int) and not -LARGEST_EXACT <= value <= LARGEST_EXACT:
+        return _nearest_double(value)
+    return value
+
+
+def _nearest_double(value: int) -> float:
+    try:
+        double = float(value)
+    except OverflowError:
+        double = math.inf
+    if not math.isfinite(double):
+        raise ValueError("A number is too large.")
+    return double
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

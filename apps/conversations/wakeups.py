@@ -16,7 +16,7 @@ from apps.conversations.relay import Relay
 SOON = 0.003  # seconds that what an agent says waits for something newer
 LATER = 0.025  # and what else is recorded: an agent that is quick has answered by then
 REACHED, STOP, NUDGE = "reached", "stop", "nudge"  # the groups of wake-ups
-Reached = Callable[[str, int], None]  # context id, index of its newest event
+Reached = Callable[[str, int, str], None]  # context id, index of its newest event, owner's id ("": not said)
 Stop = Callable[[str], None]  # run id
 Nudge = Callable[[str], None]  # run id
 
@@ -50,14 +50,16 @@ def _register[T](registry: set[T], callback: T, group: str) -> Callable[[], None
     return lambda: registry.discard(callback)
 
 
-def announce(context_id: object, index: int, *, wait: float = 0.0) -> None:
-    """Say that a context reached an event. Call it after the commit, where the thread may wait; it does not fail.
+def announce(context_id: object, index: int, owner: int | None = None, *, wait: float = 0.0) -> None:
+    """Say that a context, of that owner, reached an event. Call it after the commit, where the thread may wait.
 
-    Other processes hear of it at most `wait` seconds later, and of the newest event alone that is said by then.
+    It does not fail. Other processes hear of it at most `wait` seconds later, and of the newest event alone that is
+    said by then.
     """
-    _deliver(REACHED, str(context_id), index)
+    whose = "" if owner is None else str(owner)
+    _deliver(REACHED, str(context_id), index, whose)
     if relay := _shared_relay():
-        relay.send(REACHED, str(context_id), index, wait=wait)
+        relay.send(REACHED, str(context_id), index, whose, wait=wait)
 
 
 def stop(run_id: object) -> None:
@@ -74,13 +76,13 @@ def nudge(run_id: object) -> None:
         relay.send(NUDGE, str(run_id), 0)
 
 
-def _deliver(group: str, key: str, index: int) -> None:
+def _deliver(group: str, key: str, index: int, owner: str = "") -> None:
     """Hand a wake-up to the callbacks of this process."""
     with _lock:
         reached, told = tuple(_reached), tuple(_nudge if group == NUDGE else _stop)
     if group == REACHED:
         for reached_callback in reached:
-            reached_callback(key, index)
+            reached_callback(key, index, owner)
     else:
         for callback in told:
             callback(key)

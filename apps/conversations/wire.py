@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from django.conf import settings
 from django.urls import reverse
@@ -15,12 +17,14 @@ from apps.conversations import blobs
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event, Message, Task
-from bridge.statements import Selection
+from bridge.statements import Among, Selection
 
 ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
 DELIVERED = Selection(
     lambda state, task: Artifact.objects.filter(state=state, task=task), Artifact.State.DELIVERED, uuid.UUID(int=0)
 )
+SAID = Among(lambda: Message.objects.order_by("index"), "task")
+MADE = Among(lambda: Artifact.objects.order_by("first_event"), "task")
 INLINE_AT_EDGE = 4 * 1024 * 1024  # bytes of a stored part that still travels inside an answer; larger ones are links
 
 
@@ -118,15 +122,31 @@ def task(
     return shown
 
 
-def stored_task(row: Task) -> JSON:
-    """A Task with its whole history and its artifacts; large parts still say where their content is kept."""
-    return {
-        "id": str(row.pk),
-        "contextId": row.context.context_id,
-        "status": {"state": TaskState(row.state).wire},
-        "artifacts": [stored_artifact(one) for one in Artifact.objects.delivered().filter(task=row)],
-        "history": [stored_message(one, row.context) for one in Message.objects.filter(task=row)],
-    }
+def stored_tasks(rows: Sequence[Task], left_at: Mapping[uuid.UUID, int] = MappingProxyType({})) -> list[JSON]:
+    """Tasks with their whole history and their artifacts; large parts still say where their content is kept.
+
+    `left_at` says of some the event after which a fork left them behind: there they ended with that, and nothing came
+    of them. `row.context` should be loaded. However many there are, it takes two queries.
+    """
+    said: dict[uuid.UUID | None, list[Message]] = defaultdict(list)
+    keys = [row.pk for row in rows]
+    for message in SAID.all(keys):
+        said[message.task_id].append(message)
+    made: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
+    for artifact in MADE.all(keys):
+        if artifact.state == Artifact.State.DELIVERED:
+            made[artifact.task_id].append(artifact)
+    return [_stored(row, said[row.pk], made[row.pk], left_at.get(row.pk)) for row in rows]
+
+
+def _stored(row: Task, said: Sequence[Message], made: Sequence[Artifact], left_at: int | None) -> JSON:
+    shown: JSON = {"id": str(row.pk), "contextId": row.context.context_id}
+    if left_at is not None:
+        said = [one for one in said if one.index <= left_at]
+        shown |= {"status": {"state": TaskState.CANCELED.wire}}
+    else:
+        shown |= {"status": {"state": TaskState(row.state).wire}, "artifacts": [stored_artifact(one) for one in made]}
+    return shown | {"history": [stored_message(one, row.context) for one in said]}
 
 
 def load_task(row: Task, *, history_length: int | None = None, up_to: int | None = None) -> JSON:

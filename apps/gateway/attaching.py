@@ -152,7 +152,10 @@ class _Earlier:
     def __init__(self, assignment: Assignment) -> None:
         self._task = assignment.task
         agent: Agent = assignment.agent
-        runs = Run.objects.filter(task__context=assignment.context_id).exclude(pk=assignment.hold.run_id)
+        # In a fork the agent's conversation begins anew: that of before knows what came after the place of the fork.
+        forked_at = assignment.task.context.forked_at or 0
+        own = Run.objects.filter(task__context=assignment.context_id, task__first_event__gt=forked_at)
+        runs = own.exclude(pk=assignment.hold.run_id)
         newest = runs.exclude(remote={}).order_by("-queued_at").only("task_id", "turn", "remote")[:LATEST]
         self.runs = [run for run in newest if run.remote.get("agent") == agent.pk and run.remote.get("sent")]
 

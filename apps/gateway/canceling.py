@@ -14,7 +14,7 @@ from django.db.models import F
 import bridge
 from apps.agents.models import Agent
 from apps.conversations import notes
-from apps.conversations.models import Run
+from apps.conversations.models import Context, Run, Task
 from apps.gateway import attaching, calling
 from apps.gateway.attaching import Attachment
 from apps.gateway.errors import Refused, RemoteError
@@ -119,3 +119,9 @@ def _is_given_up(work: OpenWork) -> bool:
 
 def _with_version(agent: Agent) -> Agent:
     return Agent.objects.select_related("current_version").get(pk=agent.pk)
+
+
+def is_open(context: Context) -> str:
+    """Why the context has to stay in the tables (`COLD_OBSTACLES`)."""
+    tasks = Task.objects.filter(context=context).values("pk")
+    return "A remote agent may still be at work for it." if OpenWork.objects.filter(task__in=tasks).exists() else ""

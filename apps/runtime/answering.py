@@ -19,6 +19,7 @@ import agentkit
 import bridge
 from agentkit import Answer, ReferencedTask, Session
 from apps.accounts.principals import Principal
+from apps.agents import versions
 from apps.agents.models import Agent
 from apps.conversations import authors, blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
@@ -41,6 +42,7 @@ class Answered:
     context: uuid.UUID
     index: int
     message: JSON
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Known:
     history: Sequence[agentkit.Message] = ()
     references: Sequence[ReferencedTask] = ()
     memory: JSON = field(default_factory=dict)
+    options: JSON = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ async def _asked(principal: Principal, agent: Agent, message: JSON) -> Said:
     known = Known()
     if message.get("contextId") or message.get("referenceTaskIds"):
         known = await bridge.run(_known, principal, agent, message)
-    session = Session(copy.deepcopy(known.memory))
+    session = Session(copy.deepcopy(known.memory), options=known.options)
     answer = await _answered_in_time(agent, message, known, session)
     try:
         return Said(answer, remembering.changes(known.memory, session.memory))
@@ -130,11 +133,11 @@ def _fit(agent: Agent, said: Answer) -> Answer:
 def _known(principal: Principal, agent: Agent, message: JSON) -> Known:
     context = intake.find_target(principal, agent, message).context
     named = intake.references_of(principal, message, context)
-    references = earlier.tasks(named, principal.user_id)
+    references = earlier.tasks(named, principal.user_id, context)
     if context is None:
         return Known(references=references)
-    history = [earlier.said(row, context) for row in earlier.messages(context.pk)]
-    return Known(history, references, context.memory)
+    history = [earlier.said(row, context) for row in earlier.messages(context)]
+    return Known(history, references, context.memory, context.options)
 
 
 def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
@@ -161,7 +164,7 @@ def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) ->
 
 
 def _answered(row: Message) -> Answered:
-    return Answered(row.context_id, row.index, wire.message(row, row.context))
+    return Answered(row.context_id, row.index, wire.message(row, row.context), repeated=True)
 
 
 def _claim_new(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
@@ -212,14 +215,17 @@ def _record(principal: Principal, agent: Agent, message: JSON, said: Said) -> An
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
     answered: JSON = {"parts": parts, "metadata": authors.named(said.answer.metadata, agent)}
     target = intake.find_target(principal, agent, message)
+    version = versions.version_at(agent.current_version_id) if agent.current_version_id else None
     with ledger.writing(target.context.pk if target.context else ledger.new_context()) as log:
         payload: JSON = {"message": stored}
         if target.context is None:
             payload["opens"] = log.opening(intake.opening(principal, agent, message))
+        payload |= intake.title_for(log.context, message)
         payload["message"] = intake.addressed(stored, log.context, None)
         log.add(EventType.USER_MESSAGE, payload)
         spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
-        event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered, "agent": agent.pk})
+        by = {"agent": agent.pk} | ({"version": version.number} if version else {})
+        event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered, **by})
         if said.kept is not None:
             said.kept.write(log)
         row = log.message_at(event.index)

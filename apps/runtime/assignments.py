@@ -74,6 +74,12 @@ class Assignment:
         return skill_of(self.task, self.stand_in)
 
     @property
+    def options(self) -> JSON:
+        """How the agent is set up in this conversation (`Context.options`)."""
+        options: JSON = self.input.get("options", {})
+        return options
+
+    @property
     def traceparent(self) -> str:
         """The header of what the turn calls for: a new span below the run's, each time."""
         return tracing.span_below(self.span)

@@ -15,7 +15,7 @@ from apps.conversations.digests import digest_of
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Message, Run, Task
+from apps.conversations.models import Context, Message, Run
 from apps.runtime import earlier, hosting, outcomes, suspending
 from apps.runtime.assignments import Assignment, skill_of
 from apps.runtime.publishing import publish
@@ -60,16 +60,21 @@ def _claim(run_id: uuid.UUID, worker: str, *, locked: bool = False) -> Assignmen
     skill = skill_of(run.task, run.agent_id)
     if not hosting.can_take(run.task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep finds another process, or this one when it is well again
-    history, references = _history(given.message), earlier.tasks(run.task.references, run.task.owner_id)
+    history, references = (
+        _history(run.task.context, given.message),
+        earlier.tasks(run.task.references, run.task.owner_id, run.task.context),
+    )
     context, is_newest = run.task.context, False
     run.task.agent.current_version = _version(given)
     if not is_taken:
-        run.input = snapshot = _snapshot(run, history) | ({"sent": sent} if (sent := run.input.get("sent")) else {})
+        run.input = snapshot = _snapshot(run, history, _options(given)) | (
+            {"sent": sent} if (sent := run.input.get("sent")) else {}
+        )
         with ledger.writing(context) if locked else ledger.proposing(context, now) as log:
             is_newest = context.last_event == run.message.index
             _take(log, run, worker, snapshot)
             log.knows(run.task, artifacts=[] if run.is_first else None)
-            _start(log, run.task, run)
+            _start(log, run)
     return Assignment(
         hold=Hold(run.pk, run.fence),
         agent=run.task.agent,
@@ -104,6 +109,8 @@ def attempts_of(run: Run) -> float:
     agent = run.task.agent
     if agent.kind == Agent.Kind.REMOTE:
         return math.inf if run.remote.get("taskId") else agent.attempts
+    if agent.kind == Agent.Kind.PLAN:  # what was begun is found again, as often as it takes
+        return math.inf
     return agent.attempts if agent.retry_safe else 1
 
 
@@ -138,7 +145,8 @@ def _to_be_had(run: Run, now: datetime.datetime) -> dict[str, Any]:
     return where
 
 
-def _start(log: Ledger, task: Task, run: Run) -> None:
+def _start(log: Ledger, run: Run) -> None:
+    task, version = run.task, run.task.agent.current_version
     if task.state == TaskState.SUBMITTED:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task.pk)
     started: JSON = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
@@ -146,6 +154,8 @@ def _start(log: Ledger, task: Task, run: Run) -> None:
         started["again"] = True
     if run.agent_id is not None:
         started["agent"] = run.agent_id
+    if version is not None:
+        started["version"] = version.number
     log.add(EventType.AGENT_START, started, task=task.pk)
 
 
@@ -167,8 +177,8 @@ def _give_up(run: Run, worker: str) -> uuid.UUID | None:
         return outcomes.cut_off(log, run, hold, reason)
 
 
-def _history(message: Message) -> list[Message]:
-    return [] if message.index == 1 else earlier.messages(message.context_id, before=message.index)
+def _history(context: Context, message: Message) -> list[Message]:
+    return [] if message.index == 1 else earlier.messages(context, before=message.index)
 
 
 def _version(run: Run) -> AgentVersion | None:
@@ -178,7 +188,7 @@ def _version(run: Run) -> AgentVersion | None:
     return versions.version_at(key) if key else None
 
 
-def _snapshot(run: Run, history: list[Message]) -> JSON:
+def _snapshot(run: Run, history: list[Message], options: JSON) -> JSON:
     """What the turn is given, in a form that can be compared later. Of memory, which is erased, only the digest."""
     given: dict[str, Any] = {
         "message": wire.stored_message(run.message, run.task.context),
@@ -191,6 +201,26 @@ def _snapshot(run: Run, history: list[Message]) -> JSON:
         given["agent"] = versions.reference(version)
     if session := run.task.context.memory:
         given["session"] = digest_of(session)
+    if options:
+        given["options"] = options
     if skill := skill_of(run.task, run.agent_id):
         given["skill"] = skill
     return given
+
+
+def _options(run: Run) -> JSON:
+    """How the agent is set up in this conversation: for all attempts of a turn as it was for the first.
+
+    Where the conversation is with another agent by now, its task keeps what it had; who stands in for it has none.
+    """
+    options: JSON | None
+    if run.input:
+        options = run.input.get("options")
+    elif run.agent_id is not None:
+        options = None
+    elif run.task.context.agent_id == run.task.agent_id:
+        options = run.task.context.options
+    else:
+        before = Run.objects.filter(task=run.task_id, turn__lt=run.turn).order_by("-turn")
+        options = before.values_list("input__options", flat=True).first()
+    return options or {}

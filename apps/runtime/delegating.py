@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import blobs, feed, wire
 from apps.conversations.digests import digest_of
-from apps.conversations.errors import Refusal
+from apps.conversations.errors import AlreadyAnswered, Refusal
 from apps.conversations.events import JSON
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Suspension, Task
@@ -85,9 +85,10 @@ class Delegation:
                 raise AgentFailure(f"The agent {call.agent!r} could not do its part: {why}.", "child_cleared") from None
 
     async def pass_down(self) -> None:
-        """Give the message of a turn that is taken again to the child that had asked, unless it asks that no more."""
-        if self.assignment.asked_by is not None:
-            await bridge.persist(self._answer, self.assignment.asked_by)
+        """Give the message of a turn that is taken again to the child that asked; if it asks that no more, say so."""
+        asked_by = self.assignment.asked_by
+        if asked_by is not None and not await bridge.persist(self._answer, asked_by):
+            await self.recorder.relay(Progress(str(AlreadyAnswered())))
 
     async def made(self) -> None:
         """Wait for the children that are being made for calls that were stopped meanwhile."""
@@ -176,21 +177,14 @@ class Delegation:
 
     def _suspend(self, child: Task) -> Suspended:
         """The child's question as the parent's. The first of several ends the turn; the next is for the next turn."""
-        said = child.status_message or {}
-        parts = said.get("parts", [])
-        self.assignment.given.update(blobs.kept(parts))
-        kind = AuthRequired if child.state == TaskState.AUTH_REQUIRED else InputRequired
-        slot = child.slot or {}
-        about: JSON = {"schema": _ordered(slot), "metadata": said.get("metadata", {})}
-        if "service" in slot:  # the parent passes on the link, and takes no message in place of a credential either
-            about |= {"service": slot["service"], "auth_type": about["metadata"]["auth_type"]}
-        question = kind(parts, slot=slot.get("name", "input"), **about)
+        question = question_of(child)
+        self.assignment.given.update(blobs.kept(dict(part) for part in question.parts))
         if self.suspended is None:
             self.suspended, self.asking = Suspended(question, str(child.pk)), child
         return self.suspended
 
     def _result(self, slug: str, child: Task) -> ChildResult:
-        shown = wire.stored_task(child)
+        [shown] = wire.stored_tasks([child])
         for artifact in shown["artifacts"]:
             self.assignment.given.update(blobs.kept(artifact["parts"]))
         said = (child.status_message or {}).get("parts", [])
@@ -198,17 +192,26 @@ class Delegation:
         artifacts = [ReceivedArtifact.from_wire(artifact, blobs.content_of) for artifact in shown["artifacts"]]
         return ChildResult(str(child.pk), slug, child.state, text, artifacts)
 
-    def _answer(self, child_id: uuid.UUID) -> None:
+    def _answer(self, child_id: uuid.UUID) -> bool:
+        """Give the message to the child; False where somebody else answered what it had asked."""
         task, answer = self.assignment.task, self.assignment.message
-        with suppress(Refusal, Task.DoesNotExist):  # what it does not take, it asks again when the turn is taken again
+        sender, span = f"task:{task.pk}", self.assignment.traceparent
+        named = {"messageId": f"{self.assignment.turn}:answer", "taskId": str(child_id)}
+        if Accepted.objects.filter(sender=sender, message_id=named["messageId"]).exists():
+            return True  # by this turn, before it was lost
+        try:
             child = _task(child_id)
             asked = Suspension.objects.filter(task=task, child=child, asked_at=child.status_at)
             if not TaskState(child.state).is_interrupted or not asked.exists():
-                return  # somebody else answered it; what it asks by now is another question
-            named = {"messageId": f"{self.assignment.turn}:answer", "taskId": str(child.pk)}
+                return False
             message = {**named, "role": "ROLE_USER", "parts": answer.parts, "metadata": answer.metadata}
-            sender, span = f"task:{task.pk}", self.assignment.traceparent
-            accept_and_publish(principal_of(task), child.agent, message, sender=sender, traceparent=span)
+            about: JSON = {"sender": sender, "asked": child.status_event, "traceparent": span}
+            accept_and_publish(principal_of(task), child.agent, message, **about)
+        except AlreadyAnswered:
+            return False
+        except (Refusal, Task.DoesNotExist):
+            pass  # what it does not take, it asks again when the turn is taken again
+        return True
 
 
 @dataclass
@@ -223,28 +226,40 @@ class Limits:
         """One more child. Raises AgentFailure where that is too much."""
         with self._lock:
             if self._made is None:
-                self._check_depth()
+                check_depth(self.task)
                 self._made = Task.objects.filter(parent=self.task.pk).count()
             if self._made >= settings.CHILDREN_PER_TASK:
                 most = settings.CHILDREN_PER_TASK
                 raise AgentFailure(f"A task may call for at most {most} others, and this one has.", "too_many_calls")
             self._made += 1
 
-    def _check_depth(self) -> None:
-        above, parent = 0, self.task.parent_id
-        while parent is not None and above < settings.DELEGATION_DEPTH:
-            above, parent = above + 1, Task.objects.filter(pk=parent).values_list("parent", flat=True).first()
-        if above >= settings.DELEGATION_DEPTH:
-            raise AgentFailure(
-                f"Agents may call each other {settings.DELEGATION_DEPTH} levels deep: do they call in a circle?",
-                "too_deep",
-            )
+
+def check_depth(task: Task) -> None:
+    """May the task call others? Raises AgentFailure where it is called for too deep down itself."""
+    above, parent = 0, task.parent_id
+    while parent is not None and above < settings.DELEGATION_DEPTH:
+        above, parent = above + 1, Task.objects.filter(pk=parent).values_list("parent", flat=True).first()
+    if above >= settings.DELEGATION_DEPTH:
+        raise AgentFailure(
+            f"Agents may call each other {settings.DELEGATION_DEPTH} levels deep: do they call in a circle?",
+            "too_deep",
+        )
 
 
 def principal_of(task: Task) -> Principal:
     """In whose name a task calls: its owner's. What is called for belongs to the workspace of the task."""
-    name = task.owner.principal.name if task.owner else ""
+    name = task.owner.short_name if task.owner else ""
     return Principal(task.owner_id, task.workspace_id, name)
+
+
+def question_of(child: Task) -> InputRequired | AuthRequired:
+    """What a child asks, as a question of its parent."""
+    said, slot = child.status_message or {}, child.slot or {}
+    about: JSON = {"schema": _ordered(slot), "metadata": said.get("metadata", {})}
+    if "service" in slot:  # the parent passes on the link, and takes no message in place of a credential either
+        about |= {"service": slot["service"], "auth_type": about["metadata"]["auth_type"]}
+    kind = AuthRequired if child.state == TaskState.AUTH_REQUIRED else InputRequired
+    return kind(said.get("parts", []), slot=slot.get("name", "input"), **about)
 
 
 def _task(key: uuid.UUID) -> Task:

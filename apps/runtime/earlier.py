@@ -7,18 +7,17 @@ from collections.abc import Sequence
 
 from agentkit import Message as Said
 from agentkit import ReferencedTask
-from apps.conversations import blobs, wire
+from apps.conversations import blobs, lineage, wire
 from apps.conversations.models import Context, Message, Task
+from bridge.statements import Among
 
+TASKS = Among(lambda: Task.objects.select_related("context"), "pk")
 HISTORY = 100  # earlier messages that a handler is given
 
 
-def messages(context: uuid.UUID, before: int | None = None) -> list[Message]:
+def messages(context: Context, before: int | None = None) -> list[Message]:
     """The newest messages of a context, oldest first; those before an index, if one is given."""
-    found = Message.objects.filter(context_id=context)
-    if before is not None:
-        found = found.filter(index__lt=before)
-    return list(found.order_by("-index")[:HISTORY])[::-1]
+    return lineage.newest_messages(context, HISTORY, before)
 
 
 def said(row: Message, context: Context) -> Said:
@@ -26,11 +25,14 @@ def said(row: Message, context: Context) -> Said:
     return Said.from_wire(wire.stored_message(row, context), load=blobs.content_of)
 
 
-def tasks(references: Sequence[str], owner: int | None) -> list[ReferencedTask]:
-    """The tasks that are referred to, as far as they are the owner's."""
+def tasks(references: Sequence[str], owner: int | None, context: Context | None = None) -> list[ReferencedTask]:
+    """The tasks that are referred to in a context, as far as they are the owner's, and as that shows them."""
     if not references:
         return []
-    found = Task.objects.select_related("context").filter(pk__in=references, owner_id=owner)
-    by_key = {str(one.pk): one for one in found}
+    left = lineage.leavings(context) if context else {}
+    found = TASKS.all([uuid.UUID(key) for key in references])
+    by_key = {str(one.pk): one for one in found if one.owner_id == owner}
     ordered = [by_key[key] for key in references if key in by_key]
-    return [ReferencedTask.from_wire(wire.stored_task(one), load=blobs.content_of) for one in ordered]
+    left_at = {task: fork.payload["at"] for task, fork in left.items()}
+    shown = wire.stored_tasks(ordered, left_at)
+    return [ReferencedTask.from_wire(one, load=blobs.content_of) for one in shown]

@@ -33,7 +33,7 @@ from apps.runtime.cleaning import clean, clean_outcome
 from apps.runtime.delegating import Delegation
 from apps.runtime.fallbacks import Unavailable
 from apps.runtime.guarding import Blocked
-from apps.runtime.outcomes import Ending
+from apps.runtime.outcomes import Ending, Ongoing
 from apps.runtime.publishing import publish
 from apps.runtime.recording import Recorder, RecordLost
 from apps.runtime.remembering import TooMuchToRemember
@@ -45,7 +45,7 @@ BLOCKED = (
     "which runs in a thread."
 )
 
-Executor = Callable[[Assignment, TaskContext, Aside], Awaitable[Outcome]]
+Executor = Callable[[Assignment, TaskContext, Aside], Awaitable[Outcome | Ongoing]]
 """What `EXECUTORS` names for each kind of agent. What is to wait for long enters the `Aside`, which frees its place."""
 
 
@@ -58,7 +58,7 @@ async def execute(assignment: Assignment, interrupted: Callable[[], bool], aside
     recorder = Recorder(assignment)
     calls = Delegation(assignment, recorder, aside)
     task = context_of(assignment, recorder, calls)
-    outcome: Outcome | None
+    outcome: Outcome | Ongoing | None
     error: JSON | None = None
     try:
         try:
@@ -78,7 +78,7 @@ async def execute(assignment: Assignment, interrupted: Callable[[], bool], aside
 
 async def _through(ending: Coroutine[Any, Any, None], interrupted: Callable[[], bool]) -> None:
     """Await the recording of a turn's end, which an interruption does not cut short: the turn is over already."""
-    work = asyncio.ensure_future(ending)
+    work = asyncio.eager_task_factory(asyncio.get_running_loop(), ending)
     while True:
         try:
             return await asyncio.shield(work)
@@ -102,7 +102,7 @@ def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) ->
         asked=assignment.slot or {},
         resumed=assignment.resumed,
         memory=dict(assignment.memory),
-        session=Session(copy.deepcopy(assignment.task.context.memory)),
+        session=Session(copy.deepcopy(assignment.task.context.memory), options=copy.deepcopy(assignment.options)),
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
@@ -113,9 +113,9 @@ def context_of(assignment: Assignment, recorder: Recorder, calls: Delegation) ->
 
 async def _turn(
     assignment: Assignment, task: TaskContext, calls: Delegation, aside: Aside
-) -> tuple[Outcome, JSON | None]:
+) -> tuple[Outcome | Ongoing, JSON | None]:
     """How the turn ended: once a child has asked, with its question, whatever the handler then makes of that."""
-    outcome: Outcome
+    outcome: Outcome | Ongoing
     try:
         await calls.pass_down()
         outcome, error = await _handled(assignment, task, calls, aside)
@@ -126,7 +126,7 @@ async def _turn(
 
 async def _handled(
     assignment: Assignment, task: TaskContext, calls: Delegation, aside: Aside
-) -> tuple[Outcome, JSON | None]:
+) -> tuple[Outcome | Ongoing, JSON | None]:
     """The outcome of the handler's turn, whatever it raises, and what operators should know of an error."""
     agent = assignment.agent
     try:
@@ -151,7 +151,7 @@ def _seconds_left(assignment: Assignment) -> float:
     return max(0.0, assignment.agent.time_limit - spent)
 
 
-async def _taken(assignment: Assignment, task: TaskContext, calls: Delegation, aside: Aside) -> Outcome:
+async def _taken(assignment: Assignment, task: TaskContext, calls: Delegation, aside: Aside) -> Outcome | Ongoing:
     """The turn of the agent, or of the first of its fallbacks that can be reached. What it raises passes through."""
     while True:
         try:
@@ -159,7 +159,8 @@ async def _taken(assignment: Assignment, task: TaskContext, calls: Delegation, a
         except (Unavailable, HandlerError):
             if calls.is_used or not await fallbacks.take_over(assignment, calls.recorder, task):
                 raise
-            task = dataclasses.replace(task, skill=assignment.skill)
+            session = dataclasses.replace(task.session, options=assignment.options)
+            task = dataclasses.replace(task, skill=assignment.skill, session=session)
 
 
 def _broken(assignment: Assignment, error: Exception, code: str = "") -> tuple[Outcome, JSON]:
@@ -173,7 +174,7 @@ def _broken(assignment: Assignment, error: Exception, code: str = "") -> tuple[O
 async def _end(
     assignment: Assignment,
     recorder: Recorder,
-    outcome: Outcome | None,
+    outcome: Outcome | Ongoing | None,
     task: TaskContext,
     error: JSON | None,
     calls: Delegation,
@@ -182,11 +183,13 @@ async def _end(
     child = calls.asking if outcome else None
     try:
         tokens = await recorder.close()  # first: nothing else of this run is being written while its end is
-        if outcome is not None and child is None:
-            recorder.bounds.check(outcome, task.memory)
+        if outcome is not None and not isinstance(outcome, Ongoing):
+            if child is None:
+                recorder.bounds.check(outcome, task.memory)
+            outcome = redact(recorder.spent.labelled(clean_outcome(outcome, assignment.given)))
         ending = Ending(
             assignment.hold,
-            redact(recorder.spent.labelled(clean_outcome(outcome, assignment.given))) if outcome else None,
+            outcome,
             turn=assignment.turn,
             quiet_until=assignment.quiet_until,
             nothing_before=assignment.turn == 1 and assignment.hold.fence == 1,
@@ -217,7 +220,7 @@ async def _end(
             usage=recorder.spent.as_json,
         )
         following = await bridge.persist(_finish, assignment, ending)
-    if calls.is_used:
+    if calls.is_used and agent.kind != Agent.Kind.PLAN:  # whose children end with its task
         await calls.made()
         await bridge.run(_leave_children, assignment.task.pk, ending)
     if following is not None:  # the next turn begins after that: the children that it calls for are its own

@@ -15,7 +15,7 @@ from apps.runtime.assignments import Assignment
 from apps.runtime.delegating import principal_of
 from apps.runtime.recording import Line, Recorder, line_of
 
-OF_THE_OTHER = ("agent", "skill", "sent")  # of a run's input: what the agent was given that did not take it
+OF_THE_OTHER = ("agent", "options", "skill", "sent")  # of a run's input: what the agent was given that did not take it
 
 
 class Unavailable(Exception):
@@ -41,7 +41,8 @@ async def take_over(assignment: Assignment, recorder: Recorder, task: TaskContex
     assignment.hand_to(stand_in)
     task.memory.clear()  # what is in there is the other's
     told = line_of(Progress(f"{away.name} is not available. {stand_in.name} answers instead."))
-    await recorder.record(Line(told.type, {**told.payload, "agent": stand_in.pk}))
+    by = {"version": version.number} if (version := stand_in.current_version) else {}
+    await recorder.record(Line(told.type, {**told.payload, "agent": stand_in.pk, **by}))
     return True
 
 

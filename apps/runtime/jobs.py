@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from apps.runtime.credential_requests import forget_ended
 from apps.runtime.embedded import NODE
 from apps.runtime.observing import observe
 from apps.runtime.process import close_this_process, this_process
-from apps.runtime.publishing import EXECUTE
+from apps.runtime.publishing import EXECUTE, SEND_QUEUED
+from apps.runtime.queueing import send_due
 from apps.runtime.sweeping import sweep
 
 log = logging.getLogger("parley.runtime")
@@ -50,6 +52,11 @@ def execute_run(run_id: str) -> None:
     """Take up a run in this process, or leave its wake-up to another."""
     if not this_process().offer(uuid.UUID(run_id)):
         raise Reject("this process is full", requeue=True)
+
+
+@shared_task(name=SEND_QUEUED)  # type: ignore[untyped-decorator]
+def send_queued(context_id: str) -> None:
+    asyncio.run(send_due(uuid.UUID(context_id)))
 
 
 @shared_task(name="runtime.sweep")  # type: ignore[untyped-decorator]

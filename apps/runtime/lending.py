@@ -37,6 +37,9 @@ def _lend(assignment: Assignment, service: str) -> Lent | None:
     )
     if not held.exists():
         raise LeaseLost
+    allowed = assignment.options.get("credentials")
+    if allowed is not None and service not in allowed:
+        return None  # its owner keeps it out of this conversation
     found = Credential.objects.of_task(task).usable().filter(service=service).first()
     if found is None:
         return None

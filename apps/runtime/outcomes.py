@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Rejected
+from django.db import transaction
+
+import bridge
+from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
 from apps.conversations import authors, blobs, ledger, signatures, tracing
 from apps.conversations.events import JSON, EventType
 from apps.conversations.ledger import Hold, Ledger
@@ -50,12 +53,22 @@ class Tokens:
     rest: str
 
 
+@dataclass(frozen=True, slots=True)
+class Ongoing:
+    """How an executor of the platform's own may end a turn: the task goes on working, and no run works at it.
+
+    Others see to its end (`record`). `then` is called, soon, once that is recorded; a crash may keep it from that.
+    """
+
+    then: Callable[[], object]
+
+
 @dataclass(slots=True)
 class Ending:
     """How a turn ended, ready to be written: a clean outcome, or None for one that a newer message interrupted."""
 
     hold: Hold
-    outcome: Outcome | None
+    outcome: Outcome | Ongoing | None
     turn: int = 1
     memory: JSON = field(default_factory=dict)
     session: Changes | None = None  # in the conversation's memory
@@ -80,7 +93,8 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     """
     artifacts = _artifacts(ending)
     # A later turn erases what earlier ones kept in memory.
-    if ending.turn == 1 and ending.session is None and ending.child is None:
+    is_alone = ending.session is None and ending.child is None and not isinstance(ending.outcome, Ongoing)
+    if ending.turn == 1 and is_alone:
         with suppress(ledger.NotAtOnce):
             return _finish(ledger.proposing, task, message, ending, artifacts)
     return _finish(ledger.writing, task, message, ending, artifacts)
@@ -122,15 +136,19 @@ def _end_turn(
         _discard_begun(log, task, ending, "suspended")
         asked = {"child": ending.child, "asked_at": ending.child.status_at}
         Suspension.objects.update_or_create(task=task, defaults=asked)
-    if ending.outcome is not None and waiting is None:
+    if waiting is not None or ending.outcome is None:
+        return _go_on(log, task, ending, waiting)
+    if isinstance(ending.outcome, Ongoing):
+        then = ending.outcome.then
+        transaction.on_commit(lambda: bridge.later(then))
+    else:
         _conclude(log, task, ending.outcome, ending)
-        return None
-    return _go_on(log, task, ending, waiting)
+    return None
 
 
-def _state_after(outcome: Outcome | None, waiting: Message | None) -> TaskState:
+def _state_after(outcome: Outcome | Ongoing | None, waiting: Message | None) -> TaskState:
     """The task's state once the turn is over: while a message waits for its turn, nothing is terminal."""
-    if waiting is not None or outcome is None:
+    if waiting is not None or outcome is None or isinstance(outcome, Ongoing):
         return TaskState.WORKING
     return STATES[type(outcome)]
 
@@ -176,7 +194,7 @@ def _go_on(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> 
         _discard_begun(log, task, ending, "interrupted")
     elif isinstance(outcome, Failed | Rejected):
         _discard_begun(log, task, ending, _code_of(outcome), even_nothing=True)
-    if outcome is not None and outcome.parts:
+    if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
         said = _said(log, task, outcome.parts, outcome.metadata)
         log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": task.agent_id}, task=task.pk)
     if waiting is None:
@@ -225,6 +243,57 @@ def _slot(ending: Ending) -> JSON | None:
 def end_waiting(log: Ledger, task: Task, outcome: Failed) -> None:
     """Record the end of a task that waits, of which nobody takes a turn."""
     _conclude(log, task, outcome, Ending(NOBODY, outcome, turn=2))
+
+
+def record(task: Task, outcome: Outcome | Progress, child: Task | None = None) -> bool:
+    """Record the end of a task that goes on without a run (`Ongoing`), its question (a `child`'s), or how far it is.
+
+    False, and nothing is recorded, where it is not open for that: it has ended, waits, or a run works at it. A task
+    that waits may yet fail. Call it outside a transaction; the outcome must be clean. Raises Context.DoesNotExist,
+    Task.DoesNotExist.
+    """
+    ending = Ending(NOBODY, outcome if not isinstance(outcome, Progress) else None, turn=2, child=child)
+    artifacts = _artifacts(ending)
+    with ledger.writing(task.context_id) as log:
+        now = log.task(task.pk)
+        state = TaskState(now.state)
+        is_open = state == TaskState.WORKING or (state.is_interrupted and isinstance(outcome, Failed))
+        if not is_open or Run.objects.unfinished().filter(task=task.pk).exists():
+            return False
+        if isinstance(outcome, Progress):
+            log.add(EventType.AGENT_STATUS, told(outcome), task=task.pk)
+            return True
+        _deliver(log, now, None, artifacts)
+        if child is not None:
+            asked = {"child": child, "asked_at": child.status_at}
+            Suspension.objects.update_or_create(task=now, defaults=asked)
+        _conclude(log, now, outcome, ending)
+    return True
+
+
+def remark(task: Task, text: str) -> bool:
+    """Say something on a task that waits and is at nobody's hands, which goes on waiting; False where it does not.
+
+    Call it outside a transaction. Raises Context.DoesNotExist, Task.DoesNotExist.
+    """
+    with ledger.writing(task.context_id) as log:
+        now = log.task(task.pk)
+        if not TaskState(now.state).is_interrupted:
+            return False
+        said = _said(log, now, [{"text": text}], {})
+        log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": now.agent_id}, task=now.pk)
+    return True
+
+
+def told(progress: Progress) -> JSON:
+    """The payload of the status that tells progress."""
+    parts = list(progress.parts) or [{"text": progress.text}]
+    message: JSON = {"messageId": progress.message_id or str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
+    if progress.metadata:
+        message["metadata"] = progress.metadata
+    known = {"done": progress.done, "total": progress.total}
+    far = {name: value for name, value in known.items() if value is not None}
+    return {"state": TaskState.WORKING, "message": message, "progress": far}
 
 
 def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Exists, F, OuterRef
+from django.db.models import Count, Exists, F, OuterRef, prefetch_related_objects
 
 import bridge
 from apps.accounts.principals import Principal
+from apps.agents import finding
 from apps.agents.matching import Index, Match
 from apps.agents.models import Agent
-from apps.agents.negotiation import Ask, Assessment, Facts, assess
+from apps.agents.negotiation import GOOD_MATCH, Ask, Assessment, Facts, assess
 from apps.agents.stats import latency_ms
 from apps.agents.words import words_of
 from apps.conversations.models import Run
@@ -78,6 +79,42 @@ async def rank(principal: Principal, ask: Ask, agent: Agent | None = None) -> li
     registry = usable.registry
     vectors = await embeddings.vectors_of(ask.text, [text.plain for text in registry.index.texts])
     return await bridge.run(_ranked, usable, ask, vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An agent that a search found, and how it fits what was searched for; the router is not assessed."""
+
+    agent: Agent
+    assessment: Assessment | None
+
+    @property
+    def rank(self) -> tuple[bool, tuple[bool, float, str], str]:
+        assessed = self.assessment
+        return assessed is None, assessed.rank if assessed else (True, 0.0, ""), self.agent.slug
+
+
+async def search(principal: Principal, text: str, **narrowed: str) -> list[Found]:
+    """The agents that the caller may use and that fit, the best first: by their words, or well enough by a skill.
+
+    `narrowed` is what else `finding.find` asks for. The agents' stats are loaded.
+    """
+    assessed = {one.agent.pk: one for one in await rank(principal, Ask(text))}
+    return await bridge.run(_found, principal, text, narrowed, assessed)
+
+
+def _found(
+    principal: Principal, text: str, narrowed: Mapping[str, str], assessed: Mapping[int, Assessment]
+) -> list[Found]:
+    worded = {agent.pk for agent in finding.find(principal, text, **narrowed)}
+    found = [Found(agent, assessed.get(agent.pk)) for agent in finding.find(principal, **narrowed)]
+    fitting = [one for one in found if one.agent.pk in worded or _fits(one.assessment)]
+    prefetch_related_objects([one.agent for one in fitting], "stats")
+    return sorted(fitting, key=lambda one: one.rank)
+
+
+def _fits(assessment: Assessment | None) -> bool:
+    return assessment is not None and any(match.score > GOOD_MATCH for match in assessment.matches)
 
 
 def look_up(principal: Principal, agent: Agent | None = None) -> Usable:

@@ -33,7 +33,7 @@ from apps.conversations.usage import Spent
 from apps.runtime.assignments import Assignment
 from apps.runtime.bounds import Bounds
 from apps.runtime.cleaning import clean, clean_emission
-from apps.runtime.outcomes import ANSWER, Tokens
+from apps.runtime.outcomes import ANSWER, Tokens, told
 
 BATCH = 100  # emissions recorded in one transaction
 WAITING = 400  # emissions that may wait before the handler has to
@@ -302,7 +302,7 @@ def line_of(emission: Emission) -> Line:
     """The event that says what an emission says."""
     match emission:
         case Progress():
-            return Line(EventType.AGENT_STATUS, _progress(emission))
+            return Line(EventType.AGENT_STATUS, told(emission))
         case Chunk():
             return _chunk(emission)
         case Thought():
@@ -319,16 +319,6 @@ def line_of(emission: Emission) -> Line:
             return Line(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "kept": emission.said})
         case Token() | WholeAnswer() | Usage():
             raise AssertionError("tokens are coalesced before, and usage is added up")
-
-
-def _progress(emission: Progress) -> JSON:
-    parts = list(emission.parts) or [{"text": emission.text}]
-    message: JSON = {"messageId": emission.message_id or str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
-    if emission.metadata:
-        message["metadata"] = emission.metadata
-    known = {"done": emission.done, "total": emission.total}
-    far = {name: value for name, value in known.items() if value is not None}
-    return {"state": TaskState.WORKING, "message": message, "progress": far}
 
 
 def _chunk(emission: Chunk) -> Line:

@@ -12,9 +12,8 @@ from agentkit import ExistingTask, HandlerError, Message, ResponseType
 from agentkit.responding import asks_for_task, constant
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, intake
+from apps.conversations import blobs, intake, lineage
 from apps.conversations.events import JSON
-from apps.conversations.models import Task
 from apps.runtime import hosting
 
 log = logging.getLogger("parley.runtime")
@@ -61,5 +60,5 @@ def _newest_task(principal: Principal, agent: Agent, message: JSON) -> ExistingT
     context = intake.find_target(principal, agent, message).context
     if context is None:
         return None
-    newest = Task.objects.filter(context=context, agent=agent).order_by("-created_at", "-pk").first()
+    newest = lineage.newest_task(context, agent=agent)
     return ExistingTask(str(newest.pk), newest.state) if newest else None

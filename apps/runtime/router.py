@@ -19,6 +19,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.agents.negotiation import Ask, Assessment
 from apps.agents.registration import register_hosted
+from apps.conversations import lineage
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Message, Task
 from apps.runtime.delegating import principal_of
@@ -146,9 +147,12 @@ def _listing(ranked: Sequence[Assessment]) -> str:
 
 
 def _situation(task_id: uuid.UUID, message_id: str) -> Situation:
-    task = Task.objects.select_related("owner").get(pk=task_id)
+    task = Task.objects.select_related("owner", "context").get(pk=task_id)
     said = Message.objects.filter(task=task_id, message_id=message_id, role=Message.Role.USER).order_by("index").last()
-    passed = Task.objects.select_related("agent").filter(parent__context=task.context_id, parent__agent=task.agent_id)
+    here = lineage.within(task.context, "first_event", of="parent__")
+    passed = Task.objects.select_related("agent").filter(parent__agent=task.agent_id, **here)
+    if gone := lineage.left(task.context):
+        passed = passed.exclude(parent__in=gone)
     begun = passed.filter(parent=task_id, created_at__gte=said.created_at).first() if said else None
     before = passed.exclude(pk=begun.pk) if begun else passed
     earlier = before.order_by("-created_at").first()

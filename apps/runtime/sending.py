@@ -15,7 +15,7 @@ from apps.agents.models import Agent
 from apps.conversations import feed, intake, whole_tasks
 from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import JSON
-from apps.conversations.intake import Receipt
+from apps.conversations.intake import Question, Receipt
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Task
 from apps.runtime.answering import answer
@@ -43,18 +43,21 @@ async def send(
     *,
     require_task: bool = False,
     alongside: intake.Alongside | None = None,
+    question: Question | None = None,
+    skill: str | None = None,
+    asked: int | None = None,
     traceparent: str = "",
 ) -> Sent:
     """Send a user's message (A2A shape, checked by the edge) to an agent that `principal` may use.
 
     A message that continues a task, or for which `require_task` is set, leads to a task; otherwise the agent chooses,
-    as it does which of its skills takes a new task.
+    as it does which of its skills takes a new task. What answers the `question` of another task (see `intake`) is a
+    task too, for the `skill` that asked. With `asked` it answers that question of its task or nothing.
     What is to be written `alongside` a task is written once, and not where the agent answers with a message.
     `traceparent` is the caller's span (see `conversations.tracing`), if it told one.
     Returns as soon as the message is recorded (or answered). Raises errors.Refusal; then nothing was stored.
     """
-    skill = None
-    if not require_task and not message.get("taskId"):
+    if not require_task and not message.get("taskId") and question is None:
         answered = None
         if await response_type(principal, agent, message) is ResponseType.MESSAGE:
             answered = await answer(principal, agent, message)
@@ -64,7 +67,7 @@ async def send(
             if choice.answer is not None:
                 answered = await answer(principal, agent, message, Answer([text_part(choice.answer)]))
         if answered is not None:
-            return Sent(answered.context, answered.index, answer=answered.message)
+            return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
     since = feed.listening()
     once = intake.sender_of_one_call(principal)  # chosen before the first try: the bridge may try again
     receipt = await bridge.run(
@@ -75,6 +78,8 @@ async def send(
         alongside,
         sender=once,
         skill=skill,
+        question=question,
+        asked=asked,
         traceparent=traceparent,
     )
     return Sent(
@@ -95,11 +100,13 @@ def accept_and_publish(
     sender: str = "",
     skill: str | None = None,
     parent: uuid.UUID | None = None,
+    question: Question | None = None,
+    asked: int | None = None,
     traceparent: str = "",
 ) -> Receipt:
     """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
-    known: dict[str, Any] = {"sender": sender, "skill": skill, "parent": parent, "traceparent": traceparent}
-    receipt = intake.accept(principal, agent, message, alongside, **known)
+    known: dict[str, Any] = {"sender": sender, "skill": skill, "parent": parent, "question": question, "asked": asked}
+    receipt = intake.accept(principal, agent, message, alongside, **known, traceparent=traceparent)
     if receipt.run is not None:
         publish(receipt.run)
     return receipt

@@ -20,8 +20,10 @@ from apps.conversations.events import EventType
 from apps.conversations.lifecycle import INTERRUPTED, TERMINAL
 from apps.conversations.models import Context, Event, Run, Suspension, Task
 from apps.runtime.resuming import resume
+from bridge.statements import Selection
 
 AT_ONCE = 500
+SUSPENDED = Selection(lambda child: Suspension.objects.only("pk").filter(child=child)[:1], uuid.UUID(int=0))
 BECAUSE = "The agent that had asked goes on."
 
 
@@ -36,7 +38,12 @@ def tell_parents(context: Context, events: Sequence[Event]) -> None:
         return
     moved = {event.task_id for event in events if event.type == EventType.AGENT_STATUS and event.task_id}
     for task in moved:
-        transaction.on_commit(lambda task=task: bridge.later(take_along, Q(child=task)))  # type: ignore[misc]
+        transaction.on_commit(lambda task=task: bridge.later(_take_along_with, task))  # type: ignore[misc]
+
+
+def _take_along_with(child: uuid.UUID) -> None:
+    if SUSPENDED.one(child) is not None:
+        take_along(Q(child=child))
 
 
 def take_along(which: Q) -> int:

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from apps.conversations.models import Run
-from apps.runtime import suspending
+from apps.runtime import queueing, suspending
 from apps.runtime.publishing import publish
 from bridge import statements
 
@@ -29,4 +29,5 @@ def sweep() -> int:
     for run_id in overdue:
         publish(run_id)
     suspending.sweep()
+    queueing.sweep()
     return len(overdue)

@@ -42,10 +42,11 @@ async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcom
         raise HandlerError(NO_VERSION.format(agent.slug))
     definition = Definition.read(version.content)
     settings = {"temperature": definition.temperature, "max_tokens": definition.max_tokens}
+    settings |= assignment.options.get("settings", {})
     worker = LlmWorker(
         definition.instructions,
         await bridge.run(_tools, agent, definition, task.task_id),
-        model=definition.model or None,
+        model=assignment.options.get("model") or definition.model or None,
         max_steps=definition.max_steps,
         settings={name: value for name, value in settings.items() if value is not None},
     )

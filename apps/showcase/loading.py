@@ -1,15 +1,21 @@
-"""What a new installation starts with: two people, and agents to try."""
+"""What a new installation starts with: two people, agents to try, and plans over them."""
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from django.core.exceptions import ValidationError
 
 from agentkit import HandlerError
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.orchestration import plain_yaml
+from apps.orchestration.definitions import PlanDefinition
+from apps.orchestration.registration import register_plan
 from apps.runtime.router import register_router
 from apps.showcase.first_login import FirstLogin
 
@@ -39,12 +45,27 @@ AGENTS = (
     Shown("builder-worker", "apps.showcase.agents.builder.worker:BuilderWorker"),
     Shown("assistant", "apps.showcase.agents.assistant:Assistant"),
     Shown("smart-router", "apps.showcase.agents.smart_router:SmartRouter"),
+    Shown("research-literature", "apps.showcase.research.agents.literature:Literature"),
+    Shown("research-hypotheses", "apps.showcase.research.agents.hypotheses:Hypotheses"),
+    Shown("research-assays", "apps.showcase.research.agents.assays:AssayDesign"),
+    Shown("research-molecules", "apps.showcase.research.agents.molecules:Molecules"),
+    Shown("research-analysis", "apps.showcase.research.agents.analysis:DataAnalysis"),
+    Shown("research-candidates", "apps.showcase.research.agents.candidates:ClinicalCandidates"),
+    Shown("research-report", "apps.showcase.research.agents.report:ResearchReport"),
+    Shown("trip-weather", "apps.showcase.agents.trip.weather:TripWeather"),
+    Shown("trip-flights", "apps.showcase.agents.trip.flights:TripFlights"),
+    Shown("trip-hotels", "apps.showcase.agents.trip.hotels:TripHotels"),
+    Shown("trip-itinerary", "apps.showcase.agents.trip.itinerary:TripItinerary"),
 )
+
+
+PLANS = {"research": "research.yaml", "trip": "travel.yaml"}
+"""The plans by their slugs: files in `plans`."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What is there now, and in `problems` a sentence for each agent that could not be registered."""
+    """What is there now, and in `problems` a sentence for each agent or plan that could not be registered."""
 
     logins: FirstLogin
     problems: tuple[str, ...]
@@ -55,7 +76,14 @@ def load() -> Loaded:
     logins = _people()
     register_router()
     problems = [problem for shown in AGENTS if (problem := _register(shown))]
+    problems += [problem for slug in PLANS if (problem := _register_plan(slug))]
     return Loaded(logins, tuple(problems))
+
+
+def plan(slug: str) -> PlanDefinition:
+    """A plan of the showcase, as its file defines it."""
+    file = Path(__file__).parent / "plans" / PLANS[slug]
+    return PlanDefinition.read(plain_yaml.read(file.read_text(encoding="utf-8")))
 
 
 def _people() -> FirstLogin:
@@ -88,4 +116,17 @@ def _register(shown: Shown) -> str:
         register_hosted(shown.slug, shown.handler, **policies)
     except HandlerError as error:
         return f"The agent {shown.slug!r} is left out. {error}"
+    return ""
+
+
+def _register_plan(slug: str) -> str:
+    """Register or refresh a plan, unless somebody edited it, or has an agent of that name. Returns what went wrong."""
+    found = Agent.objects.filter(slug=slug).select_related("current_version").first()
+    if found and (found.kind != Agent.Kind.PLAN or (found.current_version and found.current_version.author_id)):
+        return ""
+    policies: dict[str, Any] = {} if found else {"access": Agent.Access.AUTHENTICATED}
+    try:
+        register_plan(slug, plan(slug), **policies)
+    except ValidationError as error:
+        return f"The plan {slug!r} is left out. {' '.join(error.messages)}"
     return ""

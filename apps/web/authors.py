@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from apps.agents.models import Agent
+from apps.conversations import lineage
 from apps.conversations.events import EventType
-from apps.conversations.models import Context, Event, Message
+from apps.conversations.models import Context, Event
 from apps.web.templatetags.parley import hue_of
 
 JSON = dict[str, Any]
 
+LONGEST_MODEL = 80  # characters of what an agent says to have asked
 SPOKEN = (EventType.AGENT_MESSAGE, EventType.AGENT_STATUS)
 
 
@@ -24,10 +26,20 @@ def authors_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
     """The agents that the events name, by the events' indexes. At most one query, save for logs that name nobody."""
     keys = {event.index: key for event in events if (key := _named(event)) is not None}
     if unnamed := [event.index for event in events if event.index not in keys and _speaks(event)]:
-        rows = Message.objects.filter(context=context, index__in=unnamed, agent__isnull=False)
+        rows = lineage.messages(context).filter(index__in=unnamed, agent__isnull=False)
         keys |= dict(rows.values_list("index", "agent"))
     known = Agent.objects.in_bulk(set(keys.values())) if keys else {}
-    return {index: card_of(known[key]) for index, key in keys.items()}
+    return {
+        event.index: {**card_of(known[keys[event.index]]), **_model(event)} for event in events if event.index in keys
+    }
+
+
+def _model(event: Event) -> JSON:
+    """The model, or models, by which a message was made, as the end of its turn says (`usage.Spent.labelled`)."""
+    said: JSON = event.payload.get("message", {}).get("metadata", {}) if event.type in SPOKEN else {}
+    models = said.get("models")
+    names = [name for name in models if isinstance(name, str)] if isinstance(models, list) else []
+    return {"model": ", ".join(names)[:LONGEST_MODEL]} if names else {}
 
 
 def _named(event: Event) -> int | None:

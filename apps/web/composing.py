@@ -6,7 +6,6 @@ import base64
 import mimetypes
 import uuid
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 from typing import Any
 
 from django.conf import settings
@@ -14,36 +13,54 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest
 from django.utils.datastructures import MultiValueDict
 
+from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations.errors import ContentTypeNotSupported, InvalidParams
+from apps.conversations import media_types
+from apps.conversations.errors import ContentTypeNotSupported, InvalidParams, UploadNotFound
+from apps.conversations.media_types import file_name
+from apps.conversations.uploads import completing
 from apps.web import questions
 from apps.web.questions import Field, Unanswered
 
 JSON = dict[str, Any]
-NAME_LENGTH = 200  # characters of a file's name that are kept
 MEGABYTE = 1024 * 1024
+MOST_REFERENCES = 100
 
 
-def message_from(request: HttpRequest, agent: Agent, slot: JSON | None = None) -> JSON:
+def message_from(
+    request: HttpRequest, agent: Agent, slot: JSON | None = None, *, uploaded: Iterable[JSON] = ()
+) -> JSON:
     """The message that the form of `request` says; with a `slot`, the answer to its question where one is filled in.
 
-    Raises errors.Refusal with a sentence about what to change.
+    `uploaded` are the files that came before it. Raises errors.Refusal with a sentence about what to change.
     """
     fields = questions.fields_of(slot) if "answers" in request.POST else []
     words = request.POST.get("text", "").replace("\x00", "").strip()
     parts: list[JSON] = [{"text": words}] if words else []
     try:
-        if (answer := questions.answer_from(fields, request.POST.dict())) is not None:
+        if (answer := questions.answer_from(fields, dict(request.POST.lists()))) is not None:
             parts.append({"data": answer})
         uploads = _uploads(request.FILES, fields)
     except Unanswered as unanswered:
-        raise InvalidParams(str(unanswered), "answer") from None
+        raise InvalidParams(str(unanswered), unanswered.field) from None
     parts += [_file_part(upload, agent) for upload in uploads]
+    parts += uploaded
     if not parts:
         raise InvalidParams("There is nothing to send yet. Write a message or choose a file.", "text")
     if len(parts) > settings.MAX_PARTS:
         raise InvalidParams(f"Send at most {settings.MAX_PARTS - 1} files at once.", "files")
-    return {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
+    message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
+    references = request.POST.getlist("reference")[:MOST_REFERENCES]
+    return {**message, "referenceTaskIds": references} if references else message
+
+
+def uploaded_files(principal: Principal, agent: Agent, keys: Iterable[str]) -> list[JSON]:
+    """Files of the caller's that came in pieces, by the ids of their uploads, as parts. Raises errors.Refusal."""
+    try:
+        parts = [completing.part_of(principal, uuid.UUID(key)) for key in keys]
+    except (ValueError, UploadNotFound):
+        raise InvalidParams("A file is no longer there: it waited too long. Choose it again.", "files") from None
+    return [_taken(part, agent) for part in parts]
 
 
 def message_id(request: HttpRequest) -> str:
@@ -61,7 +78,7 @@ def _uploads(files: MultiValueDict[str, UploadedFile[bytes]], fields: Iterable[F
         if field.kind == "file":
             given = files.getlist(field.html_name)
             if not given and field.required:
-                raise Unanswered(f"{field.label}: choose a file.")
+                raise Unanswered(f"{field.label}: choose a file.", field.html_name)
             uploads = [*uploads, *given]
     return uploads
 
@@ -70,21 +87,19 @@ def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
     name = file_name(upload.name or "")
     if not upload.size:
         raise InvalidParams(f"“{name}” is empty. Choose a file that has something in it.", "files")
-    media_type = media_type_of(name, upload.content_type)
+    content = upload.read()
+    labels = media_types.labels(media_type_of(name, upload.content_type), content[: media_types.HEAD])
+    return _taken({"raw": base64.b64encode(content).decode(), "filename": name, **labels}, agent)
+
+
+def _taken(part: JSON, agent: Agent) -> JSON:
+    """The file, if the agent takes its type. Raises ContentTypeNotSupported."""
+    name, media_type = part["filename"], part["mediaType"]
     if not agent.takes(media_type):
         raise ContentTypeNotSupported(
             f"{agent.name} does not take “{name}” ({media_type}). It takes {', '.join(agent.input_modes)}."
         )
-    return {"raw": base64.b64encode(upload.read()).decode(), "filename": name, "mediaType": media_type}
-
-
-def file_name(given: str) -> str:
-    """The last component of a name or path, short enough to keep, with its ending."""
-    name = PurePosixPath(given.replace("\\", "/").replace("\x00", "")).name or "file"
-    if len(name) <= NAME_LENGTH:
-        return name
-    ending = PurePosixPath(name).suffix[:20]
-    return name[: NAME_LENGTH - len(ending)] + ending
+    return part
 
 
 def media_type_of(name: str, declared: str | None) -> str:

@@ -1,8 +1,8 @@
 """The live line of a conversation page: what is recorded after the index that the page has, as it is recorded.
 
-The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`; it says `{"seen": <index>}` when it
-has taken them in, so that a slow page is waited for instead of being buried. `{"alive": true}` comes when nothing else
-does.
+The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`, at first without entries; it says
+`{"seen": <index>}` when it has taken them in, so that a slow page is waited for instead of being buried.
+`{"alive": true}` comes when nothing else does.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import bridge
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.conversations import feed
+from apps.conversations.archives.warming import opened
 from apps.conversations.models import Context, Event
 from apps.web.entries import entries_of
 
@@ -61,6 +62,7 @@ class SessionLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has
             await self.close(NOT_FOUND)
             return
         self.context, self.seen = context, _after(self.scope["query_string"])
+        await self._say({"entries": [], "last": self.seen})
         self._work = [asyncio.create_task(self._until_it_breaks(work)) for work in (self._follow(), self._watch())]
 
     async def disconnect(self, code: int) -> None:
@@ -71,7 +73,7 @@ class SessionLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has
         """The page says how far it has come; anything else is ignored."""
         try:
             seen = json.loads(text_data or "")["seen"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return
         if isinstance(seen, int):
             self.seen = max(self.seen, seen)
@@ -132,7 +134,7 @@ def _signed_in(key: str | None) -> Principal | None:
 
 
 def _context(principal: Principal, session: uuid.UUID) -> Context | None:
-    return Context.objects.visible_to(principal).filter(pk=session).first()
+    return opened(Context.objects.visible_to(principal).filter(pk=session).first())
 
 
 def _after(query: bytes) -> int:

@@ -1,14 +1,15 @@
-"""Delivered artifacts as a conversation page lists them: by name, type, size and address."""
+"""What agents delivered as a conversation page shows it: artifacts by name, type, size and address; texts whole."""
 
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 from django.urls import reverse
 
-from apps.conversations import wire
+from apps.conversations import lineage, wire
 from apps.conversations.events import EventType
 from apps.conversations.models import Artifact, Context, Event
 from apps.web import parts
@@ -16,11 +17,14 @@ from apps.web import parts
 JSON = dict[str, Any]
 
 LONGEST_WORDS = 2000  # characters
+PICTURES = frozenset(f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "svg+xml"))
+HEAVY = 2_000_000  # bytes of a picture that is named and not shown
 
 
 def delivered_artifact(context: Context, row: Artifact) -> JSON:
     """An artifact with its files, for the panel."""
     joined = parts.pieces_joined(row.parts)
+    files = [file_of(part, context, row, number) for number, part in enumerate(joined)]
     return {
         "taskId": str(row.task_id),
         "artifactId": row.artifact_id,
@@ -28,12 +32,20 @@ def delivered_artifact(context: Context, row: Artifact) -> JSON:
         "description": row.description,
         "firstEvent": row.first_event,
         "at": wire.timestamp(row.created_at),
-        "parts": [
-            {**_file(part, context, row, number), "preview": _address(context, row, number, "artifact-preview")}
-            for number, part in enumerate(joined)
-        ],
+        "isSigned": bool(row.signature),
+        "parts": files,
+        "thumbnail": _thumbnail(files),
+        "look": address_of(context, row, "artifact-look"),
         "words": _words(joined),
     }
+
+
+def _thumbnail(files: list[JSON]) -> str | None:
+    """Where an artifact that begins with a picture of ours, and no heavy one, is to be seen small."""
+    match files:
+        case [{"mediaType": media_type, "size": int(size), "href": href, **rest}, *_] if "elsewhere" not in rest:
+            return f"{href}?look" if media_type in PICTURES and size <= HEAVY else None
+    return None
 
 
 def _words(joined: list[JSON]) -> str:
@@ -44,7 +56,7 @@ def _words(joined: list[JSON]) -> str:
 
 def artifacts_before(context: Context, index: int) -> list[JSON]:
     """The delivered artifacts that were begun before this index, oldest first."""
-    rows = Artifact.objects.delivered().filter(task__context=context, first_event__lt=index)
+    rows = lineage.artifacts(context).filter(first_event__lt=index)
     return [delivered_artifact(context, row) for row in rows.select_related("task").order_by("first_event")]
 
 
@@ -58,12 +70,34 @@ def delivered_by(events: Iterable[Event]) -> dict[uuid.UUID | None, list[Artifac
     return found
 
 
-def _file(part: JSON, context: Context, row: Artifact, number: int) -> JSON:
-    href = _address(context, row, number, "artifact-file")
+def streamed_by(events: Iterable[Event]) -> dict[int, str]:
+    """The whole texts whose streams end with these events, by the events' indexes."""
+    ends = [event for event in events if event.type == EventType.AGENT_TOKEN_END]
+    if not ends:
+        return {}
+    told = Event.objects.filter(
+        task__in={end.task_id for end in ends},
+        artifact_id__in={end.artifact_id for end in ends},
+        index__lte=max(end.index for end in ends),
+    )
+    pieces: defaultdict[tuple[uuid.UUID | None, str], list[Event]] = defaultdict(list)
+    for piece in told.order_by("index"):
+        pieces[piece.task_id, piece.artifact_id].append(piece)
+    return {
+        end.index: "".join(
+            piece.payload.get("text", "") for piece in pieces[end.task_id, end.artifact_id] if piece.index <= end.index
+        )
+        for end in ends
+    }
+
+
+def file_of(part: JSON, context: Context, row: Artifact, number: int) -> JSON:
+    """A part as a file with its address; that of a link is elsewhere."""
     if "url" in part:
-        href = parts.web_address(part["url"])
-    return {**parts.described_file(part), "href": href}
+        return {**parts.described_file(part), "href": parts.web_address(part["url"]), "elsewhere": True}
+    return {**parts.described_file(part), "href": address_of(context, row, "artifact-file", number)}
 
 
-def _address(context: Context, row: Artifact, number: int, view: str) -> str:
-    return reverse(f"web:{view}", args=[context.pk, row.task_id, row.artifact_id, number])
+def address_of(context: Context, row: Artifact, view: str, *part: int) -> str:
+    """Where a view shows an artifact, or a part of it."""
+    return reverse(f"web:{view}", args=[context.pk, row.task_id, row.artifact_id, *part])

@@ -7,50 +7,54 @@ comes with the `agent_complete` that delivers it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import Q
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from apps.conversations import wire
+from apps.conversations import lineage, prose, wire
 from apps.conversations.events import EventType
 from apps.conversations.lifecycle import TERMINAL, TaskState
-from apps.conversations.models import Artifact, Context, Event, Task
-from apps.web import parts, prose, questions
+from apps.conversations.models import Artifact, Context, Event
+from apps.web import parts, questions
 from apps.web.authors import authors_of
-from apps.web.deliveries import delivered_artifact, delivered_by
+from apps.web.deliveries import delivered_artifact, delivered_by, streamed_by
+from apps.web.outlines import outline_of
 
 JSON = dict[str, Any]
 
 TOKENS = (EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
+FORMAT = 3  # of entries; browsers forget what they kept in another one
 LONGEST_VALUE = 2000  # characters of a tool's arguments or result
 
 
-def entries_of(context: Context, events: Sequence[Event]) -> list[JSON]:
-    """The entries of some events that follow each other."""
-    delivered, authors = delivered_by(events), authors_of(context, events)
+def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = True) -> list[JSON]:
+    """The entries of some events that follow each other; one for each event, where they are not to be merged."""
+    delivered, streamed, authors = delivered_by(events), streamed_by(events), authors_of(context, events)
     entries: list[JSON] = []
     for event in events:
-        entry = _entry(context, event, delivered)
+        entry = _entry(context, event, delivered, streamed)
         if author := authors.get(event.index):
             entry["agent"] = author
-        if not (entries and _merged(entries[-1], entry)):
+        if not (is_merged and entries and _merged(entries[-1], entry)):
             entries.append(entry)
     return entries
 
 
 def settled_events(context: Context, after: int, before: int) -> list[Event]:
     """The events between `after` and `before`, without the pieces of what is whole by now, or came to nothing."""
-    tasks = Task.objects.filter(context=context)
-    chunks = Q(type=EventType.ARTIFACT_UPDATE, task__in=tasks.filter(state__in=TERMINAL).values("pk"))
-    tokens = Q(type__in=TOKENS, task__in=tasks.filter(state=TaskState.COMPLETED).values("pk"))
-    events = Event.objects.filter(context=context, index__gt=after, index__lt=before)
-    return list(events.exclude(chunks).exclude(tokens).order_by("index"))
+    tasks, left = lineage.tasks(context), lineage.left(context)
+    over, made = tasks.filter(state__in=TERMINAL), tasks.filter(state=TaskState.COMPLETED).exclude(pk__in=left)
+    chunks = Q(type=EventType.ARTIFACT_UPDATE) & (Q(task__in=over.values("pk")) | Q(task__in=left))
+    tokens = Q(type__in=TOKENS, task__in=made.values("pk"))
+    return list(lineage.events(context, after, before - 1).exclude(chunks).exclude(tokens))
 
 
-def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, list[Artifact]]) -> JSON:
+def _entry(
+    context: Context, event: Event, delivered: dict[uuid.UUID | None, list[Artifact]], streamed: Mapping[int, str]
+) -> JSON:
     entry: JSON = {
         "index": event.index,
         "type": event.type,
@@ -70,7 +74,7 @@ def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, lis
         case EventType.AGENT_TOKEN_START | EventType.AGENT_TOKEN:
             entry |= {"artifactId": event.artifact_id, "text": payload.get("text", "")}
         case EventType.AGENT_TOKEN_END:
-            entry |= {"artifactId": event.artifact_id, **_streamed_text(event)}
+            entry |= {"artifactId": event.artifact_id, **_laid_out(streamed[event.index])}
         case EventType.ARTIFACT_UPDATE:
             entry |= _chunk(event)
         case EventType.AGENT_THOUGHT:
@@ -84,6 +88,8 @@ def _entry(context: Context, event: Event, delivered: dict[uuid.UUID | None, lis
             entry["artifacts"] = [delivered_artifact(context, row) for row in delivered[event.task_id]]
         case EventType.FEEDBACK:
             entry["rating"] = payload["rating"]
+        case EventType.FORK:
+            entry |= {"left": payload["left"], "leftAt": _left_at(context, event)}
         case EventType.SESSION_RENAMED:
             entry["title"] = payload["title"]
     return entry
@@ -99,7 +105,15 @@ def _message(context: Context, event: Event, *, marked_up: bool, without_last: b
         parts.shown(part, address, marked_up=marked_up, labels=labels)
         for part, address in zip(said, addresses, strict=True)
     ]
-    return {"messageId": message["messageId"], "text": parts.words_of(said), "parts": shown}
+    entry = {"messageId": message["messageId"], "text": parts.words_of(said), "parts": shown}
+    named = message.get("referenceTaskIds")
+    return {**entry, "references": named} if named else entry
+
+
+def _left_at(context: Context, fork: Event) -> str:
+    """When what a fork leaves behind was last heard of in it: at the event that it goes on from."""
+    goes_on_from = lineage.events(context, fork.index - 2, fork.index - 1).first()
+    return wire.timestamp((goes_on_from or fork).at)
 
 
 def _labels(event: Event) -> dict[str, str]:
@@ -114,18 +128,19 @@ def _status(context: Context, event: Event) -> JSON:
     status: JSON = {"state": payload["state"]}
     if "progress" in payload:
         return status | {"progress": {"text": parts.words_of(payload["message"]["parts"]), **payload["progress"]}}
-    wants = _wanted_credential(payload)
+    wants = wanted_credential(payload)
     if "message" in payload:
         status["message"] = _message(context, event, marked_up=True, without_last=wants is not None)
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
-    if fields := questions.fields_of(payload.get("slot")):
-        form = {"fields": fields, "context": context, "task": event.task_id, "index": event.index}
+    fields, outline = questions.fields_of(payload.get("slot")), outline_of(payload.get("slot"))
+    if fields or outline:
+        form = {"fields": fields, "outline": outline, "task": event.task_id, "index": event.index}
         status["form"] = render_to_string("web/_question.html", form)
     return status
 
 
-def _wanted_credential(payload: JSON) -> JSON | None:
+def wanted_credential(payload: JSON) -> JSON | None:
     """Which credential a status asks for, and where it is given; None for any other status."""
     if payload["state"] != TaskState.AUTH_REQUIRED or "service" not in payload.get("slot", {}):
         return None
@@ -133,10 +148,8 @@ def _wanted_credential(payload: JSON) -> JSON | None:
     return {"service": payload["slot"]["service"], "href": reverse("web:credential", args=[token])}
 
 
-def _streamed_text(event: Event) -> JSON:
-    """The whole text of the tokens, laid out: it takes the place of what streamed."""
-    tokens = Event.objects.filter(task=event.task_id, artifact_id=event.artifact_id).order_by("index")
-    text = "".join(token.payload.get("text", "") for token in tokens)
+def _laid_out(text: str) -> JSON:
+    """A whole text: it takes the place of what streamed."""
     return {"text": text, "html": prose.laid_out(text)}
 
 

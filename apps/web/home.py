@@ -1,55 +1,54 @@
-"""The first page after signing in, and the agents to choose from."""
+"""The first page after signing in."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from apps.accounts.models import User
-from apps.agents.models import Agent
-from apps.gateway import uptime
-from apps.gateway.models import RemoteAgent
-from apps.web import remote_credentials
-from apps.web.finding import search
+from apps.accounts.principals import Principal
+from apps.conversations import marks
+from apps.web import beginnings
 from apps.web.principals import principal_of
-from apps.web.shell import page, sessions_of
+from apps.web.shell import by_day, in_their_zone, page, sessions_of
 
 A_PAGE = 30  # sessions on one page of the list
 
 
 @require_safe
 @login_required
+@in_their_zone
 def home(request: HttpRequest) -> HttpResponse:
-    """All sessions, the newest first, and the agents to begin one with."""
-    sessions = Paginator(sessions_of(principal_of(request)), A_PAGE).get_page(request.GET.get("page"))
-    agents = Agent.objects.visible_to(principal_of(request))
-    return page(request, "web/home.html", sessions=sessions, agents=agents)
+    """All sessions, the newest first, or those that were put away (`?show=archived`); `?part=list`: the list alone."""
+    principal, archived = principal_of(request), request.GET.get("show") == "archived"
+    listing = _listing(principal, request.GET.get("page"), archived=archived)
+    if request.GET.get("part") == "list":
+        return render(request, "web/_sessions.html", listing)
+    if not archived and listing["sessions"].number == 1:
+        listing["agents"] = agents = beginnings.agents(principal)
+        listing["tries"] = [] if listing["days"] else beginnings.tries(agents)
+    return page(request, "web/home.html", **listing)
+
+
+def _listing(principal: Principal, number: str | None, *, archived: bool) -> dict[str, Any]:
+    """A page of sessions by day; what is pinned stands before the first."""
+    found, pinned = sessions_of(principal, archived=archived), marks.pinned(principal)
+    if archived:
+        sessions = Paginator(found, A_PAGE).get_page(number)
+        return {"sessions": sessions, "days": list(by_day(sessions)), "archived": True}
+    sessions = Paginator(found.exclude(pinned), A_PAGE).get_page(number)
+    top = list(found.filter(pinned)) if sessions.number == 1 else []
+    days = [*([("Pinned", top)] if top else []), *by_day(sessions)]
+    return {"sessions": sessions, "days": days, "archived": False}
 
 
 @require_safe
 @login_required
-def agents(request: HttpRequest) -> HttpResponse:
-    """Those that fit what is searched for, with how they are."""
-    found = search(principal_of(request), request.GET)
-    return page(request, "web/agents.html", found=found, agents=found.agents, uptimes=found.uptimes)
-
-
-@require_safe
-@login_required
-def agent(request: HttpRequest, slug: str) -> HttpResponse:
-    """What an agent can do, and where a session with it begins."""
-    visible = Agent.objects.visible_to(principal_of(request)).select_related("current_version")
-    found = visible.filter(slug=slug).first()
-    if found is None:
-        raise Http404
-    about: dict[str, Any] = {"agent": found, "uptime": None, "remote": None, "most_bytes": settings.MAX_REQUEST_BYTES}
-    if found.kind == Agent.Kind.REMOTE:
-        remote = RemoteAgent.objects.select_related("agent__current_version", "proposed").filter(agent=found).first()
-        brings = remote_credentials.concern(found, cast("User", request.user))
-        about |= {"uptime": uptime.of(found), "remote": remote, "brings": brings}
-    return page(request, "web/agent.html", **about)
+def find(request: HttpRequest) -> HttpResponse:
+    """The agents that fit what is typed (`?q=`); without that, those that were written to last come first."""
+    found = beginnings.agents(principal_of(request), request.GET)
+    return render(request, "web/_agent_options.html", {"agents": found})

@@ -23,6 +23,7 @@ import bridge
 from apps.accounts.models import User
 from apps.conversations import feed
 from apps.conversations.admin.panels import Subject, may_view, panel
+from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event, Run, Task
 
 log = logging.getLogger("parley.web")
@@ -65,7 +66,10 @@ class Watcher:
         if subject is None or not may_view(viewer, type(subject)):
             raise Refused(NOT_FOUND)
         reached = Context.objects.values_list("last_event", flat=True).get(pk=self.context)
-        moves = Run.objects.unfinished().filter(task__context=self.context).exists()
+        moves = (
+            Run.objects.unfinished().filter(task__context=self.context).exists()
+            or Task.objects.filter(context=self.context, state=TaskState.WORKING).exists()  # without a run: a plan
+        )
         return Look(panel(subject, viewer), reached, moves)
 
     def _viewer(self) -> User:

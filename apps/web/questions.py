@@ -1,24 +1,39 @@
 """An agent's question as a form: fields made from its JSON Schema, and the answer read back from what was filled in.
 
-What is understood: one value, or an object of values, each a choice (`enum`), a boolean, an integer, a number, a text
-or a file (`format: binary`). A schema beyond that is answered in words.
+What is understood: one value, or an object of values, each a choice (`enum`, or `oneOf` with titles), several of them
+(an array of such), a boolean, an integer, a number, a text, a date, a time, an address or a file (`format: binary`).
+A schema beyond that is answered in words, beside which `outlines` says what is asked for.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import datetime
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 
 JSON = dict[str, Any]
+Given = Mapping[str, str | Sequence[str]]
+"""What was filled in, by the fields' HTML names."""
+
 KINDS = {"boolean": "boolean", "integer": "integer", "number": "number", "string": "text"}
+FORMATS = {"date": "date", "time": "time", "email": "email", "uri": "url"}
+INPUTS = {"integer": "number", "number": "number", "file": "file", "date": "date", "time": "time"}
 LONG_TEXT = 200  # a text that may be longer gets a larger field
 MOST_FIELDS = 30
 
 
 class Unanswered(Exception):
-    """A field cannot be taken as it was filled in; `str()` says what to do."""
+    """A field cannot be taken as it was filled in; `str()` says what to do, `field` is its HTML name."""
+
+    def __init__(self, sentence: str, field: str = "answer") -> None:
+        super().__init__(sentence)
+        self.field = field
 
 
 @dataclass(frozen=True)
@@ -26,7 +41,7 @@ class Field:
     """One value that is asked for."""
 
     name: str
-    kind: str  # choice, boolean, integer, number, text, long-text, file
+    kind: str  # choice, choices, boolean, integer, number, text, long-text, date, time, email, url, file
     label: str
     schema: JSON
     required: bool = True
@@ -38,14 +53,19 @@ class Field:
     @property
     def input_type(self) -> str:
         """Of its HTML input."""
-        return {"integer": "number", "number": "number", "file": "file"}.get(self.kind, "text")
+        return INPUTS.get(self.kind, self.kind if self.kind in FORMATS.values() else "text")
 
     @property
     def options(self) -> list[tuple[str, str]]:
         """Values and labels to choose from."""
         if self.kind == "boolean":
             return [("true", "Yes"), ("false", "No")]
-        return [(str(choice), str(choice)) for choice in self.schema.get("enum", [])]
+        return [(str(value), label) for value, label in _choices(self._chosen_from)]
+
+    @property
+    def _chosen_from(self) -> JSON:
+        """The schema of one choice."""
+        return self.schema["items"] if self.kind == "choices" else self.schema
 
     @property
     def minimum(self) -> float | None:
@@ -61,13 +81,25 @@ class Field:
         return str(default).lower() if isinstance(default, bool) else str(default)
 
     @property
+    def chosen(self) -> list[str]:
+        """The options that are chosen at first."""
+        default = self.schema.get("default")
+        return [str(one) for one in default] if isinstance(default, list) else [self.default_text]
+
+    @property
+    def shortest(self) -> float | None:
+        return self._bound("minLength")
+
+    @property
     def longest(self) -> float | None:
         return self._bound("maxLength")
 
     def _bound(self, name: str) -> float | None:
-        """A number that the schema names; what is none sets no bound."""
+        """A number that the schema names; what is none sets no bound, nor does one that nobody could count to."""
         bound = self.schema.get(name)
-        return bound if isinstance(bound, int | float) and not isinstance(bound, bool) else None
+        if not isinstance(bound, int | float) or isinstance(bound, bool):
+            return None
+        return bound if abs(bound) <= sys.float_info.max else None
 
     @property
     def hint(self) -> str:
@@ -77,14 +109,17 @@ class Field:
     def accept(self) -> str:
         return str(self.schema.get("contentMediaType", ""))
 
-    def value_of(self, given: str | None) -> Any:
+    def value_of(self, given: Sequence[str]) -> Any:
         """What was filled in, as the schema's type; None where it was left out. Raises Unanswered."""
-        text = (given or "").strip()
-        if self.kind == "boolean":
-            return text == "true" if text else self._nothing()
-        if not text:
+        texts = [text for one in given if (text := one.strip())]
+        if self.kind == "choices":
+            return self._several(texts)
+        if not texts:
             return self._nothing()
+        text = texts[-1]
         match self.kind:
+            case "boolean":
+                return text == "true"
             case "choice":
                 return self._choice(text)
             case "integer" | "number":
@@ -92,33 +127,82 @@ class Field:
             case _:
                 return self._text(text)
 
+    def _refuse(self, why: str) -> Unanswered:
+        return Unanswered(f"{self.label}: {why}", self.html_name)
+
     def _nothing(self) -> None:
         if self.required:
-            raise Unanswered(f"{self.label}: an answer is needed.")
+            raise self._refuse("an answer is needed.")
 
     def _choice(self, text: str) -> Any:
-        for choice in self.schema["enum"]:
-            if str(choice) == text:
-                return choice
-        raise Unanswered(f"{self.label}: choose one of {', '.join(label for _, label in self.options)}.")
+        for value, _ in _choices(self._chosen_from):
+            if str(value) == text:
+                return value
+        raise self._refuse(f"choose one of {', '.join(label for _, label in self.options)}.")
+
+    def _several(self, texts: Sequence[str]) -> list[Any] | None:
+        least, most = self._bound("minItems") or 0, self._bound("maxItems")
+        if not texts and not self.required:
+            return None
+        if len(texts) < least:
+            raise self._refuse("choose one at least." if least == 1 else f"choose {least:g} at least.")
+        if most is not None and len(texts) > most:
+            raise self._refuse(f"choose {most:g} at most.")
+        return [self._choice(text) for text in texts]
 
     def _number(self, text: str) -> float:
         try:
             number = int(text) if self.kind == "integer" else float(text)
         except ValueError:
             wanted = "a whole number" if self.kind == "integer" else "a number"
-            raise Unanswered(f"{self.label}: “{text[:40]}” is not {wanted}.") from None
+            raise self._refuse(f"“{text[:40]}” is not {wanted}.") from None
         low, high = self.minimum, self.maximum
-        if not math.isfinite(number):
-            raise Unanswered(f"{self.label}: “{text[:40]}” is not a number.")
+        if not abs(number) <= sys.float_info.max:  # infinite, no number at all, or more digits than a float holds
+            raise self._refuse(f"“{text[:40]}” is not a number.")
         if (low is not None and number < low) or (high is not None and number > high):
-            raise Unanswered(f"{self.label}: the number must be {_range(low, high)}.")
+            raise self._refuse(f"the number must be {_range(low, high)}.")
         return number
 
     def _text(self, text: str) -> str:
         if self.longest is not None and len(text) > self.longest:
-            raise Unanswered(f"{self.label}: at most {self.longest} characters, these are {len(text)}.")
+            raise self._refuse(f"at most {self.longest} characters, these are {len(text)}.")
+        if self.shortest is not None and len(text) < self.shortest:
+            raise self._refuse(f"at least {self.shortest} characters, these are {len(text)}.")
+        if self.kind in FORMATS_READ:
+            read, wanted = FORMATS_READ[self.kind]
+            try:
+                read(text)
+            except (ValueError, ValidationError):
+                raise self._refuse(f"“{text[:40]}” is not {wanted}.") from None
         return text
+
+
+def _address(text: str) -> None:
+    """Raises ValueError for what is no address of the web."""
+    parts = urlsplit(text)
+    if not parts.scheme or not (parts.netloc or parts.path) or any(mark.isspace() for mark in text):
+        raise ValueError
+
+
+FORMATS_READ: dict[str, tuple[Callable[[str], object], str]] = {
+    "date": (datetime.date.fromisoformat, "a date, such as 2026-05-31"),
+    "time": (datetime.time.fromisoformat, "a time, such as 14:30"),
+    "email": (validate_email, "an e-mail address"),
+    "url": (_address, "an address, such as https://example.org"),
+}
+"""What reads the text of a format, and what such a text is called."""
+
+
+def _choices(schema: Any) -> list[tuple[Any, str]]:
+    """The values that a schema lets one choose from, with their labels; none where it does not."""
+    if not isinstance(schema, dict):
+        return []
+    if isinstance(listed := schema.get("enum"), list):
+        return [(value, str(value)) for value in listed]
+    titled = schema.get("oneOf", schema.get("anyOf"))
+    if isinstance(titled, list) and all(isinstance(one, dict) and "const" in one for one in titled):
+        return [(one["const"], str(one.get("title", one["const"]))) for one in titled]
+    return []
 
 
 def _range(low: float | None, high: float | None) -> str:
@@ -146,23 +230,34 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
 
 def _field(name: str, schema: Any, *, required: bool) -> Field | None:
     """A field for one value; None for a schema that no field can stand for."""
-    if not isinstance(schema, dict):
+    if not isinstance(schema, dict) or not (kind := _kind(schema)):
         return None
-    if schema.get("format") == "binary" or schema.get("contentEncoding") == "base64":
-        kind: str | None = "file"
-    elif isinstance(schema.get("enum"), list) and schema["enum"]:
-        kind = "choice"
-    else:
-        kind = KINDS.get(str(schema.get("type")))
-    if not kind:
-        return None
-    label = schema.get("title") or name.replace("_", " ").replace("-", " ").capitalize()
-    field = Field(name, kind, str(label), schema, required)
+    field = Field(name, kind, label_of(name, schema), schema, required)
     return replace(field, kind="long-text") if kind == "text" and (field.longest or 0) > LONG_TEXT else field
 
 
-def answer_from(fields: list[Field], given: Mapping[str, str]) -> JSON | None:
+def _kind(schema: JSON) -> str | None:
+    if schema.get("format") == "binary" or schema.get("contentEncoding") == "base64":
+        return "file"
+    if _choices(schema):
+        return "choice"
+    if schema.get("type") == "array" and _choices(schema.get("items")):
+        return "choices"
+    kind = KINDS.get(str(schema.get("type")))
+    return FORMATS.get(str(schema.get("format")), kind) if kind == "text" else kind
+
+
+def label_of(name: str, schema: JSON) -> str:
+    return str(schema.get("title") or name.replace("_", " ").replace("-", " ").capitalize())
+
+
+def answer_from(fields: list[Field], given: Given) -> JSON | None:
     """The values of a filled-in form by field name; None where it has files alone. Raises Unanswered."""
-    values = {field.name: field.value_of(given.get(field.html_name)) for field in fields if field.kind != "file"}
+    values = {field.name: field.value_of(_texts(given, field)) for field in fields if field.kind != "file"}
     filled = {name: value for name, value in values.items() if value is not None}
     return filled or None
+
+
+def _texts(given: Given, field: Field) -> Sequence[str]:
+    texts = given.get(field.html_name, ())
+    return [texts] if isinstance(texts, str) else texts

@@ -17,9 +17,12 @@ import bridge
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import feedback, switching
+from apps.conversations import feedback, lineage, switching
+from apps.conversations.archives.warming import warm
 from apps.conversations.errors import (
+    AlreadyAnswered,
     ContextNotFound,
+    InvalidParams,
     Refusal,
     TaskFinished,
     TaskNotCancelable,
@@ -30,7 +33,7 @@ from apps.conversations.intake import cancel_found
 from apps.conversations.models import Context, Message, Task
 from apps.runtime.answering import NoAnswer
 from apps.runtime.sending import Sent, send
-from apps.web.composing import TooLarge, message_from, message_id, refuse_too_large
+from apps.web.composing import TooLarge, message_from, message_id, refuse_too_large, uploaded_files
 
 JSON = dict[str, Any]
 
@@ -38,6 +41,7 @@ STATUS: dict[type[Refusal], HTTPStatus] = {
     TaskNotFound: HTTPStatus.NOT_FOUND,
     ContextNotFound: HTTPStatus.NOT_FOUND,
     TaskNotCancelable: HTTPStatus.CONFLICT,
+    AlreadyAnswered: HTTPStatus.CONFLICT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NoAnswer: HTTPStatus.BAD_GATEWAY,
 }
@@ -77,20 +81,37 @@ async def begin(request: HttpRequest, principal: Principal, slug: str) -> HttpRe
     agent = await bridge.run(Agent.objects.visible_to(principal).filter(slug=slug).first)
     if agent is None:
         raise ContextNotFound("There is no such agent, or you may not use it.")
-    return _recorded(await send(principal, agent, message_from(request, agent)))
+    return _recorded(await send(principal, agent, await _message(request, principal, agent)))
 
 
 @act
 async def say(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """A further message of a session: to the task that it names, or to the agent."""
+    """A further message of a session: to the agent, or to the task that it names (to what that `asked`, or nothing)."""
     refuse_too_large(request)
     context = await bridge.run(_context, principal, session)
     task = await bridge.run(_named_task, context, request.POST.get("task", ""))
-    message = message_from(request, task.agent if task else context.agent, task.slot if task else None)
-    return _recorded(await _send_once(principal, context, task, message))
+    agent, slot = (task.agent, task.slot) if task else (context.agent, None)
+    message = await _message(request, principal, agent, slot)
+    return _recorded(await _send_once(principal, context, task, message, _asked(request)))
 
 
-async def _send_once(principal: Principal, context: Context, task: Task | None, message: JSON) -> Sent:
+async def _message(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
+    keys = request.POST.getlist("upload")
+    uploaded = await bridge.run(uploaded_files, principal, agent, keys) if keys else []
+    return message_from(request, agent, slot, uploaded=uploaded)
+
+
+def _asked(request: HttpRequest) -> int | None:
+    """The question that is answered, where the form says so."""
+    asked = request.POST.get("asked", "")
+    if asked and not (asked.isascii() and asked.isdigit() and len(asked) < 19):
+        raise InvalidParams("This page is out of date. Load it again.", "asked")
+    return int(asked) if asked else None
+
+
+async def _send_once(
+    principal: Principal, context: Context, task: Task | None, message: JSON, asked: int | None = None
+) -> Sent:
     """Send it, unless an earlier try got through; where the task has ended meanwhile, to the session's agent."""
     if (index := await bridge.run(_recorded_at, context, message["messageId"])) is not None:
         return Sent(context.pk, index, repeated=True)
@@ -98,7 +119,7 @@ async def _send_once(principal: Principal, context: Context, task: Task | None, 
     if task is not None:
         await bridge.run(_check_usable, principal, task.agent)
         with suppress(TaskFinished):
-            return await send(principal, task.agent, {**message, "taskId": str(task.pk)})
+            return await send(principal, task.agent, {**message, "taskId": str(task.pk)}, asked=asked)
     await bridge.run(_check_usable, principal, context.agent)
     return await send(principal, context.agent, message)
 
@@ -138,7 +159,7 @@ async def stop(request: HttpRequest, principal: Principal, session: uuid.UUID) -
 async def rate(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Stars for a task of the session, and words if there are any."""
     context = await bridge.run(_context, principal, session)
-    task = await bridge.run(_named_task, context, request.POST.get("task", ""))
+    task = await bridge.run(_named_task, context, request.POST.get("task", ""), past=True)
     if task is None:
         raise TaskNotFound
     given = feedback.read(request.POST.get("rating", ""), request.POST.get("text", ""))
@@ -150,7 +171,7 @@ def _context(principal: Principal, session: uuid.UUID) -> Context:
     context = Context.objects.visible_to(principal).select_related("agent").filter(pk=session).first()
     if context is None:
         raise ContextNotFound
-    return context
+    return warm(context)
 
 
 def _check_usable(principal: Principal, agent: Agent) -> None:
@@ -159,12 +180,16 @@ def _check_usable(principal: Principal, agent: Agent) -> None:
         raise UnsupportedOperation(f"{agent.name} is no longer there for you. What was said stays here.")
 
 
-def _named_task(context: Context, task: str) -> Task | None:
-    """The session's task of this id; None where none is named. Raises TaskNotFound."""
+def _named_task(context: Context, task: str, *, past: bool = False) -> Task | None:
+    """The session's task of this id; None where none is named. Raises TaskNotFound.
+
+    With `past` it may be one of what a fork goes on from, where nothing is said to it and nothing of it is stopped.
+    """
     if not task:
         return None
+    tasks = lineage.tasks(context) if past else Task.objects.filter(context=context)
     try:
-        found = Task.objects.select_related("agent").filter(pk=uuid.UUID(task), context=context).first()
+        found = tasks.select_related("agent").filter(pk=uuid.UUID(task)).first()
     except ValueError:
         raise TaskNotFound from None
     if found is None:
@@ -173,8 +198,8 @@ def _named_task(context: Context, task: str) -> Task | None:
 
 
 def _first_words(context: Context, task: str) -> list[JSON]:
-    found = _named_task(context, task)
-    said = Message.objects.filter(context=context, task=found, role=Message.Role.USER).first() if found else None
+    found = _named_task(context, task, past=True)
+    said = lineage.messages(context).filter(task=found, role=Message.Role.USER).first() if found else None
     if said is None:
         raise TaskNotFound
     return list(said.parts)

@@ -5,24 +5,27 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from apps.agents.models import Agent
-from apps.conversations.events import EventType
-from apps.conversations.models import Context, Event
+from apps.conversations import lineage
+from apps.conversations.archives.warming import warm
+from apps.conversations.models import Context, Message, QueuedMessage
 from apps.web.authors import card_of, choices
 from apps.web.deliveries import artifacts_before
-from apps.web.entries import entries_of, settled_events
+from apps.web.entries import FORMAT, entries_of, settled_events
+from apps.web.listed import by_name, files_of
 from apps.web.principals import principal_of
 from apps.web.shell import page
+from apps.web.trees import branches_json
 
 JSON = dict[str, Any]
 
 TURNS = 30  # messages of the person's own that a page begins with, and that "earlier" adds
+MOST_TURNS = 300  # that "earlier" adds where it is asked for more
 
 
 @require_safe
@@ -34,19 +37,22 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     usable = any(agent.pk == context.agent_id for agent in agents)
     offered = choices(agents) if context.parent_task is None else []
     about = {"session": context, "agent": context.agent, "agent_is_usable": usable, "offered": offered}
-    return page(request, "web/session.html", beginning=beginning(context), **about)
+    begun = beginning(context)
+    files = files_of(begun)
+    listed = {"files": by_name(files), "file_count": len(files)}
+    return page(request, "web/session.html", beginning=begun, **listed, **about)
 
 
 @require_safe
 @login_required
 def earlier(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The entries of the turns before `?before=<index>`."""
+    """The entries of the turns before `?before=<index>`, as many as `turns` says."""
     context = _context(request, session)
     try:
-        before = int(request.GET.get("before", ""))
+        before, turns = int(request.GET.get("before", "")), int(request.GET.get("turns", TURNS))
     except ValueError:
         raise Http404 from None
-    first = _first_of_turns(context, before)
+    first = _first_of_turns(context, before, max(1, min(turns, MOST_TURNS)))
     return JsonResponse({"first": first, "entries": entries_of(context, settled_events(context, first - 1, before))})
 
 
@@ -57,10 +63,12 @@ def beginning(context: Context) -> JSON:
     return {
         "session": str(context.pk),
         "agent": card_of(context.agent),
+        "format": FORMAT,
         "first": first,
         "last": last,
         "entries": entries_of(context, settled_events(context, first - 1, last + 1)),
         "artifacts": artifacts_before(context, first),
+        "branches": branches_json(context),
         "line": f"/ws/sessions/{context.pk}",
         "say": reverse("web:say", args=[context.pk]),
         "again": reverse("web:again", args=[context.pk]),
@@ -68,19 +76,20 @@ def beginning(context: Context) -> JSON:
         "switch": reverse("web:switch", args=[context.pk]),
         "stop": reverse("web:stop", args=[context.pk]),
         "earlier": reverse("web:earlier", args=[context.pk]),
-        "mostBytes": settings.MAX_REQUEST_BYTES,
+        "queue": reverse("web:queue", args=[context.pk]),
+        "queued": QueuedMessage.objects.filter(context=context).exists(),
     }
 
 
-def _first_of_turns(context: Context, before: int) -> int:
-    """The index at which the last TURNS turns before index `before` begin."""
-    said = Event.objects.filter(context=context, type=EventType.USER_MESSAGE, index__lt=before).order_by("-index")
-    begins = list(said.values_list("index", flat=True)[:TURNS])
-    return begins[-1] if len(begins) == TURNS else 1
+def _first_of_turns(context: Context, before: int, turns: int = TURNS) -> int:
+    """The index at which so many last turns before index `before` begin."""
+    said = lineage.messages(context).filter(role=Message.Role.USER, index__lt=before).order_by("-index")
+    begins = list(said.values_list("index", flat=True)[:turns])
+    return begins[-1] if len(begins) == turns else 1
 
 
 def _context(request: HttpRequest, session: uuid.UUID) -> Context:
     context = Context.objects.visible_to(principal_of(request)).select_related("agent").filter(pk=session).first()
     if context is None:
         raise Http404
-    return context
+    return warm(context)

@@ -4,28 +4,88 @@ from __future__ import annotations
 
 import datetime
 import zoneinfo
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import wraps
 from itertools import groupby
 from typing import Any
 
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
 from django.db.models import OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
 from apps.accounts.principals import Principal
+from apps.conversations import marks, positions
 from apps.conversations.models import Context, Task
+from apps.conversations.models.record import ContextQuerySet
+from apps.orchestration.waiting import waiting_for
 from apps.web.principals import principal_of
 
-LISTED = 30  # recent sessions beside a page
+type View = Callable[..., HttpResponse]
+
+LISTED = 30  # recent sessions beside a page; "Show more" lists as many again
+MOST = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """The list beside a page: what is pinned, the newest of the rest by day, how many wait for an answer."""
+
+    pinned: list[Context]
+    days: list[tuple[str, list[Context]]]
+    listed: int
+    waiting: int
+    has_more: bool
+
+    @property
+    def next_number(self) -> int:
+        return min(self.listed + LISTED, MOST)
 
 
 def page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
     """A page of somebody who is signed in, in its shell."""
     zone = zone_of(request)
     with timezone.override(zone):
-        recent = list(sessions_of(principal_of(request))[:LISTED])
-        return render(request, template, {"days": list(by_day(recent)), "zone": zone, **context})
+        principal = principal_of(request)
+        position = positions.token(principal, positions.here(principal))  # what comes after it comes over a live line
+        about = {"position": position, "recent": recent(principal), "zone": zone, "limits": limits()}
+        return render(request, template, {**about, **context})
+
+
+def in_their_zone(view: View) -> View:
+    """What the view says of times is said in the reader's time zone."""
+
+    @wraps(view)
+    def answered(request: HttpRequest, **address: Any) -> HttpResponse:
+        with timezone.override(zone_of(request)):
+            return view(request, **address)
+
+    return answered
+
+
+@require_safe
+@login_required
+@in_their_zone
+def sidebar(request: HttpRequest) -> HttpResponse:
+    """The list alone, as it is now; `?listed=` says how many."""
+    listed = LISTED
+    with suppress(ValueError):
+        listed = max(1, min(int(request.GET.get("listed", LISTED)), MOST))
+    return render(request, "web/_recent.html", {"recent": recent(principal_of(request), listed)})
+
+
+def limits() -> dict[str, int]:
+    """What a composer may send: bytes at once, bytes of one file that comes in pieces, and how many files."""
+    return {
+        "at_once": settings.MAX_REQUEST_BYTES,
+        "one_file": settings.MAX_UPLOAD_BYTES,
+        "files": settings.MAX_PARTS - 1,
+    }
 
 
 def zone_of(request: HttpRequest) -> datetime.tzinfo:
@@ -36,16 +96,25 @@ def zone_of(request: HttpRequest) -> datetime.tzinfo:
         return timezone.get_default_timezone()
 
 
-def sessions_of(principal: Principal) -> Any:
-    """The caller's sessions, the newest first, each with the `state` of its newest task (None without one)."""
+def recent(principal: Principal, listed: int = LISTED) -> Recent:
+    """A few queries, however many sessions there are. In the active time zone."""
+    sessions = sessions_of(principal)
+    pinned = list(sessions.filter(marks.pinned(principal))[:MOST])
+    rest = list(sessions.exclude(pk__in=[one.pk for one in pinned])[: listed + 1])
+    has_more = len(rest) > listed and listed < MOST
+    return Recent(pinned, list(by_day(rest[:listed])), listed, waiting_for(principal).count(), has_more)
+
+
+def sessions_of(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
+    """The caller's sessions, the newest first, with their marks and the `state` of the newest task, if there is one."""
     newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
-    return (
-        Context.objects.visible_to(principal)
-        .listed()
-        .select_related("agent")
-        .annotate(state=Subquery(newest.values("state")[:1]))
-        .order_by("-updated_at", "-pk")
-    )
+    found = _in_use(principal, archived=archived).select_related("agent").defer("memory", "options")
+    marked = marks.with_marks(found, principal).annotate(state=Subquery(newest.values("state")[:1]))
+    return marked.order_by("-updated_at", "-pk")
+
+
+def _in_use(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
+    return Context.objects.visible_to(principal).listed().filter(archived_at__isnull=not archived)
 
 
 def by_day(sessions: Iterable[Context]) -> Iterable[tuple[str, list[Context]]]:

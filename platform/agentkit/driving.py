@@ -51,9 +51,10 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
         HandlerError, InvalidAnswer: the handler's code is wrong; the text says how.
     """
     lane = _Lane(task, executor)
-    work = asyncio.ensure_future(_take(handler, lane))
+    work = asyncio.eager_task_factory(lane.loop, _take(handler, lane))  # one that waits for nothing is done at once
     try:
-        await asyncio.wait({work})
+        if not work.done():
+            await asyncio.wait({work})
     except asyncio.CancelledError:
         await _stop(work, lane, handler)
         raise

@@ -144,7 +144,8 @@ class Run:
         asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
         known: dict[str, Any] = {"slot": question.slot, "asked": _kept(question), "skill": self.skill}
         known |= {"references": self.task.references, "memory": deepcopy(self.memory)}
-        known |= {"session": Session(deepcopy(self.task.session.memory)), "lend": lender_of(credentials or {})}
+        session = Session(deepcopy(self.task.session.memory), self.task.session.options)
+        known |= {"session": session, "lend": lender_of(credentials or {})}
         if message is None:
             known |= {"history": self.task.history, "resumed": True}
             return await _turn(self.handler, self.task.message, self.agents, **known)
@@ -205,6 +206,7 @@ async def run(
     skill: str | None = None,
     memory: dict[str, Any] | None = None,
     session: dict[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
     credentials: Mapping[str, Given] | None = None,
@@ -214,16 +216,16 @@ async def run(
 
     The turn after a question is `await run.answer("…")`, or one that you describe: by `slot` (as `InputRequired` was
     given it), `memory`, `skill` and `history`; with `resumed` it goes on without a new message. `session` is the
-    memory of the conversation, to be given to all its runs. `credentials` are what the handler finds by
-    `task.credential`. `agents` are those that it can call; they run here, too. Where one of them asks, its question
-    is the outcome.
+    memory of the conversation, to be given to all its runs, `options` are how it is set up. `credentials` are what the
+    handler finds by `task.credential`. `agents` are those that it can call; they run here, too. Where one of them asks,
+    its question is the outcome.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored(slot) if slot is not None else {}
     known: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
     known |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
     known["memory"] = memory if memory is not None else {}
-    known["session"] = Session(session if session is not None else {})
+    known["session"] = Session(session if session is not None else {}, options or {})
     return await _turn(handler, said, agents or {}, **known)
 
 

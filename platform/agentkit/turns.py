@@ -55,7 +55,7 @@ class Turn:
         asked: that question as the host keeps it: `{"name", "schema"?, "value"?}`.
         resumed: True where what was asked for came without a message: `message` is that of the turn before.
         memory: JSON values that survive from turn to turn of this task; erased when the task ends.
-        session: the conversation; `session.memory` survives from task to task.
+        session: the conversation; `session.memory` survives from task to task, `session.options` are how it was set up.
         attempt: 1 for the first try of this turn, more after a crash.
         caller: a name of who is asking, to show; nothing to decide by.
     """

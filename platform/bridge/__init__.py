@@ -4,30 +4,26 @@ A caller that waits or streams holds neither: it borrows a thread for the length
 """
 
 import asyncio
+import atexit
 import contextlib
 import logging
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
+
+from bridge.single import Single
+from bridge.threads import Threads
 
 log = logging.getLogger("parley.bridge")
 
 RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits between tries while a database server restarts
 
-_lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
-
-
-def _executor() -> ThreadPoolExecutor:
-    global _pool
-    with _lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(settings.BRIDGE_THREADS, thread_name_prefix="bridge")
-        return _pool
+_threads = Single(lambda: Threads(settings.BRIDGE_THREADS, _forget_connection))
 
 
 def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -65,12 +61,48 @@ def _forget_connection() -> None:
 async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await `function(*args, **kwargs)` on a bridge thread (see `with_database`)."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_executor(), lambda: with_database(function, *args, **kwargs))
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def call() -> None:
+        if answer.cancelled():
+            return
+        try:
+            settle = partial(_settle, answer, with_database(function, *args, **kwargs), None)
+        except BaseException as error:
+            settle = partial(_settle, answer, None, error)
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+            loop.call_soon_threadsafe(settle)
+        del settle  # or an error would keep itself, by way of its traceback and this frame
+
+    _threads.get().call(call)
+    return await answer
+
+
+def _settle(answer: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if answer.done():  # who waited was canceled
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
 
 
 def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """Call `function` on a bridge thread (see `with_database`): for threads that do something else meanwhile."""
-    return _executor().submit(lambda: with_database(function, *args, **kwargs))
+    answer: Future[T] = Future()
+
+    def call() -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            result = with_database(function, *args, **kwargs)
+        except BaseException as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)
+
+    _threads.get().call(call)
+    return answer
 
 
 async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -98,17 +130,8 @@ def _log_failure(future: "Future[object]") -> None:
 
 def close() -> None:
     """End the threads and their connections, after what they are doing; the next use starts new ones."""
-    global _pool
-    with _lock:
-        pool, _pool = _pool, None
-    if pool is not None:
-        barrier = threading.Barrier(settings.BRIDGE_THREADS)
-        for _ in range(settings.BRIDGE_THREADS):
-            pool.submit(_close_after, barrier)
-        pool.shutdown(wait=True)
+    if (threads := _threads.take()) is not None:
+        threads.close()
 
 
-def _close_after(barrier: threading.Barrier) -> None:
-    with contextlib.suppress(threading.BrokenBarrierError):
-        barrier.wait(5)
-    connection.close()
+atexit.register(close)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import operator
 import re
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from functools import cache, lru_cache, reduce
 from typing import Any
 
 import psycopg
@@ -268,22 +270,62 @@ class Selection[M: models.Model]:
         return self._for_this_database().count(values)
 
 
+class Among[M: models.Model]:
+    """The rows of a queryset that belong to any of several keys: for a few, compiled as a `Selection`.
+
+        MESSAGES = Among(lambda: Message.objects.order_by("index"), "task")
+        MESSAGES.all([task_id, other_id])
+
+    The queryset that `build` gives has no conditions of its own.
+    """
+
+    FEW = 8
+
+    def __init__(self, build: Callable[[], models.QuerySet[M]], name: str) -> None:
+        self._build, self._name = build, name
+        self._few = [self._selection(number) for number in range(1, self.FEW + 1)]
+
+    def _selection(self, number: int) -> Selection[M]:
+        def build(*keys: Any) -> models.QuerySet[M]:
+            return self._build().filter(reduce(operator.or_, (models.Q(**{self._name: key}) for key in keys)))
+
+        return Selection(build, *map(uuid.UUID, (f"{place:032x}" for place in range(number))))
+
+    def all(self, keys: Collection[uuid.UUID]) -> list[M]:
+        if not keys:
+            return []
+        if len(keys) > self.FEW:
+            return list(self._build().filter(**{f"{self._name}__in": keys}))
+        return self._few[len(keys) - 1].all(*keys)
+
+
 def one_of_each[A: models.Model, B: models.Model](
     first: Selection[A], value: Any, second: Selection[B], other: Any
 ) -> tuple[A | None, B | None]:
     """The row that each of two selections, of one row at most, has for its value, or None: by one statement."""
-    compiled = (first._for_this_database(), second._for_this_database())
-    params = [param for one, given in zip(compiled, (value, other), strict=True) for param in one.params((given,))]
+    one, two = one_of_all((first, value), (second, other))
+    return one, two
+
+
+def one_of_all(*asked: tuple[Selection[Any], Any]) -> list[Any]:
+    """The same of any number of selections, each with its value."""
+    compiled = [selection._for_this_database() for selection, _ in asked]
+    params = [param for one, (_, value) in zip(compiled, asked, strict=True) for param in one.params((value,))]
     found = execute(_side_by_side(*(one.sql for one in compiled)), params).fetchone()
-    width = compiled[0].width
-    return compiled[0].row(found[:width]), compiled[1].row(found[width:])
+    rows, begins = [], 0
+    for one in compiled:
+        rows.append(one.row(found[begins : begins + one.width]))
+        begins += one.width
+    return rows
 
 
 @cache
-def _side_by_side(first: str, second: str) -> str:
-    """SQL for one row, of the columns of both; those of a selection that finds nothing are null."""
-    joined = f"(SELECT 1) AS one LEFT JOIN ({first}) AS a ON true LEFT JOIN ({second}) AS b ON true"
-    return f"SELECT a.*, b.* FROM {joined}"  # noqa: S608
+def _side_by_side(*selections: str) -> str:
+    """SQL for one row, of the columns of all; those of a selection that finds nothing are null."""
+    names = [f"s{number}" for number in range(len(selections))]
+    columns = ", ".join(f"{name}.*" for name in names)
+    joined = " ".join(f"LEFT JOIN ({sql}) AS {name} ON true" for name, sql in zip(names, selections, strict=True))
+    return f"SELECT {columns} FROM (SELECT 1) AS one {joined}"  # noqa: S608
 
 
 class _Compiled:
@@ -356,6 +398,6 @@ TIME = {"sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')", "postgresql": "c
 
 def time_from(value: Any) -> datetime.datetime:
     """The aware time of what the SQL of `TIME` yielded."""
-    if isinstance(value, datetime.datetime):
-        return value
+    if isinstance(value, datetime.datetime):  # SQLite's driver makes naive ones of columns
+        return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
     return datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)

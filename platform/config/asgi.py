@@ -12,23 +12,35 @@ from structlog.contextvars import bind_contextvars
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 pages = get_asgi_application()
 
-from apps.web.routing import websocket_urlpatterns  # noqa: E402  (needs Django's apps)
+from apps.api import lines  # noqa: E402  (needs Django's apps)
+from apps.web import routing  # noqa: E402
 from config import daphne_limits  # noqa: E402
 from config.direct import DirectHandler, Receive, Scope, Send  # noqa: E402
 from config.origins import SameOrigin  # noqa: E402
+from config.piecemeal import PiecemealHandler, comes_in_pieces  # noqa: E402
 
-DIRECT = ("/a2a", "/.well-known", "/gateway/notifications", "/healthz", "/readyz")
+DIRECT = ("/a2a", "/api/v1", "/.well-known", "/gateway/notifications", "/healthz", "/readyz")
+PAGES = ("/api/v1/docs",)  # within those
+
+SOCKETS = [*routing.websocket_urlpatterns, *lines.websocket_urlpatterns]
 
 direct = DirectHandler()
+piecemeal = PiecemealHandler()
 
 
 def goes_direct(path: str) -> bool:
-    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in DIRECT)
+    return _is_within(path, DIRECT) and not _is_within(path, PAGES)
+
+
+def _is_within(path: str, prefixes: tuple[str, ...]) -> bool:
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in prefixes)
 
 
 async def http(scope: Scope, receive: Receive, send: Send) -> None:
     bind_contextvars(request=secrets.token_hex(4))  # each request is a task, with a context of its own
     handler: Any = direct if goes_direct(scope["path"]) else pages
+    if comes_in_pieces(scope):
+        handler = piecemeal
     await handler(scope, receive, send)
 
 
@@ -36,6 +48,6 @@ daphne_limits.install()
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(SOCKETS))),
     }
 )

@@ -1,8 +1,9 @@
 """What Daphne leaves open: how much it takes in before anybody looks, and how much it keeps for who does not read.
 
 Daphne (4.2) keeps a whole body before the application sees the request, and writes to a transport without asking
-whether anything of it gets through. Here a body that is too large is answered with 413 as soon as that is known, and
-`send` waits for a client that is slow and gives up on one that has stopped reading.
+whether anything of it gets through; an address that is too long it cuts without a word. Here a body that is too large
+is answered with 413 as soon as that is known, such an address with 414, and `send` waits for a client that is slow and
+gives up on one that has stopped reading.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from daphne import http_protocol
 from daphne.server import Server
 from django.conf import settings
 from twisted.internet import reactor
+from twisted.web.http import HTTPChannel
 
 from config import refusals
+from config.refusals import Refusal
 
 LINGER_SECONDS = 5.0  # how long the rest of a refused body is taken in and thrown away, so that the answer is read
 STALLED_SECONDS = 60.0  # how long a client may read nothing at all
@@ -98,15 +101,27 @@ class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
         self._refused = True
         self.content.truncate(0)
         self.requestHeaders.removeHeader(b"Expect")  # or the channel would ask for the body
-        refusal = refusals.too_large(settings.MAX_REQUEST_BYTES)
-        body = refusal.body(self.channel._path.partition(b"?")[0].decode("ascii", "replace"))
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
-            % (refusal.status, refusal.status.phrase.encode(), len(body), body)
-        )
-        channel = self.channel
-        channel.persistent = False
-        reactor.callLater(LINGER_SECONDS, lambda: channel.transport and channel.transport.abortConnection())
+        _say_and_linger(self.channel, refusals.too_large(settings.MAX_REQUEST_BYTES), self.channel._path)
+        self.channel.persistent = False
+
+
+def _refuse_long_line(channel: Any, line: bytes) -> None:
+    """Answer an address, or a header, that is longer than a line may be."""
+    address = b"" if channel.requests else line.partition(b" ")[2]
+    channel.rawDataReceived = lambda _: None
+    channel.setRawMode()
+    _say_and_linger(channel, refusals.LONG_HEADER if channel.requests else refusals.LONG_ADDRESS, address)
+
+
+def _say_and_linger(channel: Any, refusal: Refusal, address: bytes) -> None:
+    """Answer at once. What still comes is thrown away for a while, so that the answer is read; then the line is cut."""
+    path = address.partition(b"?")[0].decode("ascii", "replace")
+    body, media_type = refusal.body(path), refusal.media_type(path).encode()
+    channel.transport.write(
+        b"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+        % (refusal.status, refusal.status.phrase.encode(), media_type, len(body), body)
+    )
+    reactor.callLater(LINGER_SECONDS, lambda: channel.transport and channel.transport.abortConnection())
 
 
 _deliver = Server.handle_reply
@@ -122,4 +137,5 @@ async def _deliver_patiently(server: Server, protocol: Any, message: dict[str, A
 def install() -> None:
     """Put the limits into Daphne, for every server of this process."""
     http_protocol.WebRequest = BoundedRequest
+    HTTPChannel.lineLengthExceeded = _refuse_long_line
     Server.handle_reply = _deliver_patiently

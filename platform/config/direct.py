@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import closing, suppress
 from typing import Any, cast
 
@@ -112,12 +112,13 @@ async def answer(request: ASGIRequest) -> HttpResponseBase:
         return refuse(refusals.INTERNAL, request.path)
 
 
-async def until_gone(serving: Awaitable[None], receive: Receive) -> None:
+async def until_gone(serving: Coroutine[Any, Any, None], receive: Receive) -> None:
     """Serve for as long as the client is there: when it leaves, the view or its stream is canceled."""
-    work = asyncio.ensure_future(serving)
+    work = asyncio.eager_task_factory(asyncio.get_running_loop(), serving)
     gone = asyncio.ensure_future(receive())
     try:
-        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             work.result()
     finally:
@@ -145,4 +146,4 @@ async def close(response: HttpResponseBase) -> None:
 
 def refuse(refusal: Refusal, path: str) -> HttpResponse:
     """The refusal as a response for that path."""
-    return HttpResponse(refusal.body(path), status=refusal.status, content_type="application/json")
+    return HttpResponse(refusal.body(path), status=refusal.status, content_type=refusal.media_type(path))

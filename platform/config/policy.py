@@ -1,4 +1,8 @@
-"""The Content-Security-Policy: what a browser may load and run on our pages."""
+"""The Content-Security-Policy: what a browser may load and run on our pages.
+
+A script runs only where our own template named it with the nonce of its response, or where such a script imports it:
+not even a file of ours that somebody uploaded could be run by markup that slipped through.
+"""
 
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csp import ContentSecurityPolicyMiddleware
@@ -6,8 +10,9 @@ from django.utils.csp import CSP
 
 PAGES = {
     "default-src": [CSP.SELF],
-    "script-src": [CSP.SELF],
+    "script-src": [CSP.NONCE, CSP.STRICT_DYNAMIC],
     "style-src": [CSP.SELF],
+    "worker-src": [CSP.SELF],
     "img-src": [CSP.SELF, "data:", "blob:"],
     "frame-src": [CSP.SELF, "blob:"],
     "object-src": [CSP.NONE],

@@ -9,21 +9,31 @@ from http import HTTPStatus
 from typing import Any
 
 A2A_DOMAIN = "a2a-protocol.org"
+CLIENT_API = "/api/v1"
 JSON_RPC_PATH = re.compile(r"/a2a(/(?!(tasks|extendedAgentCard)/?\Z)[^/:]+)?/?")
 INTERNAL_ERROR = -32603
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A refusal in the words of the protocol that the path belongs to (A2A 1.0: JSON-RPC §9.5, HTTP+JSON §11.6)."""
+    """A refusal in the words of the protocol that the path belongs to (A2A 1.0: JSON-RPC §9.5, HTTP+JSON §11.6).
+
+    In the client API it is a problem of RFC 9457, with a `code`.
+    """
 
     status: HTTPStatus
     name: str  # of the google.rpc code
     message: str
     reason: str = ""  # the name again, unless there is a closer one
+    code: str = "unreadable"
+
+    def media_type(self, path: str) -> str:
+        return "application/problem+json" if _is_of_the_client_api(path) else "application/json"
 
     def body(self, path: str) -> bytes:
-        """As JSON: an error of JSON-RPC at an endpoint of that, otherwise one of HTTP+JSON."""
+        """As JSON: a problem, an error of JSON-RPC at an endpoint of that, otherwise one of HTTP+JSON."""
+        if _is_of_the_client_api(path):
+            return json.dumps(self._problem()).encode()
         details = [
             {
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -41,13 +51,31 @@ class Refusal:
             document = {"error": {**error, "status": self.name, "details": details}}
         return json.dumps(document).encode()
 
+    def _problem(self) -> dict[str, Any]:
+        said = {"title": self.status.phrase, "status": self.status.value, "detail": self.message, "code": self.code}
+        return {"type": f"urn:parley:problem:{self.code}", **said}
 
-NOT_FOUND = Refusal(HTTPStatus.NOT_FOUND, "NOT_FOUND", "There is nothing at this address.")
+
+def _is_of_the_client_api(path: str) -> bool:
+    return path == CLIENT_API or path.startswith(f"{CLIENT_API}/")
+
+
+NOT_FOUND = Refusal(HTTPStatus.NOT_FOUND, "NOT_FOUND", "There is nothing at this address.", code="not_found")
 WRONG_HOST = Refusal(
     HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "This host name is not served here. ALLOWED_HOSTS names those that are."
 )
 MALFORMED = Refusal(HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "The request line or a header is malformed.")
-INTERNAL = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL", "Something went wrong here. It has been logged.")
+LONG_ADDRESS = Refusal(
+    HTTPStatus.REQUEST_URI_TOO_LONG, "INVALID_ARGUMENT", "The address is too long: a line of a request may have 16 kB."
+)
+LONG_HEADER = Refusal(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "INVALID_ARGUMENT",
+    "A header is too long: a line of a request may have 16 kB.",
+)
+INTERNAL = Refusal(
+    HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL", "Something went wrong here. It has been logged.", code="internal"
+)
 
 
 def too_large(limit: int) -> Refusal:
@@ -57,4 +85,5 @@ def too_large(limit: int) -> Refusal:
         "INVALID_ARGUMENT",
         f"A request may have at most {limit / 1024 / 1024:g} MB. Send large files one by one, or as links.",
         "REQUEST_TOO_LARGE",
+        "too_large",
     )

@@ -42,13 +42,18 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "channels",
     "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "apps.accounts",
     "apps.agents",
     "apps.conversations",
     "apps.runtime",
     "apps.gateway",
+    "apps.orchestration",
     "apps.showcase",
     "apps.a2a",
+    "apps.api",
     "apps.web",
 ]
 MIDDLEWARE = [
@@ -72,6 +77,7 @@ TEMPLATES = [
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
+                "django.template.context_processors.csp",
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
@@ -87,9 +93,23 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
 CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
 # Called with each transaction's new events, inside that transaction.
-LEDGER_LISTENERS = ["apps.a2a.webhooks.outbox.queue_deliveries", "apps.runtime.suspending.tell_parents"]
+LEDGER_LISTENERS = [
+    "apps.a2a.webhooks.outbox.queue_deliveries",
+    "apps.runtime.suspending.tell_parents",
+    "apps.runtime.queueing.go_on_after",
+    "apps.orchestration.listening.tell_plans",
+]
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
+UNUSED_FILE_SECONDS = 3600.0  # for which a stored file is left alone that nothing names: somebody may be about to
+COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage, where its workspace does not say
+COLD_OBSTACLES = [  # each says why a session has to stay in the tables, if it does
+    "apps.a2a.webhooks.outbox.waits",
+    "apps.gateway.canceling.is_open",
+    "apps.orchestration.keeping.waits",
+]
+KEEP_HOUSE_SECONDS = 600.0  # how often sessions are moved into cold storage, and deleted, whose time has come
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
+SYNC_DAYS = 30  # how long a client may be away and still be told what changed meanwhile
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "files"}},
     "staticfiles": {"BACKEND": "config.static_files.ModuleStorage"},
@@ -105,6 +125,7 @@ DELIVERIES_KEPT_DAYS = 30  # that deliveries are shown to operators after they w
 
 # Language models: any endpoint that speaks OpenAI's chat completions API
 LLM_MODEL = env.str("LLM_MODEL", default="")  # the model of agents that name none
+LLM_MODELS = env.list("LLM_MODELS", default=[])  # those that people may choose for a conversation besides; "*": any
 LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # OpenAI's own where it is unset
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
 EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # compares meanings where agents are ranked; empty: words do
@@ -180,10 +201,17 @@ EXECUTORS = {  # who takes the turns of each kind of agent
     "hosted": "apps.runtime.hosting.execute",
     "model": "apps.runtime.without_code.execute",
     "remote": "apps.gateway.executing.execute",
+    "plan": "apps.orchestration.executing.execute",
 }
+RESTORERS = {  # who makes an agent what a version of it says; other kinds are what their handler or their card says
+    "model": "apps.agents.registration.restore",
+    "plan": "apps.orchestration.registration.restore",
+}
+DEFINITION_WRITERS = {"plan": "apps.orchestration.definitions.as_yaml"}  # as a file, in a way of its own
 EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
     "hosted": "apps.runtime.hosting.ailment_of",
     "model": "apps.runtime.without_code.ailment_of",
+    "plan": "apps.orchestration.checks.ailment_of",
     "remote": "apps.gateway.checking.ailment_of",  # it may also say what it works in spite of (`observing.Mild`)
 }
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
@@ -194,7 +222,14 @@ CELERY_BEAT_SCHEDULE = {
         "runtime.sweep": SWEEP_SECONDS,
         "a2a.sweep": SWEEP_SECONDS,
         "a2a.forget": 600.0,
+        "conversations.cool": KEEP_HOUSE_SECONDS,
+        "conversations.expire": KEEP_HOUSE_SECONDS,
+        "conversations.sweep_files": KEEP_HOUSE_SECONDS,
         "runtime.observe": OBSERVE_SECONDS,
+        "conversations.index": 15.0,  # the newest events; who searches finds what they said before that
+        "conversations.index_all": 3600.0,
+        "conversations.sweep_uploads": 600.0,
+        "orchestration.sweep": SWEEP_SECONDS,
         "gateway.cancel": SWEEP_SECONDS,
         "gateway.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
         "gateway.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
@@ -204,6 +239,11 @@ CELERY_BEAT_SCHEDULE = {
 # Limits of what comes in
 MAX_REQUEST_BYTES = 20 * 1024 * 1024  # a body is refused with 413 before more than this is read
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_REQUEST_BYTES
+MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=200 * 1024 * 1024)  # of one file that comes in pieces
+MAX_UPLOADED_BYTES = 2 * 1024**3  # of all uploads of one person that have not expired
+MAX_OPEN_UPLOADS = 20  # of one person, that are not whole
+UPLOAD_SECONDS = 24 * 3600.0  # how long an upload is kept
+UPLOADS_DIR = DATA_DIR / "uploads"  # what came of files so far; on the file system of the stored files
 MAX_JSON_DEPTH = 64
 MAX_NUMBER_DIGITS = 400
 MAX_PARTS = 100  # of one message
@@ -212,9 +252,45 @@ MAX_WEBHOOKS = 10  # of one task
 DEFAULT_HISTORY_LENGTH = 100
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
 ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
+ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # forks, edits and starts of work of one caller
+SHARED_VIEWS_PER_MINUTE = 120  # of what is shared by links, from one address
 STREAMS_PER_CALLER = 2_000  # open at the same time in one process
 
 MAX_SUMMARY_LENGTH = 10_000  # characters of a summary, and of its details, that agents are asked about
+
+# The client API: https://www.django-rest-framework.org/api-guide/settings/
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "apps.accounts.authentication.ApiKeyAuthentication",
+        "apps.accounts.authentication.CookieAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.InScope"],
+    "DEFAULT_PARSER_CLASSES": ["apps.api.bodies.StrictJSON"],
+    "DEFAULT_RENDERER_CLASSES": ["apps.api.bodies.PlainJSON"],
+    "DEFAULT_SCHEMA_CLASS": "apps.api.schema.Operations",
+    "DEFAULT_METADATA_CLASS": None,  # OPTIONS is no method of ours: the schema says it all
+    "URL_FORMAT_OVERRIDE": None,
+    "NON_FIELD_ERRORS_KEY": "",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Parley client API",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.1",  # whose schemas are JSON Schema
+    "DESCRIPTION": "Sessions with agents, live. Everything that people's clients see of the record.",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "PREPROCESSING_HOOKS": ["apps.api.schema.of_one_form"],
+    "ENUM_NAME_OVERRIDES": {
+        "AgentKind": "apps.agents.models.Agent.Kind",
+        "AgentAccess": "apps.agents.models.Agent.Access",
+        "HealthStatus": "apps.agents.models.Agent.Health",
+        "RunState": "apps.conversations.models.Run.State",
+        "TaskState": "apps.conversations.lifecycle.TaskState",
+        "PlanStepPhase": "apps.orchestration.models.Step.Phase",
+        "PlanStepState": "apps.orchestration.models.Step.State",
+    },
+}
 
 # A2A extensions of our own
 EXTENSION_PAGES = ROOT / "docs" / "extensions"  # <name>-v<version>.md is served at /ext/<name>/v<version>

@@ -15,6 +15,7 @@ class ModuleStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     """Files named after their content, in the imports of ES modules too: a page never mixes old scripts with new."""
 
     support_js_module_import_aggregation = True
+    max_post_process_passes = 12  # one for each step of the longest way from module to module
 
 
 def collect_if_changed() -> bool:

@@ -29,6 +29,10 @@ SIDEBAR = {
         ("conversations", "artifact", "Artifacts", "draft"),
         ("conversations", "feedback", "Feedback", "star"),
     ],
+    "Plans": [
+        ("orchestration", "plan", "Plans", "account_tree"),
+        ("orchestration", "planrun", "Runs of plans", "schema"),
+    ],
     "Webhooks": [
         ("a2a", "pushconfig", "Webhooks", "webhook"),
         ("a2a", "delivery", "Deliveries", "outbox"),
@@ -57,6 +61,8 @@ SIDEBAR = {
     "Storage": [
         ("conversations", "accepted", "Accepted messages", "fingerprint"),
         ("conversations", "blob", "Blobs", "database"),
+        ("conversations", "upload", "Uploads", "upload_file"),
+        ("accounts", "auditline", "Audit", "policy"),
     ],
 }
 

@@ -10,6 +10,7 @@ from config.health import healthz, readyz
 
 urlpatterns = [
     path("", include("apps.a2a.urls")),
+    path("api/v1/", include("apps.api.urls")),
     path("", include("apps.web.urls")),
     path("files/<uuid:context_id>/<str:sha256>", file, name="file"),
     path("gateway/files/<str:named>/<str:filename>", linked_file, name="linked-file"),

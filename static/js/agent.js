@@ -1,20 +1,19 @@
 // The first message to an agent: it opens a session, and the page goes there.
 import { Composer } from "./composer.js";
 import { post } from "./post.js";
+import { formOf } from "./unsent.js";
 
 const form = document.getElementById("composer");
 const button = form.querySelector(".send");
 const hint = form.querySelector(".composer-hint");
 
 const composer = new Composer(form, async (message) => {
-  const said = new FormData();
-  said.append("message", message.id);
-  said.append("text", message.text);
-  for (const file of message.files) said.append("files", file, file.name);
   button.disabled = true;
   hint.textContent = "Sending…";
+  localStorage.setItem(composer.draft, message.text); // until the server has it
   try {
-    const { session } = await post(form.action, said);
+    const { session } = await post(form.action, await formOf(message.said));
+    localStorage.removeItem(composer.draft);
     location.assign(session);
   } catch (problem) {
     composer.giveBack(message, problem.message);
@@ -22,14 +21,25 @@ const composer = new Composer(form, async (message) => {
     button.disabled = false;
   }
 });
-composer.words.focus();
 
-for (const example of document.querySelectorAll("[data-example]")) {
-  example.addEventListener("click", () => {
-    composer.words.value = example.textContent;
-    composer.grow();
-    composer.words.focus();
-  });
+function fill(words) {
+  composer.write(words);
+  composer.words.focus();
+}
+
+// An example that was chosen where agents are listed is written already; nothing is sent by an address alone.
+fill(document.getElementById("main").dataset.words || composer.words.value);
+
+document.addEventListener("click", (event) => {
+  const example = event.target.closest("[data-example]");
+  if (example) fill(example.textContent);
+  const copies = event.target.closest("[data-copy]");
+  if (copies) copyFrom(document.getElementById(copies.dataset.copy));
+});
+
+async function copyFrom(element) {
+  const { copyText } = await import("./copying.js");
+  copyText(element.textContent);
 }
 
 // A page that the browser kept (after "back") is as good as new.

@@ -1,14 +1,17 @@
-// Where people write: words and files, checked before they are sent; Enter sends, Shift and Enter begin a new line.
-import { bytes, h, icon, uuid } from "./dom.js";
+// Where people write: Enter sends, Shift and Enter begin a new line. What was begun is kept until it is sent. Sending itself,
+// and files, are for submitting.js, which comes with the first of what is written.
 
 export class Composer {
-  /** `send(message)` is given {id, text, files}; it may return a promise of whether that was taken. */
+  /**
+   * `send(message)` is given {id, text, files, said}: `said` are a form's fields, as [name, value]. Others add fields to the
+   * next message by `also`, and say by `editLast` what ArrowUp does where nothing is written.
+   */
   constructor(form, send) {
-    Object.assign(this, { form, send, files: [] });
+    Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null });
     this.words = form.querySelector("textarea");
     this.error = form.querySelector(".composer-error");
-    this.list = form.querySelector(".chosen");
-    this.mostBytes = Number(form.dataset.mostBytes);
+    this.draft = `draft:${new URL(form.action).pathname}`;
+    this.words.value ||= localStorage.getItem(this.draft) ?? "";
     this.listen();
     this.grow();
     form.querySelector(".send").disabled = false; // until now the browser would have sent the form by itself
@@ -20,51 +23,66 @@ export class Composer {
       event.preventDefault();
       this.submit();
     });
-    words.addEventListener("input", () => this.grow());
-    words.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-      event.preventDefault();
-      form.requestSubmit();
-    });
-    words.addEventListener("paste", ({ clipboardData }) => this.add(clipboardData.files));
+    words.addEventListener("input", () => this.written());
+    words.addEventListener("input", () => import("./submitting.js").catch(() => {}), { once: true });
+    words.addEventListener("keydown", (event) => this.pressed(event));
+    words.addEventListener("paste", ({ clipboardData }) => this.attach(clipboardData.files));
     const chooser = form.querySelector("#files");
     const take = () => {
-      this.add(chooser.files);
+      this.attach(chooser.files);
       chooser.value = "";
     };
     chooser.addEventListener("change", take);
     take(); // what was chosen before this script was there
-    document.addEventListener("dragover", (event) => this.dragged(event, true));
-    document.addEventListener("dragleave", (event) => event.relatedTarget || form.classList.remove("dropping"));
-    document.addEventListener("drop", (event) => {
-      this.dragged(event, false);
-      this.add(event.dataTransfer.files);
-    });
+    document.addEventListener("dragenter", () => import("./dropping.js").then(({ start }) => start(this)), { once: true });
   }
 
-  dragged(event, over) {
-    if (!event.dataTransfer?.types.includes("Files")) return;
+  pressed(event) {
+    if (event.isComposing || event.shiftKey) return;
+    if (event.key === "Enter") this.form.requestSubmit();
+    else if (event.key === "ArrowUp" && !this.words.value && this.editLast) this.editLast();
+    else if (event.key === "Escape") this.leave();
+    else return;
     event.preventDefault();
-    this.form.classList.toggle("dropping", over);
   }
 
-  add(files) {
-    if (!files.length || this.words.disabled) return;
-    this.complain(this.problemWith([...this.files, ...files]));
-    if (!this.error.hidden) return;
-    this.files.push(...files);
-    this.drawFiles();
-    this.words.focus();
+  /** What waits for its files does not, any more; otherwise the focus goes to what there is to read. */
+  leave() {
+    if (this.sender?.isDue) this.sender.due(false);
+    else document.querySelector("#transcript, #main").focus({ preventScroll: true });
   }
 
-  problemWith(files) {
-    const empty = files.find((file) => file.size === 0);
-    if (empty) return `“${empty.name}” is empty. Choose a file that has something in it.`;
-    const size = files.reduce((sum, file) => sum + file.size, 0);
-    if (size > this.mostBytes * 0.99) {
-      return `That is ${bytes(size)}. Everything sent at once may have ${bytes(Math.floor(this.mostBytes / 1e6) * 1e6)}.`;
-    }
-    return "";
+  async attach(files) {
+    const chosen = [...files];
+    if (chosen.length && !this.words.disabled) await (await this.submitting())?.attach(chosen);
+  }
+
+  /** What is written while it waits for its script is another message. */
+  async submit() {
+    const { words } = this;
+    if (this.sender?.isThere) return this.sender.submit();
+    const { value } = words;
+    words.value = "";
+    const sender = await this.submitting();
+    return sender ? sender.submitLater(value) : this.write(value + words.value);
+  }
+
+  /** Give back what could not be sent, before whatever was begun meanwhile. */
+  async giveBack(message, sentence) {
+    await (await this.submitting())?.giveBack(message, sentence);
+  }
+
+  /** Null where it cannot be had just now. It is asked for once: whoever waits for it goes on in the order of asking. */
+  submitting() {
+    this.coming ??= import("./submitting.js").then(
+      ({ Submitting }) => (this.sender = new Submitting(this)),
+      () => {
+        this.coming = null;
+        this.complain("The line is lost. Try again when it is back; what you wrote is kept here.");
+        return null;
+      },
+    );
+    return this.coming;
   }
 
   complain(sentence) {
@@ -72,62 +90,32 @@ export class Composer {
     this.error.hidden = !sentence;
   }
 
-  drawFiles() {
-    this.list.hidden = !this.files.length;
-    this.list.replaceChildren(...this.files.map((file) => this.chip(file)));
+  written() {
+    this.grow();
+    if (this.words.value.trim()) localStorage.setItem(this.draft, this.words.value);
+    else localStorage.removeItem(this.draft);
   }
 
-  chip(file) {
-    const remove = () => {
-      this.files = this.files.filter((one) => one !== file);
-      this.drawFiles();
-      this.words.focus();
-    };
-    return h(
-      "li",
-      { class: "chip" },
-      icon("file"),
-      h("span", { class: "name" }, file.name),
-      h("span", { class: "size" }, bytes(file.size)),
-      h("button", { type: "button", class: "quiet round", "aria-label": `Remove ${file.name}`, onclick: remove }, icon("close")),
-    );
-  }
-
-  /** Browsers that size a field by its content need no help. */
   grow() {
     if (CSS.supports("field-sizing", "content")) return;
     this.words.style.height = "auto";
     this.words.style.height = `${this.words.scrollHeight}px`;
   }
 
-  submit() {
-    const message = { id: uuid(), text: this.words.value.trim(), files: this.files };
-    if (!message.text && !message.files.length) return this.words.focus();
-    this.clear();
-    return this.send(message);
-  }
-
-  /** Take nothing for now. What was begun stays. */
   shut(yes) {
     if (this.words.disabled === yes) return;
     for (const element of this.form.querySelectorAll("textarea, #files, .send")) element.disabled = yes;
   }
 
-  clear() {
-    this.words.value = "";
-    this.files = [];
-    this.complain("");
-    this.drawFiles();
-    this.grow();
+  write(text) {
+    this.words.value = text;
+    this.written();
   }
 
-  /** Give back what could not be sent, unless something else has been begun meanwhile. */
-  giveBack({ text, files }, sentence) {
-    if (!this.words.value) this.words.value = text;
-    this.files = [...files, ...this.files];
-    this.drawFiles();
-    this.grow();
-    this.complain(sentence);
-    this.words.focus();
+  clear() {
+    this.write("");
+    this.also = [];
+    this.sender?.attachments?.clear();
+    this.complain("");
   }
 }

@@ -30,9 +30,9 @@ export function icon(name) {
   return svg;
 }
 
-/** A state's sign: a shape in its colour. The word stands beside it, or `word` is read in its place. */
-export function sign(look, word = "") {
-  return h("span", { class: `sign sign-${look}` }, icon(look), word && h("span", { class: "visually-hidden" }, word));
+/** A state's sign: a shape in its colour. The word stands beside it. */
+export function sign(look) {
+  return h("span", { class: `sign sign-${look}` }, icon(look));
 }
 
 export function bytes(size) {
@@ -40,27 +40,4 @@ export function bytes(size) {
   if (size < 1000) return `${size} B`;
   if (size < 1e6) return `${(size / 1e3).toFixed(size < 1e4 ? 1 : 0)} kB`;
   return `${(size / 1e6).toFixed(1)} MB`;
-}
-
-const KINDS = {
-  "application/pdf": "PDF",
-  "application/json": "JSON",
-  "text/markdown": "Markdown",
-  "text/plain": "Text",
-  "text/html": "HTML",
-  "text/csv": "CSV",
-};
-
-export function kindOf(mediaType) {
-  return KINDS[mediaType] ?? (mediaType.split("/")[1] ?? mediaType).replace(/^(x-|vnd\.)/, "").slice(0, 24).toUpperCase();
-}
-
-/** An id for a message. `crypto.randomUUID` is missing where a page is not served over TLS. */
-export function uuid() {
-  if (crypto.randomUUID) return crypto.randomUUID();
-  const random = crypto.getRandomValues(new Uint8Array(16));
-  random[6] = (random[6] & 0x0f) | 0x40;
-  random[8] = (random[8] & 0x3f) | 0x80;
-  const hex = [...random].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }

@@ -1,21 +1,72 @@
-// What every signed-in page does: switch the theme, and tell times in the reader's words.
+// What every signed-in page does: tell times in the reader's words, keep the list of sessions live, and open what is loaded
+// when it is first wanted.
+import { keepFor, keepOffline } from "./device.js";
+import { watch } from "./offline.js";
+import { said, shortcut } from "./shortcuts.js";
+import { Sidebar } from "./sidebar.js";
 import { dress } from "./times.js";
 
-const root = document.documentElement;
-
-function isDark() {
-  return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-for (const button of document.querySelectorAll("[data-theme-switch]")) {
-  const label = button.querySelector("span");
-  const name = () => (label.textContent = isDark() ? "Light theme" : "Dark theme");
-  name();
-  button.addEventListener("click", () => {
-    root.dataset.theme = isDark() ? "light" : "dark";
-    localStorage.setItem("theme", root.dataset.theme);
-    name();
-  });
-}
+const QUIET = 1000; // ms after a page is there: what it is for comes first
 
 for (const time of document.querySelectorAll("time[datetime]")) dress(time);
+
+const sidebar = document.querySelector(".sidebar[data-position]");
+if (sidebar) new Sidebar(sidebar);
+
+// What opens over the page
+
+document.getElementById("account").addEventListener("beforetoggle", () => import("./account.js"), { once: true });
+
+const OPEN = {
+  palette: () => openPalette("find"),
+  new: () => openPalette("new"),
+  help: async () => (await import("./help.js")).open(),
+};
+
+/** What is typed while it is on its way is not lost. */
+async function openPalette(mode) {
+  let typed = "";
+  const listen = (event) => {
+    if (event.key.length > 1 || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    typed += event.key;
+  };
+  document.addEventListener("keydown", listen, { capture: true });
+  try {
+    const { open } = await import("./palette.js");
+    open(mode, typed);
+  } finally {
+    document.removeEventListener("keydown", listen, { capture: true });
+  }
+}
+
+shortcut("mod+k", "Search", () => OPEN.palette());
+shortcut("mod+shift+o", "New session", () => OPEN.new());
+shortcut("mod+/", "Keyboard shortcuts", () => OPEN.help());
+for (const hint of document.querySelectorAll("[data-keys]")) hint.textContent = said(hint.dataset.keys);
+
+document.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  const more = event.target.closest("[data-more]");
+  if (more) import("./rows.js").then(({ open }) => open(more));
+  const pressed = event.target.closest("[data-theme-switch], [data-notify]");
+  if (pressed) import("./account.js").then(({ press }) => press(pressed));
+  const opener = event.target.closest("[data-open]");
+  if (!opener) return;
+  event.preventDefault();
+  opener.closest("[popover]")?.hidePopover();
+  OPEN[opener.dataset.open]().catch(() => opener.href && location.assign(opener.href));
+});
+
+// What this browser keeps of a person
+
+const { user } = document.body.dataset;
+watch(sidebar);
+keepFor(user);
+if (localStorage.getItem(`parley.deleting.${user}`)) import("./deleting.js").then(({ resume }) => resume());
+document.getElementById("sign-out").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const form = event.target;
+  import("./leaving.js").then(({ leave }) => leave(form), () => form.submit());
+});
+addEventListener("load", () => setTimeout(keepOffline, QUIET));

@@ -14,12 +14,3 @@ export function dress(time) {
   time.textContent = short(time.dateTime);
   time.title = whole.format(new Date(time.dateTime));
 }
-
-export function seconds(from, to) {
-  const passed = Math.max(0, (new Date(to) - new Date(from)) / 1000);
-  if (passed < 0.1) return "less than 0.1 s";
-  if (passed < 10) return `${passed.toFixed(1)} s`;
-  if (passed < 60) return `${Math.floor(passed)} s`;
-  const minutes = Math.floor(passed / 60);
-  return minutes < 60 ? `${minutes} min ${Math.floor(passed % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}

@@ -190,7 +190,7 @@ async def test_a_stream_says_that_it_must_not_be_kept_or_buffered(worker, ada_at
 
 
 async def test_a_stream_where_nothing_happens_shows_that_it_is_alive(stream, ada_at, monkeypatch):
-    monkeypatch.setattr("apps.a2a.sse.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.05)
     task_id = (await take(stream, lambda response: "task" in response))[0][1]["task"]["id"]
     response = await ada_at("stepping").open("SubscribeToTask", {"id": task_id})
     async with aclosing(aiter(response.streaming_content)) as chunks:

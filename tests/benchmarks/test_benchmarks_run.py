@@ -56,6 +56,12 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert latencies([0.002], "it", 50, 99) == {"it, p50 ms": 2.0, "it, p99 ms": 2.0}
 
 
+def test_a_thousand_plans_are_run_on_request() -> None:
+    chosen = scale(parser().parse_args(["--plans"]))
+    assert (chosen.plans, chosen.fan_out) == (1_000, 500)
+    assert scale(parser().parse_args([])).plans == 100
+
+
 def test_a_million_tasks_are_listed_on_request() -> None:
     assert scale(parser().parse_args(["--million"])).many == 1_000_000
     assert scale(parser().parse_args([])).many == 100_000

@@ -6,7 +6,7 @@ from apps.accounts.models import Workspace
 from bridge.statements import Batch
 
 pytestmark = [pytest.mark.services, pytest.mark.django_db(transaction=True)]
-ROWS = 20_000  # at three parameters each: nearly what one statement takes
+ROWS = 12_000  # at five parameters each: nearly what one statement takes
 
 
 class Missing(Exception):

@@ -78,7 +78,7 @@ class Patient(SkillHandler):
         await task.progress("Taking my time…")
         if "second" in task.message.text:
             return Completed("That was the second message.")
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(4)  # long enough for a page on a busy machine
         return Completed("That was the first message.")
 
 
@@ -93,3 +93,38 @@ class Calendar(SkillHandler):
             words = "To look up your free days I need your key. You find it under Settings → Keys."
             return AuthRequired(words, service="the calendar of the institute")
         return Completed(f"I opened it with a key of {len(credential.secret)} characters.")
+
+
+class Long(SkillHandler):
+    """Works for as many seconds as the message begins with."""
+
+    name = "Long"
+    input_modes = ("*/*",)
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        words = task.message.text.split()
+        await task.progress("At it…")
+        await asyncio.sleep(float(words[0]))
+        return Completed(f"Done with {' '.join(words[1:])}.")
+
+
+class Interviewer(SkillHandler):
+    """Speaks slowly, asks something, and speaks again."""
+
+    name = "Interviewer"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        await self._speak(task, "Let me **think** about that first, for as long as it takes to find a good question.")
+        return InputRequired(
+            "What is your favourite colour?", slot="colour", schema={"type": "string", "title": "Colour"}
+        )
+
+    async def on_input_received(self, task: TaskContext) -> Outcome:
+        words = f"So it is *{task.message.text or task.message.data}*, and nothing else."
+        await self._speak(task, words)
+        return Completed(words)
+
+    async def _speak(self, task: TaskContext, words: str) -> None:
+        for word in words.split(" "):
+            await task.token(word + " ")
+            await asyncio.sleep(0.5)

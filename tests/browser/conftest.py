@@ -15,11 +15,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.browser import agents
-from tests.conftest import CHROMIUM
+from tests.chromium import CHROMIUM
 from tests.stack import Stack
 
-AGENTS = ("Storyteller", "Failing", "Asking", "Patient", "Calendar")
-PATIENCE = 20_000  # milliseconds, for a machine that does much else
+AGENTS = ("Storyteller", "Failing", "Asking", "Patient", "Calendar", "Long", "Interviewer")
+PATIENCE = 45_000  # milliseconds, for a machine that does much else
 
 WIDE, MEDIUM, PHONE = (1440, 900), (768, 1024), (390, 844)
 SESSION = re.compile(r"/sessions/[0-9a-f-]{36}$")
@@ -60,22 +60,24 @@ def signed_in(chromium: Browser, parley: Stack) -> Any:
     return state
 
 
-def sign_in(page: Page, parley: Stack) -> None:
+def sign_in(page: Page, parley: Stack, email: str = "", password: str = "") -> None:
+    """As the demo user, unless somebody else is named."""
     page.goto("/sign-in")
-    page.get_by_label("E-mail").fill(parley.demo_email)
-    page.get_by_label("Password").fill(parley.demo_password)
+    page.get_by_label("E-mail").fill(email or parley.demo_email)
+    page.get_by_label("Password").fill(password or parley.demo_password)
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url(f"{parley.url}/")
 
 
 @pytest.fixture
 def open_browser(chromium: Browser, parley: Stack, signed_in: Any) -> Iterator[Callable[..., BrowserContext]]:
-    """A browser window of a size, in which the demo user is signed in."""
+    """A browser window of a size, in which the demo user is signed in; without a service worker, unless allowed."""
     contexts = []
 
     def opened(size: tuple[int, int] = WIDE, **options: Any) -> BrowserContext:
         viewport = {"width": size[0], "height": size[1]}
-        options = {"storage_state": signed_in, "base_url": parley.url, "viewport": viewport, **options}
+        kept = {"storage_state": signed_in, "service_workers": "block"}
+        options = {**kept, "base_url": parley.url, "viewport": viewport, **options}
         contexts.append(chromium.new_context(**options))
         contexts[-1].set_default_timeout(PATIENCE)
         return contexts[-1]
@@ -99,8 +101,15 @@ def watched() -> Iterator[Callable[[Page], list[str]]]:
     assert complaints == []
 
 
+NO_COMPLAINTS = (
+    "blocked by Playwright",
+    "WebSocket is closed before the connection is established",  # whoever leaves a page at once does that
+)
+
+
 def _complaint(message: ConsoleMessage) -> list[str]:
-    return [message.text] if message.type in ("error", "warning") else []
+    is_ours = message.type in ("error", "warning") and not any(said in message.text for said in NO_COMPLAINTS)
+    return [message.text] if is_ours else []
 
 
 @pytest.fixture

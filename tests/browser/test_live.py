@@ -75,11 +75,24 @@ def test_a_countdown_delivers_all_it_counted(page: Page) -> None:
 def test_what_is_sent_while_an_agent_works_is_queued_and_then_read(page: Page) -> None:
     begin(page, "patient", "the first")
     expect(page.locator(".work")).to_contain_text("Taking my time…")
-    say(page, "the second")
+    page.locator("#words").fill("the second")
+    page.keyboard.press("Control+Enter")  # now, into the work that goes on
     expect(page.locator(".mark", has_text="Queued")).to_be_visible()
     heard(page, "That was the first message.")
     heard(page, "That was the second message.")
     expect(page.locator(".mark")).to_have_count(0)
+
+
+def test_what_was_said_into_work_that_is_stopped_was_not_read(page: Page) -> None:
+    begin(page, "long", "60 seconds")
+    expect(page.locator(".work")).to_contain_text("At it…")
+    page.locator("#words").fill("One thing more")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".mark")).to_have_text("Queued")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".mark")).to_have_text("Not read")
+    page.reload()
+    expect(page.locator(".mark")).to_have_text("Not read")
 
 
 def test_a_failure_says_why_and_can_be_sent_again(page: Page) -> None:
@@ -144,20 +157,19 @@ def test_the_reader_is_not_pulled_away_from_what_they_read(page: Page) -> None:
     assert scrolled.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight") < 2
 
 
-def test_earlier_messages_are_a_click_away_and_nothing_moves(page: Page) -> None:
+def test_earlier_messages_come_as_one_scrolls_and_nothing_moves(page: Page) -> None:
     begin(page, "hello", "message 0")
     heard(page, "message 0")
     for number in range(1, 33):
         say(page, f"message {number}")
         heard(page, f"“message {number}”")
     page.reload()
-    expect(messages(page).first).to_contain_text("message 3")
+    expect(messages(page).last).to_contain_text("message 32")
+    expect(page.get_by_role("button", name="Show earlier messages")).to_be_visible()
     scrolled = page.locator("#transcript")
-    scrolled.evaluate("element => element.scrollTop = 0")
-    before = messages(page).first.bounding_box()
     first = messages(page).first.get_attribute("data-message")
-    page.get_by_role("button", name="Show earlier messages").click()
-    expect(page.locator("#items")).to_contain_text("message 0")
+    seen = page.locator(f"[data-message='{first}']")
+    before = scrolled.evaluate("(element) => { element.scrollTop = 0; return 0; }") or seen.bounding_box()
+    expect(page.locator("#items")).to_contain_text("“message 0”")
     expect(page.locator("#earlier")).to_be_hidden()
-    after = page.locator(f"[data-message='{first}']").bounding_box()
-    assert abs(after["y"] - before["y"]) < 60  # the button itself went away
+    assert abs(seen.bounding_box()["y"] - before["y"]) < 60  # the button itself went away

@@ -80,10 +80,11 @@ def test_a_phone_has_its_sessions_and_agents_at_the_thumb(open_browser, watched)
     page = open_browser(PHONE).new_page()
     watched(page)
     page.goto("/")
-    bar = page.get_by_role("navigation", name="Main").last
+    bar = page.get_by_role("navigation", name="Places")
     bar.get_by_role("link", name="New").click()
-    page.wait_for_url("**/agents")
-    page.locator('a.row[href="/agents/echo"]').click()
+    page.get_by_role("combobox").fill("echo")
+    page.locator("[role=option][data-href='/agents/echo']").click()
+    page.wait_for_url("**/agents/echo")
     page.locator("#words").fill("small")
     page.get_by_role("button", name="Send").click()
     heard(page, "small")
@@ -100,8 +101,24 @@ def test_files_open_as_a_sheet_and_close_again(open_browser, watched) -> None:
     page.get_by_role("button", name="Files 1").click()
     page.locator(".artifact-open").click()
     expect(page.locator(".preview-text")).to_contain_text("keep this")
-    page.get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Close", exact=True).click()
     expect(page.locator("#panel")).not_to_be_visible()
+
+
+@SIZES
+def test_what_is_told_in_passing_covers_nothing_that_one_writes(open_browser, watched, size) -> None:
+    page = open_browser(size).new_page()
+    watched(page)
+    begin(page, "echo", "a short word")
+    heard(page, "a short word")
+    for address in (page.url, "/agents/echo"):
+        page.goto(address)
+        page.evaluate("import('/static/js/toast.js').then(({ toast }) => toast('word '.repeat(60)))")
+        toast, field = page.locator(".toast").bounding_box(), page.locator(".composer").bounding_box()
+        assert toast
+        assert field
+        assert toast["y"] >= 0
+        assert toast["y"] + toast["height"] <= field["y"], address
 
 
 def test_the_chosen_theme_stays(page: Page) -> None:
@@ -110,6 +127,7 @@ def test_the_chosen_theme_stays(page: Page) -> None:
     light = page.evaluate(background)
     page.get_by_role("button", name="Demo").click()
     page.get_by_role("button", name="Dark theme").click()
+    expect(page.get_by_role("button", name="Light theme")).to_be_visible()
     dark = page.evaluate(background)
     assert dark != light
     page.goto("/agents")

@@ -69,7 +69,7 @@ def test_every_page_obeys_the_policy_and_fits_its_window(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})
     sign_in(page, server)
     addresses = page.locator("#nav-sidebar-apps a").evaluate_all("links => links.map(link => link.href)")
-    assert len(addresses) == 25
+    assert len(addresses) == 29
     for address in addresses:
         page.goto(address)
         expect(page.locator("h1").first).to_be_visible()
@@ -173,3 +173,21 @@ def test_rows_of_a_form_are_added_and_removed_in_place(page: Page, server: Stack
     assert shown == ["Sort", "Draft"]
     with urllib.request.urlopen(f"{server.url}/a2a/{slug}/.well-known/agent-card.json", timeout=20) as card:
         assert [skill["id"] for skill in json.load(card)["skills"]] == ["sort", "draft"]
+
+
+def test_a_plan_is_started_looked_at_and_paused(page: Page, server: Stack) -> None:
+    sign_in(page, server)
+    page.goto(f"{server.url}/admin/orchestration/plan/")
+    page.get_by_role("link", name="Research pipeline").click()
+    expect(page.locator("#plan-step-literature")).to_be_visible()
+    page.get_by_role("link", name="Start").click()
+    page.get_by_label("What shall be researched?").fill("Lung fibrosis")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_text("Research pipeline is started.")).to_be_visible()
+    expect(page.get_by_text("input-required").first).to_be_visible(timeout=SOON)
+    page.locator("a[href*='/orchestration/planrun/'][href$='/change/']").first.click()
+    expect(page.locator("#plan-step-hypotheses.is-asking")).to_be_visible()
+    expect(page.locator("#gantt-row-literature")).to_be_visible()
+    page.get_by_role("link", name="Pause").first.click()
+    page.locator("#dialog").get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("Paused.")).to_be_visible(timeout=SOON)

@@ -1,5 +1,7 @@
 """Going on with another agent: one choice in the head of a session, and every message says whose it is."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -17,7 +19,7 @@ def test_a_session_goes_on_with_another_agent(open_browser, watched, size) -> No
     page.get_by_role("button", name="Switch").click()
     choice = page.locator("#switch-to").get_by_role("button", name="Storyteller")
     expect(page.locator("#switch-to")).to_be_in_viewport(ratio=1)
-    expect(page.locator("#switch-to").get_by_role("button", name="Echo")).to_have_count(0)
+    expect(page.locator("#switch-to").get_by_role("button", name=re.compile("^Echo"))).to_have_count(0)
     choice.press("Enter")
     expect(page.locator(".switched")).to_have_text("SFrom here on with Storyteller")
     expect(page.locator("#with")).to_have_text("with Storyteller")
@@ -32,3 +34,27 @@ def test_a_session_goes_on_with_another_agent(open_browser, watched, size) -> No
         page.reload()
         heard(page, "river")
     expect(page.locator("#with")).to_have_attribute("href", "/agents/storyteller")
+
+
+def test_the_other_agents_are_gone_through_by_arrows(page: Page) -> None:
+    begin(page, "echo", "By keyboard")
+    heard(page, "By keyboard")
+    settled(page)
+    opener, menu = page.get_by_role("button", name="Switch"), page.locator("#switch-to")
+    offered = menu.locator("button:visible")
+    opener.press("Enter")
+    expect(offered.first).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(offered.last).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(offered.nth(1)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(menu).not_to_be_visible()
+    expect(opener).to_be_focused()
+    opener.press("Enter")
+    expect(offered.first).to_be_focused()
+    chosen = offered.first.locator(".name").inner_text()
+    page.keyboard.press("Enter")
+    expect(page.locator("#with")).to_have_text(f"with {chosen}")
+    expect(page.locator("#words")).to_be_focused()

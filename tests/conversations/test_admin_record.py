@@ -9,13 +9,15 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import User
+from apps.agents.models import Agent, AgentVersion
 from apps.conversations import clearing, feedback, intake, ledger
 from apps.conversations.events import EventType
-from apps.conversations.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
+from apps.conversations.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task, Upload
+from console.cells import page_url
 
 pytestmark = pytest.mark.django_db
 
-RECORD = [Context, Task, Run, Event, Message, Artifact, Accepted, Blob]
+RECORD = [Context, Task, Run, Event, Message, Artifact, Accepted, Blob, Upload]
 
 
 def address(model, page: str = "changelist", *args) -> str:
@@ -39,6 +41,9 @@ def opened(ada, echo, said):
             parts=[{"raw": "AAAA", "filename": "report.pdf"}],
         )  # fmt: skip
         Blob.objects.create(workspace=ada.personal_workspace, sha256=f"{Blob.objects.count():064x}", size=300_000)
+        Upload.objects.create(
+            owner=ada, workspace=ada.personal_workspace, filename="a.txt", size=3, expires_at=task.created_at
+        )
         return task
 
     return build
@@ -229,20 +234,32 @@ def test_what_people_wrote_is_text_never_markup(admin_client, opened):
         assert "&lt;script&gt;alert(1)" in shown
 
 
-def test_a_cleared_conversation_is_told_from_others_and_its_log_is_still_there(admin_client, ada, echo, opened):
+def test_a_deleted_conversation_is_told_from_others_and_nothing_of_it_is_shown(admin_client, ada, echo, opened):
     kept, gone = opened("kept"), opened("gone")
     feedback.give(ada.principal, echo, str(gone.pk), {"rating": 2, "feedback": "too slow"})
     clearing.clear(ada.principal, echo, gone.context.context_id)
     for is_empty, shown, hidden in ((1, kept, gone), (0, gone, kept)):
         listed = admin_client.get(address(Context), {"deleted_at__isempty": is_empty}).content.decode()
-        assert str(shown.context_id) in listed
-        assert str(hidden.context_id) not in listed
+        assert page_url(Context, shown.context_id) in listed
+        assert page_url(Context, hidden.context_id) not in listed
     cleared_at = Context.objects.get(pk=gone.context_id).deleted_at
     assert cleared_at.strftime("%Y-%m-%dT%H:%M:%S.%f") in page(admin_client, Context, gone.context)
-    for filters, gist in (({"type__exact": "feedback"}, "2 of 5: too slow"), ({"type__exact": "user_message"}, "gone")):
-        assert gist in admin_client.get(address(Event), filters).content.decode()
+    for type_, gist in (("feedback", "too slow"), ("user_message", "gone")):
+        assert gist not in admin_client.get(address(Event), {"type__exact": type_}).content.decode()
     for event in Event.objects.filter(context=gone.context):
         assert page(admin_client, Event, event)
+
+
+@pytest.mark.parametrize("model", [Agent, AgentVersion, Task, Context], ids=lambda model: model.__name__)
+def test_an_address_with_an_id_that_is_none_leads_back_with_a_word_and_is_no_error_page(admin_client, model):
+    answer = admin_client.get(address(model, "change", "nonsense"), follow=True)
+    assert answer.status_code == 200
+    assert "doesn’t exist" in answer.content.decode()
+
+
+def test_a_deleted_conversation_is_no_untitled_one_in_the_list(admin_client, ada, opened):
+    clearing.clear_session(ada.principal, opened().context_id)
+    assert "(deleted)" in admin_client.get(address(Context)).content.decode()
 
 
 def test_a_task_and_its_children_lead_to_each_other(admin_client, ada, echo, opened):

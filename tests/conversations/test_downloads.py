@@ -71,3 +71,25 @@ def test_what_a_running_task_streams_is_to_be_had_at_once_and_not_once_it_failed
     assert got(address, ApiKey.issue(bob, "key")[1]).status_code == 404
     end(held, Failed("no"))
     assert got(address, key).status_code == 404
+
+
+@pytest.mark.parametrize("media_type", ["image/png", "application/pdf", "text/plain", "image/png; a=b"])
+def test_what_is_not_what_it_says_is_bytes_to_download(ada, echo, said, media_type):
+    part = {"raw": base64.b64encode(b"MZ\x00" + CONTENT).decode(), "filename": "a.exe", "mediaType": media_type}
+    receipt = intake.accept(ada.principal, echo, said(parts=[part]))
+    stored = Message.objects.get(context=receipt.context).parts[0]["stored"]
+    answer = got(reverse("file", args=[receipt.context, stored["sha256"]]), ApiKey.issue(ada, "key")[1])
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"].startswith("attachment")
+    assert b"".join(answer.streaming_content) == b"MZ\x00" + CONTENT
+
+
+def test_a_picture_that_is_one_opens_in_the_browser(ada, echo, said):
+    content = b"\x89PNG\r\n\x1a\n" + CONTENT
+    part = {"raw": base64.b64encode(content).decode(), "filename": "a.png", "mediaType": "image/png"}
+    receipt = intake.accept(ada.principal, echo, said(parts=[part]))
+    stored = Message.objects.get(context=receipt.context).parts[0]["stored"]
+    answer = got(reverse("file", args=[receipt.context, stored["sha256"]]), ApiKey.issue(ada, "key")[1])
+    assert answer["Content-Type"] == "image/png"
+    assert answer["Content-Disposition"].startswith("inline")
+    assert b"".join(answer.streaming_content) == content

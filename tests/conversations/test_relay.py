@@ -24,11 +24,11 @@ class Process:
         self.heard, self.greeted = queue.Queue(), threading.Event()
         self.relay = Relay(url or settings.CHANNEL_LAYER_URL, prefix, self.hear)
 
-    def hear(self, group, key, index):
+    def hear(self, group, key, index, owner):
         if key == "hello":
             self.greeted.set()
         else:
-            self.heard.put((group, key, index))
+            self.heard.put((group, key, index, owner) if owner else (group, key, index))
 
     def hears(self):
         return self.heard.get(timeout=SOON)
@@ -69,6 +69,22 @@ def test_what_one_process_says_the_others_hear_and_not_itself(one, other):
     assert one.hears() == ("group", "another key", 8)
     assert one.heard.empty()
     assert other.heard.empty()
+
+
+def test_whose_a_key_is_is_said_along(one, other):
+    one.relay.send("group", "a key", 7, "ada", wait=0.01)
+    assert other.hears() == ("group", "a key", 7, "ada")
+
+
+def test_processes_of_two_versions_understand_each_other(one, other):
+    """The version before said no owners, and took what comes for `<name> <index> <key>`."""
+    said = []
+    one.relay._publish = lambda group, text: said.append(text)
+    one.relay.send("group", "a key", 7, "ada")
+    name, index, key = said[0].split(" ", 2)
+    assert (name != other.relay._name, index, key) == (True, "7", "a key")
+    other.relay._take_in("group", "f00d 8 a key")
+    assert other.hears() == ("group", "a key", 8)
 
 
 def test_processes_of_another_installation_hear_nothing(one, other):

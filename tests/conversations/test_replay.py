@@ -7,7 +7,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from agentkit import Artifact, Completed, InputRequired
-from apps.conversations import intake, ledger, replay
+from apps.conversations import intake, replay
 from apps.conversations.events import EventType
 from apps.conversations.models import Accepted, Context, Event, Message, Run, Task
 from apps.conversations.models import Artifact as ArtifactRow
@@ -89,19 +89,3 @@ def test_the_command_says_so_by_its_exit_code(context, capsys):
     Context.objects.update(title="other")
     with pytest.raises((SystemExit, CommandError)):
         call_command("replay", str(context))
-
-
-def test_a_fork_outlives_its_parent(context, ada, echo):
-    parent = Context.objects.get(pk=context)
-    with ledger.writing(ledger.new_context()) as log:
-        opens = log.opening(
-            {"contextId": "", "owner": ada.pk, "workspace": parent.workspace_id, "agent": echo.pk, "title": "fork"}
-        )
-        payload = {"opens": opens, "parent": str(context), "at": 3, "reason": "edit"}
-        log.add(EventType.FORK, payload)
-    fork = log.context.pk
-    assert Context.objects.get(pk=fork).parent_id == context
-    assert replay.differences(fork) == []
-    parent.delete()
-    assert Context.objects.get(pk=fork).parent_id is None
-    assert replay.differences(fork) == []

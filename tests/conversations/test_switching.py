@@ -103,3 +103,50 @@ def test_a_log_that_does_not_say_who_wrote_gives_the_same_rows(ada, echo, countd
         )
     assert authors(talk.context) == [None, "echo"]
     assert replay.differences(talk.context) == []
+
+
+def test_the_agent_is_set_up_for_the_conversation_and_again_without_being_switched(ada, echo, talk):
+    assert switch(ada.principal, talk.context, echo, {"tone": "dry"})
+    assert not switch(ada.principal, talk.context, echo, {"tone": "dry"}), "it is so already"
+    assert not switch(ada.principal, talk.context, echo), "it keeps what it has"
+    assert Context.objects.get().options == {"tone": "dry"}
+    assert Event.objects.get(type="agent_switched").payload["options"] == {"tone": "dry"}
+    assert switch(ada.principal, talk.context, echo, {})
+    assert Context.objects.get().options == {}
+    assert replay.differences(talk.context) == []
+
+
+def test_another_agent_begins_without_what_the_one_before_was_set_to(ada, echo, countdown, talk):
+    switch(ada.principal, talk.context, echo, {"tone": "dry"})
+    switch(ada.principal, talk.context, countdown)
+    assert Context.objects.get().options == {}
+    switch(ada.principal, talk.context, echo, {"tone": "warm"})
+    assert Context.objects.get().options == {"tone": "warm"}
+    assert replay.differences(talk.context) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"credentials": "calendar"}, "credentials"),
+        ({"text": "x" * 16_400}, "larger than 16,384 bytes"),
+        ({"text": "nul \0"}, "control characters"),
+        ({"text": "half \ud83d"}, "Unicode"),
+        ({"number": float("nan")}, "JSON"),
+    ],
+)
+def test_what_an_agent_cannot_be_set_to_is_refused(ada, echo, talk, options, sentence):
+    with pytest.raises(InvalidParams, match=sentence):
+        switch(ada.principal, talk.context, echo, options)
+    assert Context.objects.get().options == {}
+
+
+def test_text_that_looks_like_an_escaped_control_character_is_text(ada, echo, talk):
+    assert switch(ada.principal, talk.context, echo, {"text": "\\u0000"})
+
+
+def test_a_remote_agent_takes_no_options(ada, echo, talk):
+    Agent.objects.filter(pk=echo.pk).update(kind=Agent.Kind.REMOTE)
+    echo.refresh_from_db()
+    with pytest.raises(InvalidParams, match="takes none"):
+        switch(ada.principal, talk.context, echo, {"tone": "dry"})

@@ -17,7 +17,12 @@ from tests.stack import ROOT
 
 COMMENT = re.compile(r"<!--\s*(file|output|not run)(?::\s*(.+?))?\s*-->\s*$", re.DOTALL)
 EXECUTED = ("python", "sh", "console")
-PAGES = (ROOT / "README.md", ROOT / "platform" / "agentkit" / "README.md", *sorted((ROOT / "docs/agents").glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "platform" / "agentkit" / "README.md",
+    ROOT / "docs" / "client-api" / "README.md",
+    *sorted((ROOT / "docs/agents").glob("*.md")),
+)
 
 
 class PageError(AssertionError):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.pages import PAGES, Page, page_at
 from tests.docs.reading import Reader
+from tests.generated_client import PACKAGE, generate
 from tests.stack import ROOT
 from tests.type_checking import TypeChecked
 
@@ -45,6 +46,9 @@ def test_what_curl_answers_is_shown(pages: list[Page]) -> None:
 def test_all_python_of_the_pages_is_clean_under_strict_mypy(
     pages: list[Page], tmp_path: Path, type_checked: TypeChecked
 ) -> None:
+    generate(tmp_path)  # one of the pages imports it
+    for path in (tmp_path / PACKAGE).rglob("*.py"):
+        path.write_text(f"# mypy: ignore-errors\n{path.read_text()}")  # it has types, but is not ours to clean
     code, told = type_checked(tmp_path, write_python(pages, tmp_path))
     assert code == 0, told
 

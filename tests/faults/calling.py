@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -14,6 +14,7 @@ import httpx
 from tests.stack import Stack
 
 JSON = dict[str, Any]
+BETWEEN = 0.1  # seconds from one question to the next
 TERMINAL = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "REJECTED", "CANCELED")}
 
 
@@ -81,18 +82,30 @@ class Caller:
                     return
         raise AssertionError("the task ended too early")
 
+    def send_through(self, *parts: str | JSON) -> JSON:
+        """`send`, the same message again until it is answered: nothing comes of it twice."""
+        sent, configuration = message(*parts), {"returnImmediately": True}
+        while True:
+            with suppress(httpx.TransportError):
+                task: JSON = self.insist("SendMessage", message=sent, configuration=configuration)["task"]
+                return task
+            time.sleep(BETWEEN)
+
     def ended(self, task: JSON, within: float) -> JSON:
         """The task once it has ended, `within` seconds at most; while nobody answers it asks again."""
+        return self.until(lambda now: now["status"]["state"] in TERMINAL, task, within)
+
+    def until(self, is_so: Callable[[JSON], bool], task: JSON, within: float) -> JSON:
+        """The task once that is so, `within` seconds at most; while nobody answers it asks again."""
         deadline = time.monotonic() + within
+        now: JSON = {}
         while True:
-            try:
+            with suppress(httpx.TransportError):
                 now = self.call("GetTask", id=task["id"])
-                if now["status"]["state"] in TERMINAL:
+                if is_so(now):
                     return now
-            except httpx.TransportError:
-                now = {}
             assert time.monotonic() < deadline, now
-            time.sleep(0.1)
+            time.sleep(BETWEEN)
 
 
 def _request(method: str, params: JSON) -> JSON:

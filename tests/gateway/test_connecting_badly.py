@@ -169,7 +169,7 @@ async def test_a_head_that_drips_is_cut_off():
 
 
 async def test_comments_keep_a_quiet_stream_open():
-    events = then(SSE, event(TASK), *[0.2, b": still there\n\n"] * 4, event(DONE))
+    events = then(SSE, event(TASK), *[0.05, b": still there\n\n"] * 16, event(DONE))
     came, error = await outcome_of(events)
     assert (came, error) == ([TASK, DONE], None)
 

@@ -11,7 +11,9 @@ import pytest
 import bridge
 from agentkit import Artifact, SkillHandler
 from apps.agents.registration import register_hosted
+from apps.conversations import clearing
 from apps.conversations.digests import digest_of
+from apps.conversations.forking import fork
 from apps.conversations.switching import switch
 from apps.gateway import cards, connecting
 from apps.gateway.models import OpenWork
@@ -62,7 +64,7 @@ async def test_a_question_is_passed_on_and_its_answer_goes_to_the_same_remote_ta
 async def test_a_failure_is_told_in_the_agents_own_words(talk):
     task = await talk.ask("fail")
     assert (task.state, words(task)) == ("failed", "It broke.")
-    assert await bridge.run(OpenWork.objects.count) == 0
+    await until(lambda: OpenWork.objects.count() == 0)
 
 
 async def test_a_cancel_is_passed_on(talk):
@@ -107,6 +109,24 @@ async def test_a_later_task_goes_on_in_the_remote_conversation_and_repeats_nothi
     assert seen["data"]["contextId"] == before["contextId"]
     assert seen["data"]["referenceTaskIds"] == [before["taskId"]]
     assert seen["data"]["parts"] == [{"text": "look"}]
+
+
+async def test_in_a_fork_the_remote_conversation_begins_anew_and_is_told_what_was_before(talk, ada):
+    first = await talk.ask("the colour is green")
+    second = await talk.ask("the colour is red")
+    before = (await bridge.run(run_of, first)).remote["contextId"]
+    child = await bridge.run(fork, ada.principal, first.context, second.first_event - 1, reason="fork")
+    other = Talk(ada, talk.agent, child.context_id)
+    [seen] = (await bridge.run(delivered, await other.ask("look here")))["seen"]
+    told = " ".join(part.get("text", "") for part in seen["data"]["parts"])
+    assert seen["data"].get("contextId") != before
+    assert "the colour is green" in told
+    assert "the colour is red" not in told
+    await bridge.run(clearing.clear, ada.principal, talk.agent, talk.context_id)
+    [later] = (await bridge.run(delivered, await other.ask("look again")))["seen"]
+    begun = (await bridge.run(run_of, await other.ask("look once more"))).remote["contextId"]
+    assert later["data"]["contextId"] == begun != before
+    assert later["data"]["parts"] == [{"text": "look again"}]
 
 
 async def test_what_other_agents_said_meanwhile_is_told_along(talk, ada, echo):

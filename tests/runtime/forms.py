@@ -8,7 +8,9 @@ from agentkit import (
     Failed,
     InputRequired,
     Rejected,
+    ResponseType,
     SkillHandler,
+    TaskContext,
     Thread,
     skill,
 )
@@ -98,3 +100,20 @@ class Refining(SkillHandler):
         for reference in task.references:
             return reference.artifacts[0].refined("short")
         return Artifact.text("poem.md", "long and long", "text/markdown")
+
+
+def options(task: TaskContext):
+    return str(dict(task.session.options))
+
+
+def setting_options(task: TaskContext):
+    task.session.options["tone"] = "warm"
+
+
+class Answering(SkillHandler):
+    """Answers at once with how it is set up."""
+
+    response_type = ResponseType.MESSAGE
+
+    async def on_request(self, task: TaskContext) -> str:
+        return str(dict(task.session.options))

@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 import bridge
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace, register_hosted
+from apps.conversations import authors as authorship
 from apps.conversations import replay, wire
 from apps.conversations.models import Event, Message, Run, Task
 from apps.runtime import execution, sending
@@ -71,6 +72,8 @@ async def test_the_first_fallback_takes_the_turn_and_the_record_says_so(ada, far
     near = await bridge.run(Agent.objects.get, slug="near")
     assert (row.agent_id, run.agent_id, run.state) == (far.pk, near.pk, "done")
     assert run.input["agent"]["version"] == str(near.current_version_id)
+    [said_by] = (await bridge.run(lambda: authorship.read(Event.objects.filter(context=sent.context)))).values()
+    assert (said_by.agent, said_by.run, said_by.version) == (near.pk, run.pk, 1)
     switch = await bridge.run(Event.objects.get, task=sent.task, payload__has_key="progress")
     assert switch.payload["message"]["parts"] == [{"text": "Far is not available. Near answers instead."}]
     assert switch.payload["agent"] == near.pk

@@ -48,7 +48,8 @@ def make_runs(ada, agent, *turns, at=NOW):
         queued = at + datetime.timedelta(seconds=number)
         started = queued + datetime.timedelta(seconds=waited)
         finished = started + datetime.timedelta(seconds=took)
-        tasks.append(Task(context=context, state="completed", created_at=queued, status_at=queued, **home))
+        events = {"first_event": number + 1, "status_event": number + 1}
+        tasks.append(Task(context=context, state="completed", created_at=queued, status_at=queued, **events, **home))
         said = {"role": "user", "message_id": uuid.uuid4().hex, "parts": [], "created_at": queued}
         messages.append(Message(context=context, task=tasks[-1], index=number + 1, **said))
         times = {"queued_at": queued, "started_at": started, "finished_at": finished if state != "running" else None}

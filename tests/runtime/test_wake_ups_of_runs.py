@@ -1,8 +1,10 @@
 """What the broker brings to a worker process: it is acknowledged, or it comes again."""
 
 import asyncio
+import socket
 
 import pytest
+from celery import current_app
 
 import bridge
 from apps.conversations import intake, wire
@@ -49,3 +51,24 @@ async def test_a_wake_up_of_a_run_that_is_not_to_be_had_is_no_error(worker, ada,
     again = await sending.send(ada.principal, echo, said())
     async with asyncio.timeout(SOON):
         assert await sending.settled(again.context, again.task, again.index, wire.load_task)
+
+
+def cut_the_line():
+    """To the broker, as a firewall or a restart does."""
+    with current_app.producer_or_acquire() as producer:
+        line = producer.connection.connection
+        if hasattr(line, "transport"):
+            line.transport.sock.shutdown(socket.SHUT_RDWR)
+        else:
+            producer.channel.pool.disconnect()
+
+
+@pytest.mark.services
+async def test_a_wake_up_goes_out_over_a_line_that_broke(worker, ada, echo, said, caplog):
+    sent = await sending.send(ada.principal, echo, said())
+    await sending.settled(sent.context, sent.task, sent.index, wire.load_task)
+    await asyncio.to_thread(cut_the_line)
+    again = await sending.send(ada.principal, echo, said())
+    async with asyncio.timeout(SOON):
+        assert await sending.settled(again.context, again.task, again.index, wire.load_task)
+    assert "the broker is away" not in caplog.text

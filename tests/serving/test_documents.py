@@ -9,9 +9,12 @@ import pytest
 from django.core.management import get_commands
 from django.urls import Resolver404, resolve
 
+from apps.api.lines import websocket_urlpatterns as events
+from apps.web.routing import websocket_urlpatterns as pages
 from tests.serving.test_environment import names_read
 from tests.stack import ROOT
 
+SOCKETS = (*events, *pages)
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
 
@@ -34,7 +37,7 @@ def section(title: str) -> str:
 @pytest.mark.parametrize("path", re.findall(r"`(/[^`]*)`", section("Addresses")))
 def test_every_address_leads_somewhere(path: str) -> None:
     try:
-        resolve(path)
+        resolve(path, SOCKETS if path.startswith("/ws/") else None)
     except Resolver404:
         pytest.fail(f"{path} leads nowhere")
 

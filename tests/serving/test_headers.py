@@ -6,7 +6,8 @@ import urllib.request
 from email.message import Message
 
 import pytest
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.template.context_processors import csp
 from django.test import RequestFactory
 
 from config.policy import PolicyMiddleware
@@ -36,12 +37,18 @@ def test_cookies_are_out_of_reach_for_scripts_and_other_sites(server: Stack) -> 
 
 
 def policy(path: str) -> str:
-    answer = PolicyMiddleware(lambda request: HttpResponse())(RequestFactory().get(path))
-    return answer.headers["Content-Security-Policy"]
+    def page(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(csp(request)["csp_nonce"])
+
+    answer = PolicyMiddleware(page)(RequestFactory().get(path))
+    return answer.headers["Content-Security-Policy"].replace(answer.content.decode(), "the nonce")
+
+
+def test_a_script_runs_by_the_nonce_of_its_page_alone() -> None:
+    assert "script-src 'nonce-the nonce' 'strict-dynamic';" in policy("/")
+    assert "object-src 'none'" in policy("/")
 
 
 def test_the_policy_of_the_admin_pages_is_theirs_alone() -> None:
-
-    assert "script-src 'self';" in policy("/")
     assert "unsafe" not in policy("/agents")
     assert "'unsafe-eval'" in policy("/admin/")

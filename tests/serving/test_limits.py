@@ -54,6 +54,23 @@ def test_elsewhere_the_refusal_is_plain_json(server: Stack) -> None:
     assert (status, body["error"]["status"]) == (413, "INVALID_ARGUMENT")
 
 
+@pytest.mark.parametrize("length", [17_000, 100_000])
+def test_an_address_that_is_too_long_is_refused_in_words(server: Stack, length: int) -> None:
+    with line_to(server) as line:
+        line.sendall(f"GET /api/v1/events?since={'x' * length} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        status, problem = answer_on(line)
+    assert (status, problem["status"]) == (414, 414)
+    assert "too long" in problem["detail"]
+
+
+def test_a_header_that_is_too_long_is_refused_in_words(server: Stack) -> None:
+    with line_to(server) as line:
+        line.sendall(head("/a2a/echo", f"Authorization: Bearer {'x' * 17_000}"))
+        status, body = answer_on(line)
+    assert status == 431
+    assert "too long" in body["error"]["message"]
+
+
 def test_a_client_that_sends_all_of_it_first_still_gets_the_answer(server: Stack) -> None:
     with line_to(server) as line:
         line.sendall(head("/a2a/echo", f"Content-Length: {LARGE}"))

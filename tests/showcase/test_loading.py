@@ -10,8 +10,9 @@ import pytest
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.orchestration.registration import define
 from apps.showcase.first_login import FirstLogin
-from apps.showcase.loading import ADMIN, DEMO, load
+from apps.showcase.loading import ADMIN, DEMO, PLANS, load, plan
 
 pytestmark = pytest.mark.django_db
 
@@ -31,8 +32,10 @@ def test_the_first_time_makes_two_people_and_the_agents() -> None:
     assert access.pop("hello") == "public"
     assert access == dict.fromkeys(access, "authenticated")
     assert access.keys() == {
-        "assistant", "builder", "builder-worker", "countdown", "echo", "report", "reviewer", "router", "smart-router",
-        "translator", "travel", "writer",
+        "assistant", "builder", "builder-worker", "countdown", "echo", "report", "research", "research-analysis",
+        "research-assays", "research-candidates", "research-hypotheses", "research-literature", "research-molecules",
+        "research-report", "reviewer", "router", "smart-router", "translator", "travel", "trip", "trip-flights",
+        "trip-hotels", "trip-itinerary", "trip-weather", "writer",
     }  # fmt: skip
 
 
@@ -74,6 +77,30 @@ def test_somebodys_own_agent_of_the_same_name_is_left_alone() -> None:
     register_hosted("echo", "apps.showcase.agents.hello:Hello")
     load()
     assert Agent.objects.get(slug="echo").handler == "apps.showcase.agents.hello:Hello"
+
+
+def test_both_plans_are_registered_by_the_installation_once() -> None:
+    assert load().problems == load().problems == ()
+    for slug in PLANS:
+        plan_agent = Agent.objects.get(slug=slug)
+        assert (plan_agent.kind, plan_agent.versions.count()) == (Agent.Kind.PLAN, 1)
+
+
+def test_a_plan_that_somebody_edited_stays_as_they_left_it() -> None:
+    load()
+    operator = User.objects.get(email=ADMIN)
+    edited = plan("trip").model_copy(update={"description": "Mine."})
+    define(Agent.objects.get(slug="trip"), edited, author=operator)
+    load()
+    assert Agent.objects.get(slug="trip").description == "Mine."
+
+
+def test_a_plan_without_its_agents_is_left_out_with_a_sentence() -> None:
+    register_hosted("trip-weather", "apps.showcase.agents.hello:Hello")
+    Agent.objects.filter(slug="trip-weather").update(is_enabled=False)
+    (problem,) = load().problems
+    assert problem.startswith("The plan 'trip' is left out. ")
+    assert not Agent.objects.filter(slug="trip").exists()
 
 
 def test_a_new_database_beside_an_old_file_gets_new_secrets() -> None:

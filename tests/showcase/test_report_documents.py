@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from apps.showcase.report.charts import drawn
-from apps.showcase.report.document import Length, composed
+from apps.showcase.report.document import Document, Grid, Length, Section, composed
 from apps.showcase.report.findings import analysed
 from apps.showcase.report.html import as_html
 from apps.showcase.report.markdown import as_markdown
@@ -117,6 +117,22 @@ def test_markdown_shows_the_text_of_the_file_as_it_is():
     for value in HOSTILE:
         assert value[:30].rstrip() in shown
     assert page.seen.count("table") >= 2
+
+
+def test_sections_come_after_the_tables_and_escape_alike():
+    chart = document_of(sales()).chart
+    sections = [
+        Section(name, [name], chart, [Grid(name, ("a", "b"), [[name, name]], (False, True))]) for name in HOSTILE
+    ]
+    document = Document("Long", "It is long.", (), None, (), ("A note.",), sections)
+    text, page = as_markdown(document), Tags(as_html(document))
+    shown = "".join(Tags(MarkdownIt("gfm-like", {"linkify": False}).render(text)).text)
+    for value in HOSTILE:
+        assert shown.count(value) == "".join(page.text).count(value) == 5
+    assert text.rstrip().endswith("- A note.")
+    assert page.seen.count("figure") == page.seen.count("table") == page.seen.count("h3") == len(HOSTILE)
+    assert not {"script", "a", "b", "strong", "em", "code"} & set(page.seen)
+    assert pages(as_pdf(document)) > 1
 
 
 def test_a_pdf_of_any_script_is_whole():

@@ -94,6 +94,8 @@ def chunk(log: Ledger, receipt: Receipt, name: str, part: JSON, *, append: bool 
     log.add(EventType.ARTIFACT_UPDATE, payload, task=receipt.task, artifact_id=name)
 
 
-def token(log: Ledger, receipt: Receipt, words: str, type_: EventType = EventType.AGENT_TOKEN) -> None:
-    payload = {"artifactId": "answer", "name": "answer", "text": words}
-    log.add(type_, payload, task=receipt.task, artifact_id="answer")
+def token(
+    log: Ledger, receipt: Receipt, words: str, type_: EventType = EventType.AGENT_TOKEN, artifact_id: str = "answer"
+) -> None:
+    payload = {"artifactId": artifact_id, "name": artifact_id, "text": words}
+    log.add(type_, payload, task=receipt.task, artifact_id=artifact_id)

@@ -1,7 +1,9 @@
 """Files of a conversation: whole, under their names, and unable to do anything in our name."""
 
 import pytest
+from asgiref.sync import sync_to_async
 
+from apps.conversations import blobs
 from tests.web import telling
 
 HTML = "<h1>Hi</h1><script>alert(1)</script>"
@@ -40,19 +42,27 @@ def test_no_file_is_guessed_at_or_runs(get, ending):
 
 
 @pytest.mark.parametrize(
-    ("media_type", "disposition"),
+    ("content", "media_type", "disposition"),
     [
-        ("image/png", "inline"),
-        ("application/pdf", "inline"),
-        ("text/html", "inline"),  # inside its sandbox
-        ("application/xhtml+xml", "attachment"),
-        ("application/octet-stream", "attachment"),
-        ("text/javascript", "attachment"),
+        (telling.PNG, "image/png", "inline"),
+        (b"%PDF-1.7", "application/pdf", "inline"),
+        (b"x", "text/html", "inline"),  # inside its sandbox
+        (b"x", "application/xhtml+xml", "attachment"),
+        (b"x", "application/octet-stream", "attachment"),
+        (b"x", "text/javascript", "attachment"),
     ],
 )
-def test_only_what_is_harmless_opens_in_the_browser(get, media_type, disposition):
-    answer = get(telling.raw(b"x", media_type), ending="?look")
+def test_only_what_is_harmless_opens_in_the_browser(get, content, media_type, disposition):
+    answer = get(telling.raw(content, media_type), ending="?look")
     assert answer["Content-Disposition"].startswith(disposition)
+    assert answer["Content-Type"].startswith(media_type)
+
+
+@pytest.mark.parametrize("media_type", ["image/png", "image/svg+xml", "application/pdf", "video/mp4"])
+def test_what_is_not_what_it_says_is_bytes_to_download(get, media_type):
+    answer = get(telling.raw(HTML.encode(), media_type), ending="?look")
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"].startswith("attachment")
 
 
 @pytest.mark.parametrize("odd", ["text/html\r\nSet-Cookie: a=b", "nonsense", "", "text/html; charset=utf-7", "a/b/c"])
@@ -79,37 +89,29 @@ def test_an_artifact_may_have_any_id(get):
     assert get(telling.text("x"), "a/b c?d#e%2F".replace("?", "%3F").replace("#", "%23")).status_code in (200, 404)
 
 
-class TestPreviews:
-    def look(self, get, part, name):
-        answer = get(part, name, "/preview")
-        assert answer.status_code == 200
-        return answer.text
+@pytest.mark.django_db(transaction=True)
+async def test_a_file_that_is_kept_on_disk_is_read_while_it_is_sent(ada_at_work, ada, echo, monkeypatch):
+    content = bytes(range(256)) * 4000
+    [part] = await sync_to_async(blobs.store_large)([telling.raw(content, "application/x-data")])
+    receipt = await sync_to_async(telling.finished)(ada, echo, {"data": part})
+    monkeypatch.setattr(blobs, "content_of", lambda part: pytest.fail("the whole file was read"))
+    answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts/{receipt.task}/data/0")
+    pieces = [piece async for piece in answer.streaming_content]
+    assert b"".join(pieces) == content
+    assert len(pieces) > 2
+    assert answer["Content-Length"] == str(len(content))
+    assert answer["Content-Disposition"].startswith("attachment")
 
-    def test_a_picture_is_shown(self, get):
-        assert '/dot.png/0?look" alt="dot.png"' in self.look(get, telling.picture(), "dot.png")
 
-    def test_markdown_is_laid_out(self, get):
-        assert "<h1>Notes</h1>" in self.look(get, telling.text("# Notes", "text/markdown"), "n.md")
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [("ä".encode(), "utf-8"), ("ä".encode("latin-1"), "windows-1252"), ("ä".encode("utf-16"), "utf-16")],
+)
+def test_a_text_says_what_it_is_written_in(get, content, encoding):
+    answer = get(telling.raw(content, "text/plain"), ending="?look")
+    assert answer["Content-Type"] == f"text/plain; charset={encoding}"
 
-    def test_code_is_coloured_by_its_name(self, get):
-        assert '<span class="k">def</span>' in self.look(get, telling.text("def f(): 1", "text/x-python"), "f.py")
 
-    def test_plain_text_is_plain(self, get):
-        assert "&lt;b&gt;" in self.look(get, telling.text("<b>"), "answer")
-
-    def test_html_is_framed_in_a_sandbox(self, get):
-        shown = self.look(get, telling.text(HTML, "text/html"), "page.html")
-        assert "<script" not in shown
-        assert " sandbox></iframe>" in shown
-
-    def test_data_is_laid_out(self, get):
-        assert "{" in self.look(get, {"data": {"a": 1}}, "d")
-
-    def test_a_pdf_opens_in_a_frame(self, get):
-        assert "<iframe" in self.look(get, telling.raw(b"%PDF", "application/pdf"), "r.pdf")
-
-    def test_what_cannot_be_shown_says_so(self, get):
-        assert "Download it to open it." in self.look(get, telling.raw(b"PK", "application/zip"), "z.zip")
-
-    def test_text_that_is_no_utf8_is_shown_as_well_as_it_goes(self, get):
-        assert "\ufffd" in self.look(get, telling.raw(b"\xff\xfe", "text/csv"), "t.csv")
+def test_a_pdf_is_in_a_sandbox_of_its_own(get):
+    policy = get(telling.raw(b"%PDF-1.7", "application/pdf"), ending="?look")["Content-Security-Policy"]
+    assert policy == "default-src 'none'; sandbox"

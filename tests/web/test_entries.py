@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from apps.conversations import ledger
+from apps.conversations import ledger, wire
 from apps.conversations.events import EventType
+from apps.conversations.forking import fork
 from apps.conversations.models import Context, Event
 from apps.web.deliveries import artifacts_before
 from apps.web.entries import entries_of, settled_events
@@ -83,6 +84,21 @@ def test_streamed_words_end_as_one_laid_out_text(working):
         "**bold** words!",
     ]
     assert "<strong>bold</strong>" in of_type(entries, "agent_token_end")[0]["html"]
+
+
+def test_texts_that_stream_side_by_side_are_told_apart_by_one_query(working, django_assert_num_queries):
+    with ledger.writing(working.context) as log:
+        for name in "ab":
+            telling.token(log, working, "", EventType.AGENT_TOKEN_START, name)
+        for word in ("one ", "two "):
+            for name in "ab":
+                telling.token(log, working, f"{name} {word}", artifact_id=name)
+        for name in "ab":
+            telling.token(log, working, f"{name} end", EventType.AGENT_TOKEN_END, name)
+    ends = list(Event.objects.filter(context=working.context, type=EventType.AGENT_TOKEN_END))
+    context = Context.objects.get(pk=working.context)
+    with django_assert_num_queries(1):
+        assert [end["text"] for end in entries_of(context, ends)] == ["a one a two a end", "b one b two b end"]
 
 
 def test_a_text_that_came_in_pieces_is_one_file(working, ada_browser):
@@ -207,3 +223,40 @@ def test_a_turn_that_was_given_back_says_that_it_begins_again(working):
         start = {"attempt": 1, "turn": 1, "messageId": "first", "again": True}
         log.add(EventType.AGENT_START, start, task=working.task)
     assert [entry.get("again", False) for entry in of_type(live(working), "agent_start")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ({"models": ["gpt-5-mini"]}, "gpt-5-mini"),
+        ({"models": ["gpt-5-mini", "offline"]}, "gpt-5-mini, offline"),
+        ({"models": [1, None]}, None),
+        ({"models": "anything"}, None),
+        ({}, None),
+    ],
+)
+def test_an_answer_names_the_model_that_made_it(working, told, shown):
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Done."}], "metadata": told}
+    with ledger.writing(working.context) as log:
+        telling.status(log, working, "completed", "", message=message)
+    for entries in (live(working), first_paint(working)["entries"]):
+        assert of_type(entries, "agent_status")[-1]["agent"].get("model") == shown
+
+
+def test_a_message_says_which_tasks_it_is_about(ada, echo, finished):
+    receipt = telling.begun(
+        ada, echo, "once more", contextId=str(finished.context), referenceTaskIds=[str(finished.task)]
+    )
+    plain, about = of_type(live(receipt), "user_message")
+    assert "references" not in plain["message"]
+    assert about["message"]["references"] == [str(finished.task)]
+
+
+def test_a_fork_says_when_what_it_leaves_behind_was_last_heard_of(ada, working):
+    source = Context.objects.get(pk=working.context)
+    last = Event.objects.filter(context=source).last()
+    child = fork(ada.principal, source, source.last_event, reason="fork")
+    [forked] = of_type(beginning(child)["entries"], "fork")
+    assert forked["left"] == [str(working.task)]
+    assert forked["leftAt"] == wire.timestamp(last.at)
+    assert forked["leftAt"] < forked["at"]

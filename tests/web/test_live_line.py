@@ -124,6 +124,7 @@ async def test_signing_out_ends_the_line(ada_browser, finished, monkeypatch):
     monkeypatch.setattr(consumers.SessionLine, "RECHECK_SECONDS", 0.05)
     async with line(finished.context, ada_browser, after=1000) as socket:
         await socket.connect()
+        assert (await socket.receive_json_from(timeout=5)) == {"entries": [], "last": 1000}
         assert (await socket.receive_json_from(timeout=5)) == {"alive": True}
         await bridge.run(ada_browser.post, "/sign-out")
         assert await last_of(socket) == consumers.SIGNED_OUT

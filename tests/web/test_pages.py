@@ -10,7 +10,8 @@ from tests.web import telling
 
 def test_a_new_person_is_told_how_to_begin(ada_browser, echo):
     page = ada_browser.get("/").text
-    assert "Choose an agent, and write to it." in page
+    assert "Write to an agent, and see what it does" in page
+    assert 'data-try="/agents/echo/messages"' in page
     assert "/agents/echo" in page
 
 
@@ -85,7 +86,7 @@ def test_what_is_not_there_is_said_with_a_way_on(ada_browser):
 
 def test_an_error_of_ours_shows_no_internals(ada_browser, echo, monkeypatch):
     ada_browser.raise_request_exception = False
-    monkeypatch.setattr("apps.web.home.Agent.objects", None)
+    monkeypatch.setattr("apps.web.catalogue.search", None)
     answer = ada_browser.get("/agents")
     assert answer.status_code == 500
     assert "Something broke on our side" in answer.text
@@ -99,7 +100,7 @@ def test_any_time_zone_a_browser_names_is_taken_or_left(ada_browser, finished, z
 
 
 def test_a_conversation_costs_few_queries(ada_browser, finished, django_assert_max_num_queries):
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(17):
         ada_browser.get(f"/sessions/{finished.context}")
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.web.outlines import outline_of
 from apps.web.questions import Unanswered, answer_from, fields_of
 
 TRIP = {
@@ -64,7 +65,9 @@ def test_a_choice_keeps_the_type_that_the_schema_gives_it():
         ({"class": "First", "people": "0"}, "People: the number must be from 1 to 9."),
         ({"class": "First", "people": "two"}, "People: “two” is not a whole number."),
         ({"class": "First", "people": "1.5"}, "People: “1.5” is not a whole number."),
+        ({"class": "First", "people": "9" * 400}, f"People: “{'9' * 40}” is not a number."),
         ({"class": "First", "people": "1", "budget": "nan"}, "Budget: “nan” is not a number."),
+        ({"class": "First", "people": "1", "budget": "-inf"}, "Budget: “-inf” is not a number."),
         ({"class": "First", "people": "1", "budget": "-1"}, "Budget: the number must be 0 or more."),
         ({"class": "First", "people": "1", "wish": "x" * 11}, "Wish: at most 10 characters, these are 11."),
     ],
@@ -93,7 +96,7 @@ def test_what_no_form_can_ask_is_answered_in_words(schema):
     assert form(schema) == []
 
 
-@pytest.mark.parametrize("bound", ["many", None, True, [1]])
+@pytest.mark.parametrize("bound", ["many", None, True, [1], 10**400])
 def test_a_bound_that_is_none_is_none(bound):
     schema = {"type": "integer", "minimum": bound, "maximum": bound}
     assert answer_from(form(schema, "n"), {"answer-n": "-5"}) == {"n": -5}
@@ -106,3 +109,69 @@ def test_fields_keep_the_order_of_their_author_whatever_the_database_does_to_nam
 
 def test_no_slot_is_no_question():
     assert fields_of(None) == []
+
+
+MORE = {
+    "type": "object",
+    "properties": {
+        "toppings": {"type": "array", "items": {"enum": ["Ham", "Olives", "Corn"]}, "minItems": 1, "maxItems": 2},
+        "size": {"oneOf": [{"const": 1, "title": "Small"}, {"const": 2, "title": "Large"}]},
+        "day": {"type": "string", "format": "date"},
+        "hour": {"type": "string", "format": "time"},
+        "mail": {"type": "string", "format": "email"},
+        "page": {"type": "string", "format": "uri"},
+        "name": {"type": "string", "minLength": 3},
+    },
+    "required": ["toppings"],
+}
+
+
+def test_choices_with_titles_several_choices_and_formats_have_their_fields():
+    fields = {field.name: field for field in form(MORE)}
+    assert {name: (field.kind, field.input_type) for name, field in fields.items()} == {
+        "toppings": ("choices", "text"), "size": ("choice", "text"), "day": ("date", "date"), "hour": ("time", "time"),
+        "mail": ("email", "email"), "page": ("url", "url"), "name": ("text", "text"),
+    }  # fmt: skip
+    assert fields["size"].options == [("1", "Small"), ("2", "Large")]
+
+
+def test_their_values_have_the_types_of_the_schema():
+    given = {
+        "size": "2",
+        "day": "2026-05-31",
+        "hour": "14:30",
+        "mail": "ada@example.org",
+        "page": "https://example.org/a",
+    }
+    assert answers(MORE, toppings=["Ham", "Corn"], **given) == {"toppings": ["Ham", "Corn"], **given, "size": 2}
+    assert answer_from(form({"type": "array", "items": {"enum": [1, 2]}}, "n"), {"answer-n": []}) == {"n": []}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence", "field"),
+    [
+        ({"toppings": []}, "Toppings: choose one at least.", "toppings"),
+        ({"toppings": ["Ham", "Corn", "Olives"]}, "Toppings: choose 2 at most.", "toppings"),
+        ({"toppings": ["Cheese"]}, "Toppings: choose one of Ham, Olives, Corn.", "toppings"),
+        ({"size": "3"}, "Size: choose one of Small, Large.", "size"),
+        ({"day": "31 May"}, "Day: “31 May” is not a date, such as 2026-05-31.", "day"),
+        ({"hour": "noon"}, "Hour: “noon” is not a time, such as 14:30.", "hour"),
+        ({"mail": "ada"}, "Mail: “ada” is not an e-mail address.", "mail"),
+        ({"page": "example"}, "Page: “example” is not an address, such as https://example.org.", "page"),
+        ({"name": "ab"}, "Name: at least 3 characters, these are 2.", "name"),
+    ],
+)
+def test_a_refusal_names_its_field(given, sentence, field):
+    with pytest.raises(Unanswered) as refused:
+        answers(MORE, **{"toppings": ["Ham"], **given})
+    assert (str(refused.value), refused.value.field) == (sentence, f"answer-{field}")
+
+
+def test_what_no_form_can_ask_is_outlined():
+    inner = {"type": "object", "properties": {"street": {"type": "string", "description": "With the number."}}}
+    schema = {"type": "object", "properties": {"home_address": inner, "age": {"type": "integer", "title": "Your age"}}}
+    slot = {"name": "about", "schema": schema}
+    assert fields_of(slot) == []
+    assert outline_of(slot) == ["Home address", "\u2003Street: With the number.", "Your age"]
+    assert outline_of({"name": "a", "schema": {"properties": {"a": schema, "b": 1}}})[0] == "A"
+    assert [outline_of(one) for one in (None, {}, {"schema": "none"}, {"schema": {"type": "string"}})] == [[]] * 4

@@ -145,7 +145,7 @@ def test_nobody_adds_one_without_signing_in(client):
 
 
 def names(page, **asked):
-    return [agent.name for agent in page.get(reverse("web:agents"), asked).context["agents"]]
+    return [agent.name for agent in page.get(reverse("web:agents"), asked).context["found"].agents]
 
 
 def test_agents_are_found_by_words_and_narrowed(page, served, echo, countdown):
@@ -167,5 +167,5 @@ def test_the_list_takes_as_many_queries_for_many_agents(page, served, echo, djan
     for number in range(5):
         register_remote(f"weather-{number}", card=json.dumps(served.card(name="Weather")), access="authenticated")
     page.get(reverse("web:agents"))
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):
         page.get(reverse("web:agents"), {"q": "weather"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
 from django.db import transaction
@@ -11,6 +12,12 @@ from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.publishing import publish
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
+from bridge.statements import Selection
+
+CONFIGS = Selection(
+    lambda task: PushConfig.objects.select_for_update().filter(task=task).order_by("pk").only("pk", "task_id"),
+    uuid.UUID(int=0),
+)
 
 
 def queue_deliveries(context: Context, events: Sequence[Event]) -> None:
@@ -20,7 +27,7 @@ def queue_deliveries(context: Context, events: Sequence[Event]) -> None:
         return
     # The lock keeps a courier from finding the queue empty, and leaving it, while this is not yet committed.
     tasks = {event.task_id for event in told}
-    configs = PushConfig.objects.select_for_update().filter(task__in=tasks).order_by("pk").only("pk", "task_id")
+    configs = [config for task in tasks for config in CONFIGS.all(task)]
     waiting = [(config, event) for config in configs for event in told if event.task_id == config.task_id]
     if not waiting:
         return
@@ -41,3 +48,9 @@ def is_told(event: Event) -> bool:
             return bool(event.payload["lastChunk"])
         case _:
             return False
+
+
+def waits(context: Context) -> str:
+    """Why the context has to stay in the tables (`COLD_OBSTACLES`)."""
+    waiting = Delivery.objects.filter(config__task__context=context, state=Delivery.State.WAITING)
+    return "A webhook is still to be told of it." if waiting.exists() else ""

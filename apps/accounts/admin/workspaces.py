@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin
 from django.contrib.admin import display
 from django.db.models import Model
 from django.http import HttpRequest
@@ -15,16 +14,18 @@ from apps.accounts.models import ApiKey, User, Workspace
 from console import cells
 
 
-@admin.register(Workspace)
 class WorkspaceAdmin(ModelAdmin):
-    """Personal workspaces come and go with their people; further ones can be made."""
+    """Personal workspaces come and go with their people; further ones can be made.
 
-    list_display = ("name", "person", "created")
+    Registered by `apps.conversations.admin.audit`, which adds how long sessions are kept.
+    """
+
+    list_display: tuple[str, ...] = ("name", "person", "created")
     list_select_related = ("personal_of",)
     search_fields = ("name", "personal_of__email")
     ordering = ("name",)
-    fields = ("name", "person", "keys", "created")
-    readonly_fields = ("person", "keys", "created")
+    fields: tuple[str, ...] = ("name", "person", "keys", "created")
+    readonly_fields: tuple[str, ...] = ("person", "keys", "created")
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False

@@ -34,7 +34,16 @@ HEALTH_TONES = {
 
 ACCESS = ("Who may use it", {"fields": ("access", "groups")})
 ASKED_ABOUT = ("What others ask about", {"fields": ("cost", "tools")})
-POLICIES = ("on_busy", "time_limit", "attempts", "retry_safe", "fallbacks", "keep_thoughts", "sign_artifacts")
+POLICIES = (
+    "on_busy",
+    "time_limit",
+    "attempts",
+    "retry_safe",
+    "fallbacks",
+    "keep_thoughts",
+    "sign_artifacts",
+    "retention_days",
+)
 RECORD = ("Record", {"fields": ("address", "current", "work", "created", "updated")})
 WITHOUT_CODE = (
     (None, {"fields": ("name", "slug", "is_enabled", "description", "opened")}),
@@ -72,7 +81,7 @@ class AgentAdmin(ModelAdmin):
     actions = ("read_handler_again", "switch_on", "switch_off")
     filter_horizontal = ("groups",)
     actions_list = ("add_without_code", "add_remote")
-    actions_detail = ("try_it", "show_card", "show_versions")
+    actions_detail = ("try_it", "show_plan", "show_card", "show_versions")
     readonly_fields = ("address", "current", "work", "created", "updated")
     add_fieldsets = (
         (None, {"fields": ("slug", "is_enabled", "kind", "handler", "workspace")}),
@@ -107,11 +116,11 @@ class AgentAdmin(ModelAdmin):
         return (*super().get_readonly_fields(request, obj), *stated)
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """Only remote agents have a card that is looked after."""
+        """Only remote agents have a card that is looked after, only plans steps."""
         offered: list[Any] = super().get_actions_detail(request, object_id)
-        if Agent.objects.filter(pk=object_id, kind=Agent.Kind.REMOTE).exists():
-            return offered
-        return [one for one in offered if one.path != "card"]
+        agent = self.get_object(request, object_id)  # an id may be anything that is typed into an address
+        of_kinds = {"card": Agent.Kind.REMOTE, "plan": Agent.Kind.PLAN}
+        return [one for one in offered if one.path not in of_kinds or (agent and agent.kind == of_kinds[one.path])]
 
     def get_prepopulated_fields(self, request: HttpRequest, obj: Agent | None = None) -> dict[str, tuple[str, ...]]:
         return {"slug": ("name",)} if obj is None and self._is_defined_here(request, obj) else {}
@@ -150,6 +159,10 @@ class AgentAdmin(ModelAdmin):
     @action(description="Card", permissions=["view"], icon="badge", url_path="card")
     def show_card(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return redirect("admin:gateway_remoteagent_of", self._found(request, object_id).pk)
+
+    @action(description="Steps", permissions=["view"], icon="account_tree", url_path="plan")
+    def show_plan(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect("admin:orchestration_plan_change", self._found(request, object_id).pk)
 
     @action(description="Try it", permissions=["view"], icon="chat", url_path="try-it")
     def try_it(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin import display
 from django.core.exceptions import ValidationError
-from django.db import models
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from unfold.decorators import action
@@ -16,7 +15,7 @@ from apps.accounts.models import User
 from apps.agents.definitions import as_yaml
 from apps.agents.differences import side_by_side
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.registration import explain, go_back
+from apps.agents.registration import explain, go_back, goes_back
 from console import cells
 from console.cells import Tone
 from console.records import ReadOnlyAdmin, timed
@@ -49,8 +48,8 @@ class AgentVersionAdmin(ReadOnlyAdmin):
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """There is no going back to what the agent is, nor for one that is what its handler says."""
         offered: list[Any] = super().get_actions_detail(request, object_id)
-        earlier = AgentVersion.objects.filter(pk=object_id, agent__kind=Agent.Kind.MODEL)
-        if earlier.exclude(agent__current_version=models.F("pk")).exists():
+        shown = self.get_object(request, object_id)  # None for an id that is none
+        if shown and goes_back(shown.agent) and shown.agent.current_version_id != shown.pk:
             return offered
         return [one for one in offered if one.path != "go-back"]
 

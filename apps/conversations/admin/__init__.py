@@ -3,6 +3,6 @@
 Tasks are registered in `apps.runtime.admin`, because what operators can do with one needs the runtime.
 """
 
-from apps.conversations.admin import contexts, events, feedback, messages, runs, storage
+from apps.conversations.admin import audit, contexts, events, feedback, messages, runs, storage
 
-__all__ = ["contexts", "events", "feedback", "messages", "runs", "storage"]
+__all__ = ["audit", "contexts", "events", "feedback", "messages", "runs", "storage"]

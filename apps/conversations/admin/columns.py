@@ -111,12 +111,19 @@ def artifact_state(row: Artifact) -> SafeString:
 
 @display(description="title")
 def title(row: Context) -> SafeString:
-    return cells.link(row.title or "(untitled)", cells.page_url(Context, row.pk))
+    words = "(deleted)" if row.deleted_at else row.title or "(untitled)"
+    return cells.link(words, cells.page_url(Context, row.pk))
 
 
 @display(description="events", ordering="last_event")
 def events_of_context(row: Context) -> SafeString:
     return cells.number(row.last_event, Event, context__id__exact=row.pk)
+
+
+@display(description="goes on from", ordering="parent")
+def fork_of(row: Context) -> SafeString:
+    """The context that it is a fork of, which may have been cleared."""
+    return cells.row_id(Context, row.parent_id)
 
 
 @display(description="turn", ordering="turn")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin import display
 from django.db.models import Count, OuterRef, Subquery
 from django.db.models.functions import Coalesce
@@ -15,6 +15,9 @@ from apps.accounts.models import User, Workspace
 from apps.agents.models import Agent
 from apps.conversations.admin import columns
 from apps.conversations.admin.live import LiveAdmin
+from apps.conversations.archives import sweeping
+from apps.conversations.archives.cooling import StaysWarm
+from apps.conversations.archives.warming import warm
 from apps.conversations.models import Context, Message, Task
 from console import cells
 from console.records import structured
@@ -22,8 +25,17 @@ from console.records import structured
 
 @admin.register(Context)
 class ContextAdmin(LiveAdmin):
-    list_display = (columns.title, columns.agent, columns.owner, "tasks", columns.events_of_context, columns.updated)
-    list_filter = ("agent", ("deleted_at", admin.EmptyFieldListFilter))
+    list_display = (
+        columns.title,
+        columns.agent,
+        columns.owner,
+        "tasks",
+        columns.events_of_context,
+        columns.updated,
+        "cold",
+    )
+    list_filter = ("agent", ("deleted_at", admin.EmptyFieldListFilter), ("cold_at", admin.EmptyFieldListFilter))
+    actions = ("move_into_cold_storage", "bring_back")
     search_fields = ("=context_id", "title", "owner__email")
     search_help_text = "Id, title or owner's e-mail"
     id_lookups = ("pk", "context_id", "parent_task")
@@ -41,6 +53,8 @@ class ContextAdmin(LiveAdmin):
         "a2a_id",
         "title",
         columns.created,
+        "archived",
+        "cold",
         "cleared",
         "tasks",
         "messages",
@@ -63,6 +77,32 @@ class ContextAdmin(LiveAdmin):
     @display(description="messages")
     def messages(self, context: Context) -> SafeString:
         return cells.number(context.messages.count(), Message, context__id__exact=context.pk)
+
+    def has_store_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("conversations.change_context")
+
+    @admin.action(description="Move into cold storage", permissions=["store"])
+    def move_into_cold_storage(self, request: HttpRequest, contexts: Any) -> None:
+        for context in contexts:
+            try:
+                sweeping.cool_whole(context)
+                self.message_user(request, f"{context.pk} is in cold storage.")
+            except StaysWarm as reason:
+                self.message_user(request, f"{context.pk} stays: {reason}", messages.WARNING)
+
+    @admin.action(description="Bring back from cold storage", permissions=["store"])
+    def bring_back(self, request: HttpRequest, contexts: Any) -> None:
+        for context in contexts.filter(deleted_at=None).exclude(cold_file=""):
+            warm(context)
+            self.message_user(request, f"{context.pk} is back.")
+
+    @display(description="archived", ordering="archived_at")
+    def archived(self, context: Context) -> SafeString:
+        return cells.moment(context.archived_at)
+
+    @display(description="in cold storage", ordering="cold_at")
+    def cold(self, context: Context) -> SafeString:
+        return cells.moment(context.cold_at)
 
     @display(description="cleared", ordering="deleted_at")
     def cleared(self, context: Context) -> SafeString:

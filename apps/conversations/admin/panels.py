@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
+from apps.conversations import lineage
 from apps.conversations.admin import columns
 from apps.conversations.admin.gist import gist_of_parts
 from apps.conversations.models import Artifact, Context, Event, Feedback, Message, Run, Task
@@ -61,16 +62,19 @@ def may_view(viewer: User, model: type[Model]) -> bool:
 
 
 def _of_context(context: Context) -> tuple[list[tuple[str, Any]], list[Table]]:
-    facts = [
+    facts: list[tuple[str, Any]] = [
         ("agent", columns.agent(context)),
         ("owner", columns.owner(context)),
         ("updated", columns.updated(context)),
         ("events", columns.events_of_context(context)),
     ]
-    tasks = Task.objects.filter(context=context).select_related("agent").order_by("-created_at")
+    if context.forked_at is not None:
+        facts += [("goes on from", columns.fork_of(context)), ("after event", context.forked_at)]
+    # Of a fork the tables have its past too; the lists that they lead to have what is its own.
+    tasks = lineage.tasks(context).select_related("agent").order_by("-created_at")
     return facts, [
         Table("Tasks", tasks, TASKS, whole := {"context__id__exact": context.pk}),
-        _events(Event.objects.filter(context=context), whole),
+        _events(lineage.events(context), whole),
     ]
 
 

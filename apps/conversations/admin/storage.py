@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from apps.accounts.models import Workspace
 from apps.agents.models import Agent
 from apps.conversations.admin import columns
-from apps.conversations.models import Accepted, Blob, Message
+from apps.conversations.models import Accepted, Blob, Message, Upload
 from console import cells
 from console.records import ReadOnlyAdmin, timed
 
@@ -71,3 +71,36 @@ class BlobAdmin(ReadOnlyAdmin):
     @display(description="workspace", ordering="workspace__name")
     def workspace_(self, blob: Blob) -> SafeString:
         return cells.link(blob.workspace, cells.page_url(Workspace, blob.workspace_id))
+
+
+@admin.register(Upload)
+class UploadAdmin(ReadOnlyAdmin):
+    list_display = ("filename", "owner", "bytes", "is_whole_", timed("created_at"), timed("expires_at"))
+    list_select_related = ("owner",)
+    search_fields = ("=id", "=sha256", "=owner__email")
+    search_help_text = "Id, SHA-256, or an owner's e-mail address"
+    ordering = ("-created_at",)
+    narrowings = {"workspace__id__exact": ("workspace", Workspace)}
+    fields = (
+        "filename",
+        "owner",
+        "bytes",
+        "claimed",
+        "media_type",
+        "digest",
+        "is_whole_",
+        timed("created_at"),
+        timed("expires_at"),
+    )
+
+    @display(description="size", ordering="size")
+    def bytes(self, upload: Upload) -> str:
+        return filesizeformat(upload.size)
+
+    @display(description="whole", boolean=True)
+    def is_whole_(self, upload: Upload) -> bool:
+        return upload.is_whole
+
+    @display(description="SHA-256")
+    def digest(self, upload: Upload) -> SafeString:
+        return cells.ident(upload.sha256)

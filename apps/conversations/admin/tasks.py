@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.admin import display
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import User, Workspace
@@ -44,6 +45,7 @@ class TaskAdmin(LiveAdmin):
         columns.created,
         "refines",
         "parent_task",
+        "plan",
         "workspace",
         "children",
         "language_models",
@@ -64,6 +66,13 @@ class TaskAdmin(LiveAdmin):
     @display(description="parent")
     def parent_task(self, task: Task) -> SafeString:
         return cells.row_id(Task, task.parent_id)
+
+    @display(description="run of a plan")
+    def plan(self, task: Task) -> SafeString:
+        """The run that it is, or is a step of."""
+        tasks = [task, *([task.parent] if task.parent else [])]
+        run = next((one.pk for one in tasks if one.agent.kind == Agent.Kind.PLAN), None)
+        return cells.ident(run, reverse("admin:orchestration_planrun_change", args=[run])) if run else cells.NOTHING
 
     @display(description="children")
     def children(self, task: Task) -> SafeString:

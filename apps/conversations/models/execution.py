@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Workspace
 from apps.agents.models import Agent
-from apps.conversations.models.record import Message, Task
+from apps.conversations.models.record import Context, Message, Task
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -104,7 +104,7 @@ class Suspension(models.Model):
 
 
 class Accepted(models.Model):
-    """Idempotency: what a known sender's message led to. A table of its own, so that forks may copy messages."""
+    """Idempotency: what a known sender's message led to. A table of its own: forks share messages."""
 
     sender = models.CharField(max_length=60)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
@@ -139,3 +139,17 @@ class Blob(models.Model):
 
     def __str__(self) -> str:
         return self.sha256[:12]
+
+
+class ColdKey(models.Model):
+    """Where a row is by whose key alone somebody may ask, while its session is in cold storage."""
+
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="cold_keys")
+    kind = models.CharField(max_length=40, help_text="The model, such as `conversations.task`.")
+    key = models.CharField(max_length=40)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["kind", "key"], name="a_row_is_in_one_cold_file")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"

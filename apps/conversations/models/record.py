@@ -12,7 +12,7 @@ from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations.events import EventType
-from apps.conversations.lifecycle import UNFINISHED, TaskState
+from apps.conversations.lifecycle import INTERRUPTED, UNFINISHED, TaskState
 
 
 class ContextQuerySet(models.QuerySet["Context"]):
@@ -22,6 +22,10 @@ class ContextQuerySet(models.QuerySet["Context"]):
         Those that were cleared are gone for everybody.
         """
         return self.filter(owner_id=principal.user_id, deleted_at=None)
+
+    def ever_visible_to(self, principal: Principal) -> ContextQuerySet:
+        """A known caller's own contexts, with what is left of those that were cleared: to tell that they are gone."""
+        return self.filter(owner_id=principal.user_id) if principal.is_known else self.none()
 
     def listed(self) -> ContextQuerySet:
         """Conversations that were begun from outside: not those in which agents work for other agents."""
@@ -45,11 +49,21 @@ class Context(models.Model):
     # A plain id: what was called for does not become anybody's own conversation when the parent is deleted.
     parent_task = models.UUIDField(null=True, blank=True, help_text="The task that called for what is done here.")
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
+    options = models.JSONField(default=dict, blank=True, help_text="How its agent is set up here.")
     memory = models.JSONField(default=dict, blank=True, help_text="Kept by its agents. No part of replay.")
     is_watched = models.BooleanField("watched", default=False, help_text="Are listeners called? No part of replay.")
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
-    deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was cleared: its log alone is left.")
+    archived_at = models.DateTimeField(null=True, blank=True, help_text="When its owner put it away.")
+    deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was deleted: this row alone is left.")
+    cold_file = models.CharField(
+        max_length=200, blank=True, help_text="The file that holds its log and rows; empty: the tables do."
+    )
+    cold_at = models.DateTimeField("cold since", null=True, blank=True)
+    cold_messages = models.PositiveIntegerField(default=0, help_text="In cold storage: how many messages it shows.")
+    warmed_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it last came back from cold storage, or could not go there."
+    )
 
     objects = ContextQuerySet.as_manager()
 
@@ -102,6 +116,8 @@ class Task(models.Model):
     references = models.JSONField(default=list, blank=True, help_text="Ids of the tasks that this one refines.")
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
     metadata = models.JSONField(default=dict, blank=True)
+    first_event = models.PositiveBigIntegerField(help_text="Index of the event that opened it.")
+    status_event = models.PositiveBigIntegerField(help_text="Index of the event that brought its state.")
     created_at = models.DateTimeField()
     status_at = models.DateTimeField()
 
@@ -112,6 +128,7 @@ class Task(models.Model):
 
     class Meta:
         indexes = [
+            models.Index(fields=["owner", "-status_at", "-id"], name="tasks_of_an_owner_by_status"),
             models.Index(fields=["owner", "agent", "-status_at", "-id"], name="tasks_of_an_owner"),
             models.Index(fields=["owner", "agent", "state", "-status_at", "-id"], name="tasks_of_an_owner_by_state"),
             models.Index(fields=["context", "-status_at", "-id"], name="tasks_of_a_context_by_status"),
@@ -122,6 +139,11 @@ class Task(models.Model):
                 fields=["parent"],
                 condition=models.Q(parent__isnull=False, state__in=UNFINISHED),
                 name="unfinished_children",
+            ),
+            models.Index(
+                fields=["owner", "-status_at"],
+                condition=models.Q(parent=None, state__in=INTERRUPTED),
+                name="tasks_that_wait",
             ),
         ]
 
@@ -226,6 +248,10 @@ class Shown:
     artifacts: list[Artifact]
 
 
+TURNINGS = (EventType.AGENT_SWITCHED, EventType.FORK)
+"""What is looked for in a log however long it is: with whom it went on, and from where."""
+
+
 class Event(models.Model):
     """One line of a context's log. Written once, never changed."""
 
@@ -253,6 +279,7 @@ class Event(models.Model):
         indexes = [
             models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task"),
             models.Index(fields=["task", "-index"], condition=models.Q(type="feedback"), name="feedback_on_a_task"),
+            models.Index(fields=["context", "-index"], condition=models.Q(type__in=TURNINGS), name="turnings_of_a_log"),
         ]
 
     def __str__(self) -> str:

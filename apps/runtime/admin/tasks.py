@@ -46,7 +46,8 @@ class OperatedTaskAdmin(TaskAdmin):
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """A task that has ended offers no cancel."""
         offered: list[Any] = super().get_actions_detail(request, object_id)
-        if not Task.objects.filter(pk=object_id, state__in=TERMINAL).exists():
+        shown = self.get_object(request, object_id)  # None for an id that is none
+        if shown is None or shown.state not in TERMINAL:
             return offered
         return [one for one in offered if one.path != "cancel"]
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, TaskContext
 from apps.showcase.report import sources
 from apps.showcase.report.columns import Column
-from apps.showcase.report.document import Chart, Document, Length, composed
+from apps.showcase.report.document import CHART_NAME, Chart, Document, Length, composed
 from apps.showcase.report.figures import quantity
 from apps.showcase.report.findings import Analysis, analysed
 from apps.showcase.report.html import as_html
-from apps.showcase.report.markdown import CHART_NAME, as_markdown
+from apps.showcase.report.markdown import as_markdown
 from apps.showcase.report.sources import NoSource, Source
 from apps.showcase.report.wishes import Format, wished_format, wished_length
 

@@ -4,7 +4,7 @@ import io
 import math
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -15,7 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from apps.showcase.report.columns import Column, NumberColumn, Numbers, TextColumn
-from apps.showcase.report.document import Chart
+from apps.showcase.report.document import CHART_NAME, Chart
 from apps.showcase.report.figures import clipped, compact
 
 MOST_PANELS = 6
@@ -41,13 +41,18 @@ def drawn(columns: Sequence[Column]) -> Chart | None:
     shown = (candidates + groups)[:MOST_PANELS]
     if not shown:
         return None
+    return picture(lambda: _figure(shown), _caption(len(numbers), len(shown)))
+
+
+def picture(draw: Callable[[], Figure], caption: str, name: str = CHART_NAME) -> Chart:
+    """What `draw` draws, as a chart of a document."""
     with _drawing:
-        figure = _figure(shown)
+        figure = draw()
         png, svg = io.BytesIO(), io.StringIO()
-        figure.savefig(png, format="png", dpi=PNG_DOTS_PER_INCH)
+        figure.savefig(png, format="png", dpi=PNG_DOTS_PER_INCH, metadata={"Software": None})
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
     width, height = figure.get_size_inches()
-    return Chart(png.getvalue(), _element(svg.getvalue()), _caption(len(numbers), len(shown)), (width, height))
+    return Chart(png.getvalue(), _element(svg.getvalue()), caption, (width, height), name)
 
 
 def _spread(column: NumberColumn) -> bool:
@@ -69,13 +74,10 @@ def _caption(numbers: int, shown: int) -> str:
 def _figure(shown: Sequence[NumberColumn | TextColumn]) -> Figure:
     across = min(len(shown), 3)
     down = -(-len(shown) // across)
-    figure = Figure(
-        figsize=(2.7 * max(across, 2), 2.2 * down + 0.2), layout=ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.08)
-    )
-    FigureCanvasAgg(figure)
+    figure = blank(2.7 * max(across, 2), 2.2 * down + 0.2)
     for at, column in enumerate(shown, 1):
         axes = figure.add_subplot(down, across, at)
-        _style(axes, clipped(column.name, 30))
+        style(axes, clipped(column.name, 30))
         if isinstance(column, NumberColumn):
             _histogram(axes, column)
         else:
@@ -83,7 +85,15 @@ def _figure(shown: Sequence[NumberColumn | TextColumn]) -> Figure:
     return figure
 
 
-def _style(axes: Axes, title: str) -> None:
+def blank(width: float, height: float) -> Figure:
+    """A figure of that size, in inches, that finds room for its axes by itself."""
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.08))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def style(axes: Axes, title: str) -> None:
+    """The title, and axes that stay in the background."""
     # parse_math=False: a $ in a column's name is a dollar.
     axes.set_title(title, loc="left", fontsize=9, color=INK, fontweight="bold", parse_math=False)
     axes.tick_params(labelsize=7.5, colors=MUTED, length=0)

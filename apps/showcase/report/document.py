@@ -16,14 +16,18 @@ class Length(StrEnum):
     SHORT = "short"
 
 
+CHART_NAME = "chart.png"
+
+
 @dataclass(frozen=True)
 class Chart:
-    """The same picture twice; `size` is its width and height, in inches."""
+    """The same picture twice; `size` is its width and height, in inches, `name` that of its file."""
 
     png: bytes
     svg: str
     caption: str
     size: tuple[float, float]
+    name: str = CHART_NAME
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,21 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A part of a longer document, with a heading of its own."""
+
+    heading: str
+    sentences: Sequence[str] = ()
+    chart: Chart | None = None
+    grids: Sequence[Grid] = ()
+
+
+@dataclass(frozen=True)
 class Document:
-    """What is written, in this order. All text from the file is on one line and short; none of it is escaped."""
+    """What is written, in this order, the notes last.
+
+    All text from the file is on one line and short; none of it is escaped.
+    """
 
     title: str
     summary: str
@@ -46,6 +63,7 @@ class Document:
     chart: Chart | None
     grids: Sequence[Grid]
     notes: Sequence[str]
+    sections: Sequence[Section] = ()
 
 
 def composed(analysis: Analysis, length: Length, chart: Chart | None = None) -> Document:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from apps.showcase.report.document import Document, Grid
+from apps.showcase.report.document import Chart, Document, Grid, Section
 
 # The page can run nothing and load nothing, whatever the file had in it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -15,10 +15,11 @@ body { margin: 0 auto; max-width: 62rem; padding: 3rem 1.5rem; background: #fff;
   font: 16px/1.6 system-ui, sans-serif; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 1rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
 p, ul { max-width: 72ch; overflow-wrap: anywhere; }
 .lead { font-size: 1.15rem; }
 figure { margin: 2rem 0; }
-figure svg { width: 100%; height: auto; }
+figure svg, figure img { width: 100%; height: auto; }
 figcaption, footer { color: var(--muted); font-size: .85rem; }
 footer { margin-top: 3rem; }
 .wide { overflow-x: auto; }
@@ -36,9 +37,10 @@ def as_html(document: Document) -> str:
     body = [f"<h1>{escape(document.title)}</h1>", f'<p class="lead">{escape(document.summary)}</p>']
     if document.findings:
         body.append(f"<ul>{_items(document.findings)}</ul>")
-    if chart := document.chart:
-        body.append(f"<figure>{chart.svg}<figcaption>{escape(chart.caption)}</figcaption></figure>")
-    body += [_section(grid) for grid in document.grids]
+    if document.chart:
+        body.append(_picture(document.chart))
+    body += [_table(grid, "h2") for grid in document.grids]
+    body += [_section(section) for section in document.sections]
     if document.notes:
         body.append(f"<footer><ul>{_items(document.notes)}</ul></footer>")
     return (
@@ -54,11 +56,22 @@ def _items(sentences: Sequence[str]) -> str:
     return "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
 
 
-def _section(grid: Grid) -> str:
+def _section(section: Section) -> str:
+    pictures = [_picture(section.chart)] if section.chart else []
+    sentences = [f"<p>{escape(sentence)}</p>" for sentence in section.sentences]
+    grids = [_table(grid, "h3") for grid in section.grids]
+    return "\n".join([f"<h2>{escape(section.heading)}</h2>", *sentences, *pictures, *grids])
+
+
+def _picture(chart: Chart) -> str:
+    return f"<figure>{chart.svg}<figcaption>{escape(chart.caption)}</figcaption></figure>"
+
+
+def _table(grid: Grid, heading: str) -> str:
     head = _row("th", grid.headers, grid.numeric)
     body = "\n".join(_row("td", row, grid.numeric) for row in grid.rows)
     table = f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-    return f'<section>\n<h2>{escape(grid.heading)}</h2>\n<div class="wide">{table}</div>\n</section>'
+    return f'<section>\n<{heading}>{escape(grid.heading)}</{heading}>\n<div class="wide">{table}</div>\n</section>'
 
 
 def _row(tag: str, cells: Sequence[str], numeric: Sequence[bool]) -> str:

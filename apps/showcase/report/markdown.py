@@ -3,21 +3,21 @@
 import re
 from collections.abc import Sequence
 
-from apps.showcase.report.document import Document, Grid
-
-CHART_NAME = "chart.png"
+from apps.showcase.report.document import Chart, Document, Grid, Section
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~!$])")
 
 
 def as_markdown(document: Document) -> str:
-    """The report; the chart is a file beside it, named `chart.png`."""
+    """The report; its charts are files beside it."""
     blocks = [f"# {escaped(document.title)}", escaped(document.summary)]
     if document.findings:
         blocks.append(_items(document.findings))
-    if chart := document.chart:
-        blocks.append(f"![{escaped(chart.caption)}]({CHART_NAME})")
+    if document.chart:
+        blocks.append(_picture(document.chart))
     blocks += [f"## {grid.heading}\n\n{_table(grid)}" for grid in document.grids]
+    for section in document.sections:
+        blocks += _section(section)
     if document.notes:
         blocks.append(f"---\n\n{_items(document.notes)}")
     return "\n\n".join(blocks) + "\n"
@@ -27,6 +27,16 @@ def escaped(text: str) -> str:
     """The text as itself: no markup, no HTML, no table cell of its own, and no link that a renderer makes by itself."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", plain).replace("://", ":&#47;&#47;").replace("www.", "www&#46;")
+
+
+def _section(section: Section) -> list[str]:
+    pictures = [_picture(section.chart)] if section.chart else []
+    grids = [f"### {escaped(grid.heading)}\n\n{_table(grid)}" for grid in section.grids]
+    return [f"## {escaped(section.heading)}", *map(escaped, section.sentences), *pictures, *grids]
+
+
+def _picture(chart: Chart) -> str:
+    return f"![{escaped(chart.caption)}]({chart.name})"
 
 
 def _items(sentences: Sequence[str]) -> str:

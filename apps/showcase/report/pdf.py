@@ -10,7 +10,7 @@ import matplotlib as mpl
 from fpdf import FPDF
 from matplotlib.ft2font import FT2Font
 
-from apps.showcase.report.document import Chart, Document, Grid
+from apps.showcase.report.document import Chart, Document, Grid, Section
 
 FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 FONT = "DejaVu"
@@ -101,12 +101,30 @@ def as_pdf(document: Document) -> bytes:
         _picture(paper, document.chart)
     for grid in document.grids:
         _table(paper, grid)
+    for section in document.sections:
+        _section(paper, section)
     notes = list(document.notes)
     if paper.lacks_characters:
         notes.append(f"Characters that this PDF has no font for show as {UNKNOWN}; the HTML report has them all.")
     if notes:
         _notes(paper, notes)
     return bytes(paper.output())
+
+
+def _section(paper: _Paper, section: Section) -> None:
+    paper.keep_together(12 + 4 * LINE)
+    paper.ln(8)
+    paper.ink(INK, 14, bold=True)
+    paper.paragraph(section.heading, 8)
+    paper.ln(1)
+    paper.ink(INK, 9.5)
+    for sentence in section.sentences:
+        paper.paragraph(sentence)
+        paper.ln(0.8)
+    if section.chart:
+        _picture(paper, section.chart)
+    for grid in section.grids:
+        _table(paper, grid)
 
 
 def _picture(paper: _Paper, chart: Chart) -> None:

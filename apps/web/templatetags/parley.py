@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.web.finding import KINDS
 
 register = template.Library()
 
@@ -75,6 +76,20 @@ def health(agent: Agent, viewer: User) -> SafeString:
 
 
 @register.simple_tag
+def condition(agent: Agent, viewer: User) -> SafeString:
+    """How an agent is, also where it is well: a sign and a word; and why not, for operators."""
+    if agent.health != Agent.Health.OK:
+        return health(agent, viewer)
+    return format_html('<span class="health"><span class="sign sign-done">{}</span> Well</span>', icon("done"))
+
+
+@register.filter
+def kind_words(agent: Agent) -> str:
+    """Where it runs, in people's words."""
+    return KINDS[Agent.Kind(agent.kind)]
+
+
+@register.simple_tag
 def state_sign(state: str | None) -> SafeString:
     """The sign of a task's state: a shape, a colour and a word for readers."""
     look, word = STATES.get(state or "", ("none", "Answered"))
@@ -82,3 +97,26 @@ def state_sign(state: str | None) -> SafeString:
         '<span class="sign sign-{}" title="{}">{}<span class="visually-hidden">{}</span></span>',
         look, word, icon(look), word,
     )  # fmt: skip
+
+
+@register.simple_tag
+def state_mark(state: str | None, x: int, y: int) -> SafeString:
+    """The sign of a task's state within a picture, around a point of it."""
+    look, word = STATES.get(state or "", ("none", "Answered"))
+    return format_html(
+        '<g class="sign-{}"><circle class="under" cx="{}" cy="{}" r="10"></circle>'
+        '<use href="{}#{}" x="{}" y="{}" width="18" height="18"><title>{}</title></use></g>',
+        look, x, y, static("icons.svg"), look, x - 9, y - 9, word,
+    )  # fmt: skip
+
+
+@register.filter
+def state_word(state: str | None) -> str:
+    """What a task's state is called."""
+    return STATES.get(state or "", ("none", "Answered"))[1]
+
+
+@register.filter
+def state_look(state: str) -> str:
+    """The sign of a task's state."""
+    return STATES.get(state, ("none", "Answered"))[0]

@@ -5,7 +5,13 @@ const KEPT = 20; // what was said last stays, so that a slow reader is not cut s
 
 const WORDS = { canceled: "Stopped.", failed: "Failed.", rejected: "Declined.", "input-required": "asks:", "auth-required": "asks:" };
 
-export function announce(region, state, entries) {
+export function start(page) {
+  const region = document.getElementById("announcer");
+  page.on("entries", (entries) => announce(region, page.state, entries));
+  announce(region, page.state, page.entries.filter((entry) => entry.index > page.opened)); // what it was loaded for
+}
+
+function announce(region, state, entries) {
   const said = entries.map((entry) => spoken((entry.agent ?? state.agent).name, entry)).filter(Boolean);
   region.append(...said.map((words) => h("p", {}, words)));
   while (region.children.length > KEPT) region.firstElementChild.remove();

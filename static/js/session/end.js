@@ -1,41 +1,103 @@
-// Following the conversation only while the reader is at its end; otherwise a pill leads there.
+// Where the reader is: at the end, which the page then follows, or further up, where nothing may move what they read.
+// Only what is around them is in the page.
 
+const SHORT = 60; // items of a conversation that are all in the page
 const NEAR = 48; // px from the end that still count as being there
+const AHEAD = 1.5; // heights of the view to have ready above and below
+
+/** All of a short conversation. A long one has a Window instead. */
+class Whole {
+  from = 0;
+  length = 0;
+  isAtEnd = true;
+
+  over(items) {
+    this.length = items.length;
+    return items;
+  }
+
+  toEnd() {}
+  around() {}
+  up() {}
+  down() {}
+}
 
 export class End {
-  constructor(scroller, pill) {
-    Object.assign(this, { scroller, pill, follows: true });
+  /** `changed()` draws anew; `older()` is asked for what is not here yet. */
+  constructor(scroller, pill, { changed, older }) {
+    Object.assign(this, { scroller, pill, changed, older, follows: true, window: new Whole() });
+    this.list = scroller.querySelector("ol");
     scroller.addEventListener("scroll", () => this.look(), { passive: true });
     pill.addEventListener("click", () => {
       this.go();
       scroller.focus({ preventScroll: true });
     });
     // What grows by itself (a picture that has loaded, a wider window) must not leave the reader behind.
-    new ResizeObserver(() => this.follows && this.go()).observe(scroller);
+    const sizes = new ResizeObserver(() => this.follows && this.toBottom());
+    sizes.observe(scroller);
+    sizes.observe(this.list);
+  }
+
+  /** The items to draw. */
+  over(items) {
+    this.lengthen(items.length).catch(() => {}); // tried again with what comes next
+    return this.window.over(items, this.follows);
+  }
+
+  /** From here on the conversation is a long one, if so many items are many. */
+  async lengthen(count = Infinity) {
+    if (this.isLong || count <= SHORT) return;
+    const { Window } = await import("./window.js");
+    if (!this.isLong) this.window = new Window(this.window.length);
+    this.isLong = true;
   }
 
   look() {
     const { scrollHeight, scrollTop, clientHeight } = this.scroller;
-    this.follows = scrollHeight - scrollTop - clientHeight < NEAR;
+    const below = scrollHeight - scrollTop - clientHeight;
+    this.follows = below < NEAR && this.window.isAtEnd;
     if (this.follows) this.pill.hidden = true;
+    else if (scrollTop < AHEAD * clientHeight) this.up();
+    else if (below < AHEAD * clientHeight && this.window.down()) this.changed();
+  }
+
+  up() {
+    if (this.window.up()) this.changed();
+    else this.older();
   }
 
   go() {
+    const isFar = !this.window.isAtEnd;
     this.follows = true;
     this.pill.hidden = true;
+    this.window.toEnd();
+    if (isFar) this.changed();
+    this.toBottom();
+  }
+
+  toBottom() {
     this.scroller.scrollTop = this.scroller.scrollHeight;
   }
 
-  /** Something was added below. */
+  /** Something was said; who reads further up is told. */
   added() {
-    if (this.follows) this.go();
-    else this.pill.hidden = false;
+    this.pill.hidden = this.follows;
   }
 
-  /** Run `change`, which adds something above what the reader looks at, without moving that. */
+  /** Run `change` without moving what the reader looks at; one who is at the end stays there. */
   keep(change) {
-    const below = this.scroller.scrollHeight - this.scroller.scrollTop;
+    const line = this.follows ? null : this.firstSeen();
+    const before = line?.getBoundingClientRect().top;
+    const hadFocus = this.scroller.contains(document.activeElement);
     change();
-    this.scroller.scrollTop = this.scroller.scrollHeight - below;
+    const now = document.activeElement;
+    if (hadFocus && !(this.scroller.contains(now) && now.checkVisibility())) this.scroller.focus({ preventScroll: true });
+    if (this.follows) this.toBottom();
+    else if (line?.isConnected) this.scroller.scrollTop += line.getBoundingClientRect().top - before;
+  }
+
+  firstSeen() {
+    const { top } = this.scroller.getBoundingClientRect();
+    return [...this.list.children].find((line) => line.getBoundingClientRect().bottom > top);
   }
 }

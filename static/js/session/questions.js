@@ -1,10 +1,15 @@
-// An agent's questions: forms that the server made, answered here; the focus goes to each of them once.
-import { uuid } from "../dom.js";
+// An agent's questions in its session: forms that the server made, answered there; the focus goes to each of them once.
+import { clear, complain, read } from "../answering.js";
 
-export class Questions {
-  /** `deliver` sends a message (see main.js). */
-  constructor(list, deliver) {
-    Object.assign(this, { list, deliver, focused: new Set() });
+export function start(page) {
+  const questions = new Questions(document.getElementById("items"), page);
+  questions.focusNewest();
+  page.on("drawn", () => questions.focusNewest());
+}
+
+class Questions {
+  constructor(list, page) {
+    Object.assign(this, { list, page, focused: new Set() });
     list.addEventListener("submit", (event) => {
       if (!event.target.matches("form.question")) return;
       event.preventDefault();
@@ -22,37 +27,17 @@ export class Questions {
   }
 
   answer(form) {
-    const missing = form.querySelector(":invalid:not(fieldset)");
-    if (missing) return this.complain(form, `${nameOf(missing)}: ${missing.validationMessage}`, missing);
-    const said = new FormData(form);
-    const id = uuid();
-    said.append("message", id);
-    const files = [...said.values()].filter((value) => value instanceof File && value.name);
-    for (const [name, value] of [...said]) if (value instanceof File && !value.name) said.delete(name);
-    this.complain(form, "");
+    const said = read(form);
+    if (!said) return;
     form.inert = true; // until the log has the answer, or it is given back
-    const giveBack = (sentence) => {
+    const { scroller } = this.page.end;
+    scroller.focus({ preventScroll: true }); // what is inert would lose the focus
+    const giveBack = (sentence, field) => {
       form.inert = false;
-      this.complain(form, sentence);
+      if (document.activeElement === scroller) form.querySelector("button").focus({ preventScroll: true });
+      if (sentence) complain(form, sentence, field);
+      else clear(form);
     };
-    return this.deliver({ id, form: said, files, text: textOf(form), giveBack, unreached: () => giveBack("") });
+    this.page.deliver({ ...said, giveBack, unreached: () => giveBack("") });
   }
-
-  complain(form, sentence, field = null) {
-    const error = form.querySelector(".question-error");
-    error.textContent = sentence;
-    error.hidden = !sentence;
-    field?.focus();
-  }
-}
-
-function nameOf(field) {
-  const group = field.closest("fieldset")?.querySelector("legend");
-  return (group ?? field.labels[0]).textContent.trim();
-}
-
-/** What was filled in, as it is shown until the log says it. */
-function textOf(form) {
-  const filled = [...new FormData(form)].filter(([name, value]) => name.startsWith("answer-") && typeof value === "string");
-  return filled.map(([, value]) => value).filter(Boolean).join("\n");
 }

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from apps.conversations.archives.warming import warm
 from apps.conversations.models import Context
 from apps.conversations.replay import differences
 
@@ -19,7 +20,7 @@ class Command(BaseCommand):
         contexts = self.find(context_id)
         if not contexts:
             raise CommandError(f"There is no context {context_id}.")
-        found = [line for context in contexts for line in differences(context.pk)]
+        found = [line for context in contexts for line in differences(warm(context).pk)]
         for line in found:
             self.stdout.write(line)
         if found:

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from apps.showcase.first_login import FirstLogin
-from apps.showcase.loading import AGENTS, load
+from apps.showcase.loading import AGENTS, PLANS, load
 
 
 class Command(BaseCommand):
@@ -15,5 +15,5 @@ class Command(BaseCommand):
         loaded = load()
         for problem in loaded.problems:
             self.stderr.write(self.style.WARNING(problem))
-        slugs = ", ".join(shown.slug for shown in AGENTS)
+        slugs = ", ".join([*(shown.slug for shown in AGENTS), *PLANS])
         self.stdout.write(f"The showcase is loaded: {slugs}. Its logins are in {FirstLogin.path()}.")

@@ -1,0 +1,218 @@
+"""Artifacts: what agents delivered, in its versions; its content, whether its signature holds, and what led to it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+from django.http import FileResponse, StreamingHttpResponse
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
+from drf_spectacular.types import OpenApiTypes
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+import bridge
+from apps.accounts.principals import Principal
+from apps.agents import identity
+from apps.agents.models import SigningKey
+from apps.api import pages
+from apps.api.fields import Line, Listing, Query, Shape, page_of
+from apps.api.problems import NotFound
+from apps.api.schema import A_FILE, documented
+from apps.api.sending import session_of
+from apps.api.shapes.artifacts import artifacts_json
+from apps.api.shapes.declared import ArtifactShape
+from apps.api.shapes.provenance import ProvenanceShape
+from apps.api.views import Endpoint
+from apps.conversations import bundles, downloads, lineage, signatures
+from apps.conversations.archives import warming
+from apps.conversations.events import JSON
+from apps.conversations.models import Artifact, Task
+from apps.conversations.parts import pieces_joined
+from apps.conversations.provenance.walking import provenance_of
+from apps.conversations.signatures import Verdict
+from apps.conversations.versions import versions_in
+
+RESULTS = {Verdict.GOOD: "valid", Verdict.MISSING: "unsigned"}
+"""What a verdict comes to; any other is `invalid`."""
+
+
+class AgentsOwnId(StringConverter):
+    """An id that an agent chose: anything that does not end in a slash."""
+
+    regex = "[^/](?:.*[^/])?"
+
+
+register_converter(AgentsOwnId, "own")
+
+
+class ArtifactListing(Listing):
+    session = serializers.UUIDField(help_text="The id of a session.")
+    task = serializers.UUIDField(required=False)
+    name = Line(required=False, max_length=250, help_text="Every version of this name.")
+
+
+class Bundling(Query):
+    every_version = serializers.BooleanField(default=False, help_text="Older versions as well, numbered by name.")
+
+
+class Content(Query):
+    part = serializers.IntegerField(
+        default=0, min_value=0, max_value=1_000_000, help_text="Which of its parts, from 0."
+    )
+    inline = serializers.BooleanField(default=False, help_text="To be looked at, where browsers do that safely.")
+
+
+class NamedKey(Shape):
+    id = serializers.CharField(help_text="SHA-256 thumbprint of the public key.")
+    algorithm = serializers.CharField()
+    agent = serializers.CharField(help_text="Whose it is: a DID.")
+    is_revoked = serializers.BooleanField()
+
+
+class Verification(Shape):
+    """Whether an artifact is what its agent signed."""
+
+    artifact_id = serializers.CharField()
+    task_id = serializers.UUIDField()
+    result = serializers.ChoiceField(["valid", "invalid", "unsigned"])
+    verdict = serializers.ChoiceField([verdict.value for verdict in Verdict])
+    digest = serializers.CharField(help_text="SHA-256 of the canonical JSON of its parts.")
+    agent = serializers.CharField(help_text="Who is said to have signed it: a DID; empty where nobody did.")
+    signed_at = serializers.DateTimeField(allow_null=True)
+    key = NamedKey(allow_null=True, help_text="The key that the signature names, where it is known here.")
+    key_set_url = serializers.CharField(help_text="Where everybody finds the public keys.")
+
+
+class Artifacts(Endpoint):
+    @documented(
+        "artifacts_list",
+        "What was delivered in a session, in its order",
+        query=ArtifactListing,
+        answers={200: page_of(ArtifactShape)},
+        refuses=[404],
+    )
+    def get(self, request: Request) -> Response:
+        asked = self.query(ArtifactListing)
+        context = session_of(self.principal, asked["session"])
+        narrowed = {name: asked[name] for name in ("task", "name") if name in asked}
+        rows, bound = lineage.artifacts(context).filter(**narrowed), (context.pk, *narrowed.items())
+        shown, following = pages.page(rows, ("first_event", "id"), asked, self.principal, "artifacts", *bound)
+        items = artifacts_json(context.pk, shown, versions_in(context) if shown else {})
+        return Response({"items": items, "nextCursor": following})
+
+
+class OneArtifact(Endpoint):
+    @documented("artifacts_retrieve", "One artifact", answers={200: ArtifactShape}, refuses=[404])
+    def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
+        row = find(self.principal, task, artifact)
+        context = row.task.context
+        return Response(artifacts_json(context.pk, [row], versions_in(context))[0])
+
+
+class ArtifactBundle(Endpoint):
+    @documented(
+        "artifacts_bundle",
+        "All that a session delivered, as one ZIP",
+        query=Bundling,
+        answers={**A_FILE, (200, "application/zip"): OpenApiTypes.BINARY},
+        refuses=[404],
+    )
+    async def get(self, request: Request, session: uuid.UUID) -> StreamingHttpResponse:
+        """The newest version of each name. What is a link elsewhere is named in its `links.txt`."""
+        every = self.query(Bundling)["every_version"]
+        context = await bridge.run(session_of, self.principal, session)
+        return downloads.as_zip(context, await bridge.run(bundles.of_session, context, every_version=every))
+
+
+class ArtifactContent(Endpoint):
+    @documented(
+        "artifacts_content",
+        "The content of one part of an artifact, as a file",
+        query=Content,
+        answers=A_FILE,
+        refuses=[404],
+    )
+    async def get(self, request: Request, task: uuid.UUID, artifact: str) -> FileResponse:
+        """Text that was streamed in pieces is one part. A part that is a link elsewhere has no content here."""
+        asked = self.query(Content)
+        part, name = await bridge.run(find_part, self.principal, task, artifact, asked["part"])
+        return downloads.streamed(
+            await asyncio.to_thread(downloads.as_file, part, name, is_download=not asked["inline"])
+        )
+
+
+class ArtifactVerification(Endpoint):
+    @documented("artifacts_verify", "Verify a signature", answers={200: Verification}, refuses=[404])
+    def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
+        """It says what `manage.py verify_artifact` does: the content is read again, and held to the signed digest."""
+        return Response(verification_json(find(self.principal, task, artifact)))
+
+
+class ArtifactProvenance(Endpoint):
+    @documented("artifacts_provenance", "What led to an artifact", answers={200: ProvenanceShape}, refuses=[404])
+    def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
+        """The tasks, messages, agents, versions and files from which it came, as a graph in the terms of W3C PROV.
+
+        Tasks that were deleted, or are not yours, are nodes of the kind `unavailable`.
+        """
+        return Response(provenance_of(self.principal, find(self.principal, task, artifact)).json)
+
+
+def find(principal: Principal, task: uuid.UUID, artifact: str) -> Artifact:
+    """What was delivered under this id by a task of the caller's. Raises NotFound."""
+    mine = Task.objects.visible_to(principal).filter(pk=task)
+    delivered = Artifact.objects.delivered().select_related("task__context").filter(task__in=mine)
+    named = delivered.filter(artifact_id=artifact)
+    row = named.first() if "\0" not in artifact else None
+    if row is None and "\0" not in artifact and warming.bring_back_tasks(principal, [task]):
+        row = named.all().first()
+    if row is None:
+        raise NotFound("There is no such artifact. Tasks show what they made when they have completed.")
+    return row
+
+
+def verification_json(row: Artifact) -> JSON:
+    """What comes of verifying an artifact now; `row.task.context` is used."""
+    verdict, key = signatures.verify(row)
+    return {
+        "artifactId": row.artifact_id,
+        "taskId": str(row.task_id),
+        "result": RESULTS.get(verdict, "invalid"),
+        "verdict": verdict.value,
+        "digest": row.digest,
+        "agent": row.signature.get("agent", ""),
+        "signedAt": row.signature.get("created"),
+        "key": _key_json(key) if key else None,
+        "keySetUrl": identity.key_set_url(),
+    }
+
+
+def _key_json(key: SigningKey) -> JSON:
+    return {
+        "id": key.kid,
+        "algorithm": key.algorithm,
+        "agent": identity.did_of(key.agent),
+        "isRevoked": key.revoked_at is not None,
+    }
+
+
+def find_part(principal: Principal, task: uuid.UUID, artifact: str, number: int) -> tuple[JSON, str]:
+    """A part of what was delivered, and a name for it. Raises NotFound, also for a part that is a link."""
+    row = find(principal, task, artifact)
+    parts = pieces_joined(row.parts)
+    if number >= len(parts) or "url" in parts[number]:
+        raise NotFound("There is no such part, or its content is kept elsewhere: see the artifact's parts.")
+    return parts[number], row.name or row.artifact_id
+
+
+urlpatterns = [
+    path("sessions/<uuid:session>/artifacts.zip", ArtifactBundle.as_view(), name="artifact-bundle"),
+    path("artifacts", Artifacts.as_view(), name="artifacts"),
+    path("artifacts/<uuid:task>/<own:artifact>/content", ArtifactContent.as_view(), name="artifact-content"),
+    path("artifacts/<uuid:task>/<own:artifact>/verify", ArtifactVerification.as_view(), name="artifact-verification"),
+    path("artifacts/<uuid:task>/<own:artifact>/provenance", ArtifactProvenance.as_view(), name="artifact-provenance"),
+    path("artifacts/<uuid:task>/<own:artifact>", OneArtifact.as_view(), name="artifact"),
+]

@@ -1,0 +1,271 @@
+"""Plans: those that a caller may use, what each is made of, and saving one that is the caller's."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import IntegrityError, transaction
+from django.http import HttpResponse
+from django.urls import path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.models import User
+from apps.accounts.principals import READ, Principal
+from apps.agents import cards
+from apps.agents.models import Agent, AgentVersion
+from apps.api import pages
+from apps.api.bodies import encoded
+from apps.api.fields import Body, Choice, Line, Listing, Query, Struct, page_of
+from apps.api.plan_shapes import CheckedShape, PlanShape, WholePlanShape
+from apps.api.problems import Conflict, InvalidFields, NotFound
+from apps.api.schema import A_FILE, documented
+from apps.api.shapes.naming import timestamp
+from apps.api.views import Endpoint
+from apps.orchestration import checks, depicting, finding
+from apps.orchestration.definitions import MOST_BYTES, PlanDefinition, as_yaml, check_size
+from apps.orchestration.pictures import drawing
+from apps.orchestration.registration import may_change, register_plan
+
+JSON = dict[str, Any]
+MOST_VERSIONS = 100
+MOST_PROBLEMS = 100
+NO_PLAN = "There is no such plan, or you may not use it."
+NO_VERSION = "There is no such version of the plan, or it is not yours to see."
+EITHER = "Give the definition as `definition` (JSON) or as `yaml` (text): one of the two."
+
+EXAMPLE = {
+    "slug": "short-story",
+    "definition": {
+        "name": "Short story",
+        "description": "Writes a short story.",
+        "inputs": {"type": "object", "required": ["topic"], "properties": {"topic": {"type": "string"}}},
+        "steps": {"draft": {"agent": "echo", "message": "A story about {{ inputs.topic }}."}},
+    },
+}
+
+
+class OnePlanQuery(Query):
+    version = serializers.IntegerField(
+        default=None, min_value=1, max_value=2_000_000_000, help_text="A number; without it, the current one."
+    )
+
+
+class Written(Body):
+    definition = Struct(required=False, help_text="As JSON: see /plans/schema.")
+    yaml = serializers.CharField(
+        required=False, trim_whitespace=False, max_length=MOST_BYTES, help_text="The same as YAML."
+    )
+
+
+class CheckPlan(Written):
+    slug = Line(
+        default="", allow_blank=True, max_length=63, help_text="What it is to be called; a plan cannot name it."
+    )
+
+
+class SavePlan(Written):
+    note = Line(default="", allow_blank=True, help_text="What is new in this version.")
+    access = Choice(
+        Agent.Access.choices,
+        required=False,
+        help_text="Who may use it, which operators of agents decide. Without it a new plan is the caller's alone.",
+    )
+
+
+class NewPlan(SavePlan):
+    slug = Line(max_length=63, help_text="Lower-case letters, digits and hyphens.")
+
+
+class NewPlanVersion(SavePlan):
+    base = serializers.IntegerField(
+        required=False, min_value=1, help_text="The version that was changed: refused (409) where there is a newer one."
+    )
+
+
+class Plans(Endpoint):
+    @documented("plans_list", "The plans that you may use, by name", query=Listing, answers={200: page_of(PlanShape)})
+    def get(self, request: Request) -> Response:
+        rows = finding.plans(self.principal)
+        shown, following = pages.page(rows, ("name", "id"), self.query(Listing), self.principal, "plans")
+        return Response({"items": [plan_json(plan, _user(request)) for plan in shown], "nextCursor": following})
+
+    @documented(
+        "plans_create",
+        "Save a new plan",
+        body=NewPlan,
+        answers={201: WholePlanShape},
+        examples=[OpenApiExample("One step", EXAMPLE, request_only=True)],
+    )
+    def post(self, request: Request) -> Response:
+        """What cannot be is refused with a sentence for each path in the definition; nothing is saved then."""
+        asked = self.body(NewPlan)
+        if Agent.objects.filter(slug=asked["slug"]).exists():
+            raise InvalidFields([("slug", f"There is an agent {asked['slug']} already. Choose another slug.")])
+        saved = _save(_user(request), asked["slug"], asked)
+        return Response(whole_plan_json(saved, saved.current_version, _user(request)), status=201)
+
+
+class OnePlan(Endpoint):
+    @documented(
+        "plans_retrieve",
+        "One plan, with its definition",
+        query=OnePlanQuery,
+        answers={200: WholePlanShape},
+        refuses=[404],
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """Earlier versions than the current one are for whoever may change the plan."""
+        plan = find(self.principal, slug)
+        number, version = self.query(OnePlanQuery)["version"], plan.current_version
+        if number is not None and (version is None or version.number != number):
+            version = plan.versions.filter(number=number).first() if may_change(_user(request), plan) else None
+            if version is None:
+                raise NotFound(NO_VERSION)
+        return Response(whole_plan_json(plan, version, _user(request)))
+
+    @documented(
+        "plans_update",
+        "Save a new version of a plan",
+        body=NewPlanVersion,
+        answers={200: WholePlanShape},
+        refuses=[404, 409],
+    )
+    def put(self, request: Request, slug: str) -> Response:
+        """Runs that go on keep the version with which they began. What is saved already makes no version."""
+        asked, user = self.body(NewPlanVersion), _user(request)
+        plan = find(self.principal, slug)
+        if not may_change(user, plan):
+            raise PermissionDenied("This plan is somebody else's. Save one of your own, under another slug.")
+        with transaction.atomic():
+            newest = Agent.objects.select_for_update(of=("self",)).select_related("current_version").get(pk=plan.pk)
+            number = newest.current_version.number if newest.current_version else None
+            if "base" in asked and asked["base"] != number:
+                raise Conflict(f"The plan is at version {number} by now. Compare yours with it, then save again.")
+            saved = _save(user, slug, asked)
+        return Response(whole_plan_json(saved, saved.current_version, user))
+
+
+class Check(Endpoint):
+    scopes = {"POST": READ}
+
+    @documented("plans_check", "What is wrong with a definition", body=CheckPlan, answers={200: CheckedShape})
+    def post(self, request: Request) -> Response:
+        """Nothing is saved. The agents that it names must be there, and be for the caller."""
+        asked, definition = self.body(CheckPlan), None
+        try:
+            definition = _read(asked)
+            checks.check(definition, asked["slug"], self.principal)
+            problems = []
+        except ValidationError as error:
+            problems = _problems(error)
+        told = [{"path": path, "message": sentence} for path, sentence in problems[:MOST_PROBLEMS]]
+        known = definition.as_json if definition else None
+        return Response({"isValid": not problems, "problems": told, "definition": known})
+
+
+class Picture(Endpoint):
+    @documented(
+        "plans_picture",
+        "A plan's steps as a picture",
+        answers={**A_FILE, (200, drawing.MEDIA_TYPE): OpenApiTypes.BINARY},
+        refuses=[404],
+    )
+    def get(self, request: Request, slug: str) -> HttpResponse:
+        """SVG that needs nothing else: each step, left to right as one depends on the other."""
+        definition = finding.definition_of(find(self.principal, slug))
+        if definition is None:
+            raise NotFound("The plan's definition cannot be read any more, so there is no picture of it.")
+        return picture(drawing.graph(depicting.of_definition(definition)))
+
+
+def find(principal: Principal, slug: str) -> Agent:
+    """The plan of this slug, which the caller may use. Raises NotFound."""
+    plan = finding.plans(principal).filter(slug=slug).first() if slug.isprintable() else None
+    if plan is None:
+        raise NotFound(NO_PLAN)
+    return plan
+
+
+def picture(svg: str) -> HttpResponse:
+    """SVG as a browser may show it: it runs nothing and loads nothing."""
+    return HttpResponse(svg, content_type=drawing.MEDIA_TYPE, headers={"Content-Security-Policy": drawing.POLICY})
+
+
+def plan_json(plan: Agent, user: User) -> JSON:
+    """A plan; its version and its workspace should be loaded."""
+    version = plan.current_version
+    return {
+        "slug": plan.slug,
+        "name": plan.name,
+        "description": plan.description,
+        "access": plan.access,
+        "version": version.number if version else None,
+        "steps": len(version.content.get("steps", ())) if version else 0,
+        "mayChange": may_change(user, plan),
+        "url": cards.endpoint(plan),
+        "updatedAt": timestamp(plan.updated_at),
+    }
+
+
+def whole_plan_json(plan: Agent, version: AgentVersion | None, user: User) -> JSON:
+    """A plan with what one of its versions says."""
+    try:
+        definition = PlanDefinition.read(version.content) if version else None
+    except ValidationError:
+        definition = None
+    versions = plan.versions.defer("content").order_by("-number")[:MOST_VERSIONS]
+    return plan_json(plan, user) | {
+        "shownVersion": version.number if version else None,
+        "definition": definition.as_json if definition else None,
+        "yaml": as_yaml(version.content) if version else "",
+        "inputs": definition.inputs if definition else {},
+        "versions": [
+            {"number": one.number, "note": one.note, "sha256": one.sha256, "createdAt": timestamp(one.created_at)}
+            for one in versions
+        ],
+    }
+
+
+def _user(request: Request) -> User:
+    return cast("User", request.user)
+
+
+def _read(asked: JSON) -> PlanDefinition:
+    """The definition of a body. Raises InvalidFields where there is none or two, ValidationError."""
+    if ("definition" in asked) == ("yaml" in asked):
+        raise InvalidFields([("definition", EITHER)])
+    if "yaml" in asked:
+        return PlanDefinition.from_yaml(asked["yaml"])
+    check_size(encoded(asked["definition"]).decode())
+    return PlanDefinition.read(asked["definition"])
+
+
+def _save(user: User, slug: str, asked: JSON) -> Agent:
+    """Raises InvalidFields with a sentence for each path."""
+    policies = {"access": asked["access"]} if "access" in asked else {}
+    if policies and not user.has_perm("agents.change_agent"):
+        raise InvalidFields([("access", "Operators of agents decide who may use a plan. Leave it out.")])
+    try:
+        saved = register_plan(slug, _read(asked), author=user, note=asked["note"], **policies)
+    except ValidationError as error:
+        raise InvalidFields(_problems(error)[:MOST_PROBLEMS]) from None
+    except IntegrityError:  # somebody took it just now
+        raise InvalidFields([("slug", f"There is an agent {slug} already. Choose another slug.")]) from None
+    return saved
+
+
+def _problems(error: ValidationError) -> list[tuple[str, str]]:
+    return [(path, sentence) for path, sentences in error.message_dict.items() for sentence in sentences]
+
+
+urlpatterns = [
+    path("plans", Plans.as_view(), name="plans"),
+    path("plans/check", Check.as_view(), name="plan-check"),
+    path("plans/<str:slug>", OnePlan.as_view(), name="plan"),
+    path("plans/<str:slug>/picture", Picture.as_view(), name="plan-picture"),
+]

@@ -1,0 +1,249 @@
+"""Shares: read-only links to a session as it was, and what is read by them without signing in."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from django.conf import settings
+from django.http import FileResponse
+from django.http.response import HttpResponseBase
+from django.urls import path, reverse
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+import bridge
+from apps.accounts import quotas
+from apps.api.fields import Body, Shape, Struct
+from apps.api.problems import InvalidFields
+from apps.api.schema import A_FILE, documented
+from apps.api.shapes.naming import timestamp
+from apps.api.views import Endpoint
+from apps.conversations import downloads, prose, shares
+from apps.conversations.errors import InvalidParams
+from apps.conversations.models import Artifact, Message, Share
+from apps.conversations.parts import is_file, pieces_joined, words_of
+from apps.conversations.shares import Branch, Snapshot
+
+JSON = dict[str, Any]
+LONGEST_DAYS = 3650
+
+
+class NewShare(Body):
+    expires_in_days = serializers.IntegerField(default=30, min_value=1, max_value=LONGEST_DAYS)
+    with_branches = serializers.BooleanField(default=False, help_text="Are forks of it shown, as they are now?")
+    with_artifacts = serializers.BooleanField(default=False, help_text="Are files and artifacts shown?")
+    at = serializers.IntegerField(default=None, allow_null=True, min_value=1, help_text="As it was after this event.")
+
+
+class ShareShape(Shape):
+    id = serializers.UUIDField()
+    session_id = serializers.UUIDField()
+    at = serializers.IntegerField(help_text="The last event that is shown.")
+    with_branches = serializers.BooleanField()
+    with_artifacts = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+
+
+class NewShareShape(ShareShape):
+    url = serializers.CharField(help_text="Where people read it. It is told this once.")
+    api_url = serializers.CharField(help_text="Where programs read it.")
+
+
+class ShareList(Shape):
+    items = ShareShape(many=True)
+
+
+class SharedMessage(Shape):
+    index = serializers.IntegerField()
+    role = serializers.ChoiceField(Message.Role.choices)
+    author = serializers.CharField()
+    content = serializers.CharField()
+    html = serializers.CharField(help_text="Safe to insert; empty for what people wrote.")
+    parts = serializers.ListField(child=Struct())
+    timestamp = serializers.DateTimeField()
+
+
+class SharedArtifact(Shape):
+    name = serializers.CharField()
+    description = serializers.CharField()
+    digest = serializers.CharField()
+    is_signed = serializers.BooleanField()
+    parts = serializers.ListField(child=Struct())
+    created_at = serializers.DateTimeField()
+
+
+class SharedBranch(Shape):
+    id = serializers.UUIDField()
+    parent_id = serializers.UUIDField(allow_null=True)
+    forked_at = serializers.IntegerField(allow_null=True, help_text="What comes before is its parent's.")
+    revision = serializers.IntegerField()
+    messages = SharedMessage(many=True)
+    artifacts = SharedArtifact(many=True)
+
+
+class SharedSession(Shape):
+    """A session as it was, for readers of a link."""
+
+    title = serializers.CharField()
+    shared_by = serializers.CharField()
+    created_at = serializers.DateTimeField(help_text="When the link was made.")
+    expires_at = serializers.DateTimeField()
+    branches = SharedBranch(many=True, help_text="The session itself, then forks of it.")
+
+
+def share_json(share: Share) -> JSON:
+    return {
+        "id": str(share.pk),
+        "sessionId": str(share.context_id),
+        "at": share.upto,
+        "withBranches": share.with_branches,
+        "withArtifacts": share.with_artifacts,
+        "createdAt": timestamp(share.created_at),
+        "expiresAt": timestamp(share.expires_at),
+    }
+
+
+class Shares(Endpoint):
+    @documented("shares_list", "The links to a session", answers={200: ShareList}, refuses=[404])
+    def get(self, request: Request, session: uuid.UUID) -> Response:
+        return Response({"items": [share_json(one) for one in shares.of_session(self.principal, session)]})
+
+    @documented(
+        "shares_create", "Share a session by a link", body=NewShare, answers={201: NewShareShape}, refuses=[404]
+    )
+    def post(self, request: Request, session: uuid.UUID) -> Response:
+        """Whoever has the link reads the session as it was, without signing in."""
+        asked = self.body(NewShare)
+        lifetime = datetime.timedelta(days=asked.pop("expires_in_days"))
+        try:
+            share, token = shares.make(self.principal, session, lifetime=lifetime, **asked)
+        except InvalidParams as refusal:
+            raise InvalidFields([(refusal.field, str(refusal))]) from None
+        base = settings.PUBLIC_BASE_URL
+        told = {"url": f"{base}/shared/{token}", "apiUrl": base + reverse("api:shared", args=[token])}
+        return Response({**share_json(share), **told}, status=201)
+
+
+class OneShare(Endpoint):
+    @documented("shares_delete", "Take a link back", answers={204: None}, refuses=[404])
+    def delete(self, request: Request, session: uuid.UUID, share: uuid.UUID) -> Response:
+        shares.revoke(self.principal, session, share)
+        return Response(status=204)
+
+
+class Public(Endpoint):
+    """What is read by a link: nobody has to sign in, no search engine keeps it, and no other site is told of it."""
+
+    permission_classes = [AllowAny]
+
+    async def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
+        response = await super().dispatch(request, *args, **kwargs)
+        for name, value in downloads.OF_A_LINK.items():
+            response[name] = value
+        return response
+
+    def snapshot(self, token: str) -> Snapshot:
+        """Raises ShareNotFound, TooMuch."""
+        quotas.count_view(str(self.request.META.get("REMOTE_ADDR", "")))
+        return shares.find(token)
+
+
+class Shared(Public):
+    @documented("shared_retrieve", "Read a shared session", answers={200: SharedSession}, refuses=[404])
+    def get(self, request: Request, token: str) -> Response:
+        """It needs no credentials."""
+        return Response(snapshot_json(self.snapshot(token), token))
+
+
+class SharedFile(Public):
+    @documented("shared_file", "A file of a shared session", answers=A_FILE, refuses=[404])
+    async def get(
+        self, request: Request, token: str, branch: uuid.UUID, kind: str, index: int, number: int
+    ) -> FileResponse:
+        """It needs no credentials. Whatever it is, it is a plain download."""
+        snapshot = await bridge.run(self.snapshot, token)
+        part = snapshot.part(branch, kind, index, number)
+        response = await asyncio.to_thread(downloads.as_file, part, f"{index}-{number}", is_download=True)
+        response["Content-Type"] = "application/octet-stream"
+        return downloads.streamed(response)
+
+
+def snapshot_json(snapshot: Snapshot, token: str) -> JSON:
+    share = snapshot.share
+    return {
+        "title": share.title,
+        "sharedBy": snapshot.owner,
+        "createdAt": timestamp(share.created_at),
+        "expiresAt": timestamp(share.expires_at),
+        "branches": [_branch_json(snapshot, branch, token) for branch in snapshot.branches],
+    }
+
+
+def _branch_json(snapshot: Snapshot, branch: Branch, token: str) -> JSON:
+    is_fork = branch is not snapshot.branches[0]
+    return {
+        "id": str(branch.context.pk),
+        "parentId": str(branch.context.parent_id) if is_fork and branch.context.parent_id else None,
+        "forkedAt": branch.context.forked_at if is_fork else None,
+        "revision": branch.upto,
+        "messages": [_message_json(snapshot, branch, said, token) for said in branch.messages],
+        "artifacts": [_artifact_json(snapshot, branch, made, token) for made in branch.artifacts],
+    }
+
+
+def _message_json(snapshot: Snapshot, branch: Branch, said: Message, token: str) -> JSON:
+    words = words_of(said.parts)
+    return {
+        "index": said.index,
+        "role": said.role,
+        "author": snapshot.author(said),
+        "content": words,
+        "html": prose.laid_out(words) if said.role == Message.Role.AGENT else "",
+        "parts": list(_parts_json(snapshot, branch, "messages", said.index, said.parts, token)),
+        "timestamp": timestamp(said.created_at),
+    }
+
+
+def _artifact_json(snapshot: Snapshot, branch: Branch, made: Artifact, token: str) -> JSON:
+    parts = pieces_joined(made.parts)
+    return {
+        "name": made.name or made.artifact_id,
+        "description": made.description,
+        "digest": made.digest,
+        "isSigned": bool(made.signature),
+        "parts": list(_parts_json(snapshot, branch, "artifacts", made.first_event, parts, token)),
+        "createdAt": timestamp(made.created_at),
+    }
+
+
+def _parts_json(
+    snapshot: Snapshot, branch: Branch, kind: str, index: int, parts: list[JSON], token: str
+) -> Iterable[JSON]:
+    """The parts, files as links through the share; where files were not granted, as their names alone."""
+    for number, part in enumerate(parts):
+        if not is_file(part):
+            yield {name: value for name, value in part.items() if name != "metadata"}
+            continue
+        named: JSON = {name: part[name] for name in ("filename", "mediaType") if name in part}
+        address = reverse("api:shared-file", args=[token, branch.context.pk, kind, index, number])
+        link = part.get("url", settings.PUBLIC_BASE_URL + address)
+        yield {**named, "url": link} if snapshot.share.with_artifacts else named
+
+
+urlpatterns = [
+    path("sessions/<uuid:session>/shares", Shares.as_view(), name="shares"),
+    path("sessions/<uuid:session>/shares/<uuid:share>", OneShare.as_view(), name="share"),
+    path("shared/<str:token>", Shared.as_view(), name="shared"),
+    path(
+        "shared/<str:token>/files/<uuid:branch>/<str:kind>/<int:index>/<int:number>",
+        SharedFile.as_view(),
+        name="shared-file",
+    ),
+]

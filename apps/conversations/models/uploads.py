@@ -1,0 +1,50 @@
+"""Files that somebody sends piece by piece, before a message names them."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.utils import timezone
+
+from apps.accounts.models import User, Workspace
+from apps.accounts.principals import Principal
+
+
+class UploadQuerySet(models.QuerySet["Upload"]):
+    def visible_to(self, principal: Principal) -> UploadQuerySet:
+        """A caller's own, for as long as they are kept."""
+        found = self.filter(owner=principal.user_id, workspace=principal.workspace_id, expires_at__gt=timezone.now())
+        return found if principal.is_known else self.none()
+
+    def open(self) -> UploadQuerySet:
+        """Those that are not whole."""
+        return self.filter(sha256="")
+
+
+class Upload(models.Model):
+    """One file on its way. How far it is says the file of what came so far, and nothing else.
+
+    A whole one is stored content, of which the upload itself is one use until it expires.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="uploads")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="uploads")
+    filename = models.CharField(max_length=200)
+    claimed = models.CharField(max_length=200, blank=True, help_text="The media type that it is said to have.")
+    media_type = models.CharField(max_length=200, blank=True, help_text="The one that is believed, once it is whole.")
+    size = models.PositiveBigIntegerField(help_text="Bytes, of the whole.")
+    expected = models.CharField(max_length=64, blank=True, help_text="The SHA-256 that it is said to have.")
+    sha256 = models.CharField(max_length=64, blank=True, help_text="Empty until it is whole.")
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(db_index=True)
+
+    objects = UploadQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return self.filename
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.sha256)

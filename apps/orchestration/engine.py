@@ -1,0 +1,85 @@
+"""Looking at a run of a plan: what is decided under its lock, and then what follows outside of it.
+
+What follows (sending, canceling, telling) is idempotent: the next who looks does again what was interrupted.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+
+from django.db.models import Q
+
+from agentkit import Failed
+from apps.conversations import intake
+from apps.conversations.errors import Refusal
+from apps.conversations.models import Context, Task
+from apps.orchestration import concluding, sending
+from apps.orchestration.board import Board
+from apps.orchestration.deciding import Decision, decide, reread
+from apps.orchestration.models import PlanRun, Step
+from apps.runtime import outcomes, suspending
+from apps.runtime.delegating import question_of
+from bridge import statements
+
+MOST_LOOKS = 200  # in one go: the sweep goes on with a run that does not come to rest
+
+
+def advance(run_id: uuid.UUID) -> None:
+    """Move a run on as far as it goes now. Anybody may do so at any time, several at once."""
+    try:
+        for _ in range(MOST_LOOKS):
+            decision = decide(run_id)
+            if decision is None or not _carry_out(decision):
+                return
+        PlanRun.objects.filter(pk=run_id).update(advanced_at=None)
+    except (Context.DoesNotExist, Task.DoesNotExist, PlanRun.DoesNotExist):
+        return  # it was cleared just now
+    except Exception:
+        PlanRun.objects.filter(pk=run_id).update(
+            advanced_at=statements.database_time()
+        )  # the sweep comes to others first
+        raise
+
+
+def _carry_out(decision: Decision) -> bool:
+    """Do what was decided; True where it is to be looked at again."""
+    board = decision.board
+    task = board.run.task
+    if decision.is_over:
+        intake.cancel_children(task.pk)
+        return False
+    if decision.failed is not None:
+        failed = Failed(concluding.sentence_of_failure(board, decision.failed), "step_failed")
+        return outcomes.record(task, failed)
+    if decision.is_done:
+        return outcomes.record(task, concluding.completed(board))
+    for unwanted in board.unwanted:
+        _cancel(unwanted)
+    again = decision.is_spent
+    if board.plan.definition.answering:
+        again |= sending.pass_answers_on(board.run)
+    if board.starting:
+        again |= sending.start_all(board.run, board.starting)
+    if decision.asking is not None and _ask(board, decision.asking):
+        return True  # by then others may ask, too
+    concluding.tell(board)
+    return again
+
+
+def _cancel(key: uuid.UUID) -> None:
+    task = reread(key)
+    if task is not None:
+        with suppress(Refusal):  # it has ended just now
+            intake.cancel_found(task)
+
+
+def _ask(board: Board, asking: uuid.UUID) -> bool:
+    """Put the question of a child on the plan's task; True where the task asks now, whoever put it there."""
+    child, task = reread(asking), board.run.task
+    if child is None or not child.slot or not Step.objects.filter(run=task.pk, state=Step.State.ASKING).exists():
+        return False
+    if outcomes.record(task, concluding.with_others(question_of(child), board), child):
+        concluding.told_others(board)
+        suspending.take_along(Q(task=task.pk))  # the child may have gone on just before
+    return True

@@ -1,0 +1,40 @@
+"""Taking a turn of a plan's task: its run is begun, or looked at again; the task then goes on while nobody holds it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import bridge
+from agentkit import AgentFailure, Failed, HandlerError, InputRequired, Outcome, Progress, TaskContext
+from apps.orchestration import opening
+from apps.orchestration.models import PlanRun
+from apps.orchestration.opening import Missing
+from apps.orchestration.waking import wake
+from apps.runtime import outcomes
+from apps.runtime.assignments import Aside, Assignment
+from apps.runtime.outcomes import Ongoing
+
+NO_VERSION = "The plan {} has no version: save it once more."
+UNHEARD = "The plan asked nothing, so your message changes nothing. Cancel it to begin again with other inputs."
+
+
+async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcome | Ongoing:
+    """Begin the run, unless a turn before this did so. Raises HandlerError where the plan has no version."""
+    return await bridge.run(_taken_up, assignment)
+
+
+def _taken_up(assignment: Assignment) -> Outcome | Ongoing:
+    task, version = assignment.task, assignment.agent.current_version
+    if not PlanRun.objects.filter(pk=task.pk).exists():
+        if version is None:
+            raise HandlerError(NO_VERSION.format(assignment.agent.slug))
+        try:
+            opening.begin(task, version, assignment.span)
+        except Missing as missing:
+            return InputRequired(str(missing), slot="inputs", schema=missing.schema)
+        except AgentFailure as failure:
+            return Failed(str(failure), failure.code)
+        return Ongoing(partial(wake, task.pk))
+    if assignment.asked_by is None and not assignment.resumed:
+        return Ongoing(partial(outcomes.record, task, Progress(UNHEARD)))
+    return Ongoing(partial(wake, task.pk))

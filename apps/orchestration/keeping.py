@@ -1,0 +1,15 @@
+"""What becomes of runs when their conversations are put away: what steps refer to stays in the tables."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+
+from apps.conversations.models import Context
+from apps.orchestration.models import PlanRun, Step
+
+
+def waits(context: Context) -> str:
+    """Why the context has to stay in the tables (`COLD_OBSTACLES`)."""
+    is_plans = PlanRun.objects.filter(task__context=context).exists()
+    is_steps = Step.objects.filter(Q(task__context=context) | Q(consulted__context=context)).exists()
+    return "A run of a plan refers to it." if is_plans or is_steps else ""

@@ -1,0 +1,67 @@
+"""A ledger listener: in the transaction of the event that ends or interrupts the task of a step, its row is marked.
+
+The row is the work to be done: who looks at the run finds it there. Neither the run nor the plan's context is locked.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from functools import partial
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+import bridge
+from apps.conversations.events import EventType
+from apps.conversations.lifecycle import TaskState
+from apps.conversations.models import Context, Event
+from apps.orchestration.models import PlanRun, Step
+from apps.orchestration.waking import wake
+from bridge.statements import Selection
+
+State, Phase = Step.State, Step.Phase
+MOVING = (State.RUNNING, State.ASKING)
+RUN = Selection(lambda key: PlanRun.objects.only("finished_at").filter(pk=key), uuid.UUID(int=0))
+STEPS = Selection(
+    lambda task, consulted: Step.objects.only("run", "state", "phase", "task", "consulted").filter(
+        Q(task=task) | Q(consulted=consulted)
+    ),
+    uuid.UUID(int=0),
+    uuid.UUID(int=1),
+)
+
+
+def tell_plans(context: Context, events: Sequence[Event]) -> None:
+    """Mark the steps whose tasks moved, and have their runs looked at after the commit; so also where a plan ended."""
+    states = {
+        event.task_id: TaskState(event.payload["state"])
+        for event in events
+        if event.type == EventType.AGENT_STATUS and event.task_id and "kept" not in event.payload
+    }
+    runs: set[uuid.UUID] = set()
+    for task, state in states.items():
+        runs.update(_mark(task, state))
+        if state.is_terminal and (own := RUN.one(task)) is not None and own.finished_at is None:
+            runs.add(task)
+    for run in runs:
+        transaction.on_commit(partial(bridge.later, wake, run))
+
+
+def _mark(task: uuid.UUID, state: TaskState) -> set[uuid.UUID]:
+    """Mark the steps that a task works for; gives the runs that are to be looked at."""
+    found = [step for step in STEPS.all(task, task) if step.state in MOVING and step.worked_at_by == task]
+    works = Q(phase=Phase.WORK, task=task) | ~Q(phase=Phase.WORK) & Q(consulted=task)
+    steps = Step.objects.filter(works, pk__in=[step.pk for step in found], state__in=MOVING)
+    if not state.is_settled:
+        if any(step.state == State.ASKING for step in found):
+            went_on = {"due_at": F("due_at") + (Now() - F("asked_at")), "asked_at": None}  # waiting is not counted
+            steps.filter(state=State.ASKING).update(state=State.RUNNING, **went_on)
+        return set()
+    if found and state.is_interrupted:  # whoever is to answer has no questions to ask
+        steps.filter(phase=Phase.ANSWERING).update(state=State.ENDED)
+        steps.update(state=State.ASKING, asked_at=Now())
+    elif found:
+        steps.update(state=State.ENDED)
+    return {step.run_id for step in found}

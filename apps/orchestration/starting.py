@@ -1,0 +1,54 @@
+"""Starting a plan from outside: what it is given is looked at before anything is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.conversations.errors import InvalidParams, UnsupportedOperation
+from apps.conversations.events import JSON
+from apps.conversations.intake import Receipt
+from apps.conversations.models import Accepted
+from apps.orchestration import checks, finding, inputs
+from apps.orchestration.graphs import Problems
+from apps.runtime.sending import accept_and_publish
+
+
+class Unfit(InvalidParams):
+    """A plan cannot be started so; `problems` says why, by paths such as `inputs.city` and `steps.review.agent`."""
+
+    def __init__(self, problems: Problems) -> None:
+        path, sentence = problems[0]
+        super().__init__(f"{path}: {sentence}", path)
+        self.problems = problems
+
+
+def start(
+    principal: Principal,
+    plan: Agent,
+    given: JSON,
+    *,
+    key: str,
+    text: str = "",
+    files: Sequence[JSON] = (),
+    traceparent: str = "",
+) -> Receipt:
+    """Begin a run of a plan that the caller may use, once for each `key` (its messageId). Synchronous.
+
+    Raises Unfit for inputs that are missing or cannot be and for agents that the caller may not use,
+    errors.Refusal where the key was used for something else; then nothing was stored.
+    """
+    words = [{"text": text}] if text else []
+    message = {"messageId": key, "role": "ROLE_USER", "parts": [*words, {"data": given}, *files]}
+    if not Accepted.objects.filter(sender=principal.sender, agent=plan, message_id=key).exists():
+        _check(principal, plan, {"text": text, **given, "files": list(files)})
+    return accept_and_publish(principal, plan, message, traceparent=traceparent)
+
+
+def _check(principal: Principal, plan: Agent, given: JSON) -> None:
+    definition = finding.definition_of(plan)
+    if definition is None:
+        raise UnsupportedOperation("The plan's definition cannot be read any more. Whoever wrote it has to save it.")
+    if problems := [*inputs.problems(definition, given), *checks.closed_to(definition, principal)]:
+        raise Unfit(problems)

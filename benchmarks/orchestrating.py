@@ -1,0 +1,74 @@
+"""Plans under load: many of ten steps side by side, and one of thousands of steps.
+
+What a step costs is told in processor time, which a busy machine changes less than seconds: that of all processes of
+the installation, those of PostgreSQL that work for it included. *The engine's own* is what is left of it without what a
+plain send to the same agent takes of them, which is the agent's turn and its record. What Daphne does for a send is not
+taken off, and writing a step's message counts as the engine's: the figure is rather too high than too low.
+"""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.definitions import LARGE, SMALL, STAGES, STEPS
+from benchmarks.figures import Figures, latencies
+from benchmarks.load import timed
+from benchmarks.rpc import Client
+from benchmarks.scale import Scale
+from benchmarks.target import Target
+
+AGENT = "echo"
+SERVING = "daphne"
+
+
+async def plans(target: Target, scale: Scale) -> Figures:
+    """Plans of ten steps, then one of `STAGES` fan-outs; both in steps."""
+    send = await _cost_of_a_send(target, scale)
+    figures = {"a plain send, all ms": sum(send.values())}
+    return figures | await _many(target, scale, send) | await _one(target, scale, send)
+
+
+async def _cost_of_a_send(target: Target, scale: Scale) -> dict[str, float]:
+    before, count = target.processor_seconds(), scale.plans
+    await timed(target, lambda client: _done(client, AGENT), count=count, at_once=scale.plans_at_once)
+    return _milliseconds(target, before, count + scale.plans_at_once)
+
+
+async def _many(target: Target, scale: Scale, send: dict[str, float]) -> Figures:
+    before, count = target.processor_seconds(), scale.plans - scale.plans_at_once
+    seconds, whole = await timed(target, lambda client: _done(client, SMALL), count=count, at_once=scale.plans_at_once)
+    step = _milliseconds(target, before, scale.plans * STEPS)
+    title = f"{scale.plans:,} plans of {STEPS} steps"
+    figures = {f"{title}, plans/s": count / whole, f"{title}, steps/s": count * STEPS / whole}
+    return figures | latencies(seconds, title, 50, 95) | _costs(title, step, send)
+
+
+async def _one(target: Target, scale: Scale, send: dict[str, float]) -> Figures:
+    before, steps = target.processor_seconds(), scale.fan_out * STAGES
+    async with target.client() as client:
+        began = time.perf_counter()
+        await _done(client, LARGE, str(scale.fan_out))
+        whole = time.perf_counter() - began
+    title = f"a plan of {steps:,} steps"
+    return {f"{title}, s": whole, f"{title}, steps/s": steps / whole} | _costs(
+        title, _milliseconds(target, before, steps), send
+    )
+
+
+async def _done(client: Client, slug: str, text: str = "hello") -> None:
+    task = await client.send(slug, text)
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED", task["status"]
+
+
+def _milliseconds(target: Target, before: dict[str, float], count: int) -> dict[str, float]:
+    """Of processor time since then for each of `count`, by process."""
+    return {name: (now - before.get(name, 0)) / count * 1000 for name, now in target.processor_seconds().items()}
+
+
+def _costs(title: str, step: dict[str, float], send: dict[str, float]) -> Figures:
+    plain = sum(taken for name, taken in send.items() if name != SERVING)
+    figures = {f"{title}, {name} ms a step": taken for name, taken in step.items()}
+    return figures | {
+        f"{title}, all ms a step": sum(step.values()),
+        f"{title}, the engine's own ms a step": max(0.0, sum(step.values()) - plain),
+    }

@@ -1,0 +1,117 @@
+"""The session page in a browser: how soon it is there, how heavy it is, and whether it stutters in a long session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.figures import Figures
+from benchmarks.scale import Scale
+from benchmarks.target import Target
+from tests.chromium import CHROMIUM
+
+WORDS = "Some words of an answer. " * 40
+WAIT = 60_000  # ms
+VISITS = 5  # with what the browser kept
+ELSEWHERE = 1000  # ms between two visits
+# The frame that shows the first message is done when the next one begins; nothing is painted before the first paint.
+FIRST_MESSAGE = """
+  new MutationObserver((_, self) => {
+    if (!document.querySelector("#items > li")) return;
+    self.disconnect();
+    const frame = () => new Promise(requestAnimationFrame);
+    const done = async () => {
+      await frame();
+      await frame();
+      const at = performance.now();
+      const [first] = performance.getEntriesByName("first-contentful-paint");
+      window.painted = first && Math.max(at, first.startTime);
+      if (!first) done();
+    };
+    done();
+  }).observe(document, { childList: true, subtree: true });
+"""
+KEPT = """async () => {
+  const kept = () => caches.match(location.href, { ignoreVary: true });
+  while (!(navigator.serviceWorker.controller && (await kept()))) await new Promise((done) => setTimeout(done, 100));
+}"""
+
+_long: dict[str, str] = {}  # of each target, the session with many messages
+
+
+def fill(target: Target, scale: Scale) -> None:
+    """Give the demo user a session of many messages."""
+    made = target.inside.python("-m", "benchmarks.sessions", "0", str(scale.messages), "2")
+    _long[target.name] = made.stdout.strip()
+
+
+async def session(target: Target, scale: Scale) -> Figures:
+    """From the server, then with what the browser kept; then an answer in the long session."""
+    return await asyncio.to_thread(_in_browser, target)
+
+
+def _in_browser(target: Target) -> Figures:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_context(base_url=target.url).new_page()
+        page.set_default_timeout(WAIT)
+        _sign_in(page, target)
+        page.add_init_script(FIRST_MESSAGE)
+        sizes: dict[str, int] = {}
+        page.on("response", lambda answer: "/static/js/" in answer.url and sizes.update({answer.url: 0}))
+        address = f"/sessions/{_long[target.name]}"
+        figures = {
+            "from the server, ms": _painted(page, address),
+            "again, from what is kept, ms": _kept(page, address),
+            "own JavaScript, kB": _script_bytes(page, list(sizes)) / 1000,
+            "longest task while an answer comes, ms of CPU": _longest_task(browser, page),
+            "elements of messages": float(page.locator("#items > li").count()),
+        }
+        browser.close()
+        return figures
+
+
+def _sign_in(page: Page, target: Target) -> None:
+    page.goto("/sign-in")
+    page.get_by_label("E-mail").fill(target.inside.demo_email)
+    page.get_by_label("Password").fill(target.inside.demo_password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{target.url}/")
+
+
+def _painted(page: Page, address: str) -> float:
+    page.goto("about:blank")
+    page.goto(address, wait_until="load")
+    return float(page.wait_for_function("window.painted").json_value())
+
+
+def _kept(page: Page, address: str) -> float:
+    """In a browser that was here before: its service worker has the page, and what it showed."""
+    times = []
+    for _ in range(VISITS):
+        page.evaluate(KEPT)
+        page.goto("about:blank")
+        page.wait_for_timeout(ELSEWHERE)
+        times.append(_painted(page, address))
+    return statistics.median(times)
+
+
+def _script_bytes(page: Page, addresses: list[str]) -> float:
+    return float(sum(len(page.request.get(address).body()) for address in addresses))
+
+
+def _longest_task(browser: Browser, page: Page) -> float:
+    """Of the page's main thread, in the processor's time, so that what else the machine does is not counted."""
+    answers = page.locator(".from-agent").count()
+    browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
+    page.locator("#words").fill(WORDS)
+    page.keyboard.press("Enter")
+    page.locator(".from-agent").nth(answers).wait_for()
+    events: list[dict[str, Any]] = json.loads(browser.stop_tracing())["traceEvents"]
+    threads = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["name"] == "thread_name"}
+    mains = [one for one in events if threads.get((one["pid"], one["tid"])) == "CrRendererMain"]
+    return max(float(one["tdur"]) / 1000 for one in mains if one["name"].endswith("RunTask") and "tdur" in one)

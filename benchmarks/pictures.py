@@ -1,0 +1,59 @@
+"""The pictures of a plan: their layout and their templates, in a process that does nothing else.
+
+As a program, `python -m benchmarks.pictures STEPS ROUNDS`, it prints its figures as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+from benchmarks.figures import Figures
+from benchmarks.scale import Scale
+from benchmarks.target import Target
+
+
+async def draw(target: Target, scale: Scale) -> Figures:
+    """Graph and rows in time of `scale.steps` steps."""
+    found = await asyncio.to_thread(
+        target.inside.python, "-m", "benchmarks.pictures", str(scale.steps), str(scale.pictures)
+    )
+    figures: Figures = json.loads(found.stdout.strip().splitlines()[-1])
+    return figures
+
+
+def measured(steps: int, rounds: int) -> Figures:
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    django.setup()
+    from django.template.loader import render_to_string
+
+    from apps.orchestration.pictures import gantt, graph
+    from benchmarks import plans
+
+    boxes, rows, now = plans.boxes(steps), plans.rows(steps), plans.BEGAN
+    ways: dict[str, Callable[[], str]] = {
+        "graph": lambda: render_to_string("orchestration/_graph.html", {"graph": graph.drawn(boxes)}),
+        "in time": lambda: render_to_string("orchestration/_gantt.html", {"gantt": gantt.in_time(rows, now)}),
+    }
+    figures: Figures = {}
+    for title, way in ways.items():
+        way()  # templates are read once
+        figures[f"{title} of {steps} steps, p50 ms"] = statistics.median(_took(way) for _ in range(rounds))
+    return figures
+
+
+def _took(way: Callable[[], str]) -> float:
+    began = time.perf_counter()
+    way()
+    return (time.perf_counter() - began) * 1000
+
+
+if __name__ == "__main__":
+    print(json.dumps(measured(*map(int, sys.argv[1:]))))

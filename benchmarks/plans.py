@@ -1,0 +1,44 @@
+"""A plan of many steps, as its pictures take it: the same at each call."""
+
+from __future__ import annotations
+
+import datetime
+import random
+
+from apps.orchestration.pictures.folding import StepBox
+from apps.orchestration.pictures.gantt import Spell, StepRow
+
+BEGAN = datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC)
+STATES = ("done", "done", "done", "failed", "running", "asking", "waiting")
+
+
+def boxes(count: int, seed: int = 8) -> list[StepBox]:
+    """Steps of which each depends on up to three of the last twenty before it."""
+    chance = random.Random(seed)
+    made: list[StepBox] = []
+    for number in range(count):
+        before = tuple(f"step_{one}" for one in range(max(0, number - 20), number))
+        needed = tuple(sorted(set(chance.choices(before, k=chance.randint(1, 3))))) if before else ()
+        state = chance.choice(STATES)
+        took = datetime.timedelta(seconds=chance.uniform(1, 500))
+        question = "Which of these sources may be used?" if state == "asking" else ""
+        key, title = f"step_{number}", f"Look at <part> {number} & write it up"
+        made.append(StepBox(key, title, state, "researcher", took, question, f"/tasks/{number}", needed))
+    return made
+
+
+def rows(count: int, seed: int = 8) -> list[StepRow]:
+    """The same steps in time, each in three spells: it waited, failed, and was done."""
+    chance, made = random.Random(seed), []
+    for box in boxes(count, seed):
+        at = BEGAN + datetime.timedelta(seconds=chance.uniform(0, 4000))
+        times = [at + datetime.timedelta(seconds=chance.uniform(10, 100) * number) for number in range(4)]
+        times.sort()
+        spells = [
+            Spell(state, begins, ends, attempt)
+            for state, begins, ends, attempt in zip(
+                ("waiting", "failed", "done"), times, times[1:], (1, 1, 2), strict=False
+            )
+        ]
+        made.append(StepRow(box.key, box.title, box.state, box.agent, box.href, spells))
+    return made

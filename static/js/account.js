@@ -1,0 +1,26 @@
+// The account's menu: the theme, and whether to be notified. It is loaded when the menu opens for the first time.
+import { toggle } from "./notifying.js";
+
+const root = document.documentElement;
+const theme = document.querySelector("[data-theme-switch]");
+const notify = document.querySelector("[data-notify]");
+const mayNotify = localStorage.getItem("notify") === "on" && globalThis.Notification?.permission === "granted";
+
+function isDark() {
+  return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function name() {
+  theme.querySelector("span").textContent = isDark() ? "Light theme" : "Dark theme";
+}
+
+/** One of its switches was pressed. */
+export function press(button) {
+  if (button === notify) return toggle(notify);
+  root.dataset.theme = isDark() ? "light" : "dark";
+  localStorage.setItem("theme", root.dataset.theme);
+  return name();
+}
+
+name();
+notify.setAttribute("aria-checked", mayNotify);

@@ -1,0 +1,17 @@
+// The page of the client API. Requests that are tried out there go with the reader's own sign-in, or with a key.
+
+const root = document.querySelector("#docs");
+const token = document.querySelector("meta[name=csrf-token]").content;
+
+window.SwaggerUIBundle({
+  url: root.dataset.schema,
+  domNode: root,
+  deepLinking: true,
+  validatorUrl: null, // it would be another server
+  requestInterceptor(request) {
+    if (new URL(request.url, location.href).origin === location.origin) {
+      request.headers["X-CSRFToken"] = token;
+    }
+    return request;
+  },
+});

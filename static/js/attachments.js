@@ -1,0 +1,131 @@
+// Files beside the words: small ones go with the message; large ones go to the server at once, while one still writes.
+import { bytes, h, icon } from "./dom.js";
+import { Refused } from "./post.js";
+import { LARGE, discard, upload } from "./uploading.js";
+
+const RETRY = 3000; // ms between tries where the line is lost
+const WORDS = { waits: "Waiting for the line", refused: "Not uploaded", there: "" };
+
+export class Attachments {
+  constructor(composer) {
+    const { mostBytes, mostUploadBytes, mostFiles } = composer.form.dataset;
+    Object.assign(this, { composer, files: [], list: composer.form.querySelector(".chosen") });
+    Object.assign(this, { most: Number(mostBytes), mostOfOne: Number(mostUploadBytes), mostFiles: Number(mostFiles) });
+    addEventListener("online", () => this.files.filter(({ state }) => state === "waits").forEach((one) => this.start(one)));
+  }
+
+  add(files) {
+    const problem = this.problemWith(files);
+    this.composer.complain(problem);
+    if (problem) return;
+    for (const file of files) this.take({ file, name: file.name, size: file.size, type: file.type, id: "", isThere: false });
+    this.composer.words.focus();
+  }
+
+  problemWith(files) {
+    const empty = files.find(({ size }) => size === 0);
+    if (empty) return `“${empty.name}” is empty. Choose a file that has something in it.`;
+    const large = files.find(({ size }) => size > this.mostOfOne);
+    if (large) return `“${large.name}” has ${bytes(large.size)}. A file may have ${bytes(this.mostOfOne)}.`;
+    if (this.files.length + files.length > this.mostFiles) return `Send at most ${this.mostFiles} files at once.`;
+    return "";
+  }
+
+  /** Small files go with the words, as long as all of that is small enough to be sent at once. */
+  take(one) {
+    const beside = this.files.filter(({ state }) => state === "small").reduce((sum, { size }) => sum + size, one.size);
+    const isSmall = one.file && one.size < LARGE && beside < this.most / 2;
+    one.state = isSmall ? "small" : "there";
+    one.chip = this.chipOf(one);
+    this.files.push(one);
+    this.list.append(one.chip);
+    this.list.hidden = false;
+    if (!isSmall && !one.isThere) this.start(one);
+  }
+
+  start(one) {
+    clearTimeout(one.timer);
+    one.cut = new AbortController();
+    one.running = this.run(one);
+  }
+
+  async run(one) {
+    this.is(one, "going");
+    const progress = (fraction) => (one.chip.querySelector("progress").value = fraction);
+    const announced = (id) => (one.id = id);
+    try {
+      await upload(one.file, { id: one.id, signal: one.cut.signal, announced, progress });
+      one.isThere = true;
+      this.is(one, "there");
+    } catch (problem) {
+      if (one.cut.signal.aborted) return;
+      const isRefused = problem instanceof Refused;
+      this.is(one, isRefused ? "refused" : "waits");
+      if (isRefused) this.composer.complain(`“${one.name}”: ${problem.message}`);
+      else one.timer = setTimeout(() => this.start(one), RETRY);
+    }
+  }
+
+  is(one, state) {
+    one.state = state;
+    one.chip.querySelector("progress").hidden = state !== "going" && state !== "waits";
+    one.chip.querySelector(".how").textContent = WORDS[state] ?? "";
+  }
+
+  chipOf(one) {
+    return h(
+      "li",
+      { class: "chip" },
+      icon("file"),
+      h("span", { class: "name" }, one.name),
+      h("span", { class: "size" }, bytes(one.size)),
+      h("progress", { max: 1, value: 0, hidden: true, "aria-label": `Uploading ${one.name}` }),
+      h("span", { class: "how" }),
+      h("button", { type: "button", class: "quiet round", "aria-label": `Remove ${one.name}`, onclick: () => this.remove(one) }, icon("close")),
+    );
+  }
+
+  remove(one) {
+    this.drop(one);
+    if (one.id) discard(one.id);
+    this.composer.complain("");
+    this.composer.words.focus();
+  }
+
+  drop(one) {
+    clearTimeout(one.timer);
+    one.cut?.abort();
+    one.chip.remove();
+    this.files = this.files.filter((other) => other !== one);
+    this.list.hidden = !this.files.length;
+  }
+
+  /** Does nothing wait for them? */
+  get areThere() {
+    return this.files.every(({ state }) => state === "small" || state === "there");
+  }
+
+  /** Wait until each is there, or waits for the line: then the message waits with it. False where one was refused. */
+  async ready() {
+    await Promise.all(this.files.map(({ running }) => running));
+    return !this.files.some(({ state }) => state === "refused");
+  }
+
+  /** The files as fields of a message; of one that is there already, only what is known of it. */
+  said() {
+    return this.files.map(({ file, name, size, type, id, isThere, state }) =>
+      state === "small" ? ["files", file] : ["large", { file: isThere ? null : file, name, size, type, id, isThere }],
+    );
+  }
+
+  clear() {
+    for (const one of this.files) this.drop(one);
+  }
+
+  giveBack(said) {
+    for (const [name, value] of said) {
+      if (name === "files") this.take({ file: value, name: value.name, size: value.size, type: value.type, id: "" });
+      if (name === "large") this.take({ ...value });
+    }
+  }
+}

@@ -1,0 +1,34 @@
+// Putting words into the clipboard, and saying so.
+import { toast } from "./toast.js";
+
+/** `words`, or a promise of them: browsers want the clipboard asked for at once. Says whether it was done, and `tell`s it. */
+export async function copyText(words, done = "Copied.", tell = toast) {
+  try {
+    await (typeof words === "string" ? written(words) : writtenLater(words));
+    tell(done);
+    return true;
+  } catch {
+    tell("The browser did not let this be copied. Select it, then copy it by hand.");
+    return false;
+  }
+}
+
+async function written(words) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(words);
+  const field = document.createElement("textarea"); // a page that is not served over TLS has no clipboard
+  field.value = words;
+  field.className = "visually-hidden";
+  (document.querySelector("dialog[open]") ?? document.body).append(field);
+  const { activeElement } = document;
+  field.select();
+  const isDone = document.execCommand("copy");
+  field.remove();
+  activeElement?.focus();
+  if (!isDone) throw new Error("not copied");
+}
+
+async function writtenLater(promise) {
+  if (!navigator.clipboard?.write) return written(await promise);
+  const blob = promise.then((words) => new Blob([words], { type: "text/plain" }));
+  return navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
+}

@@ -1,0 +1,25 @@
+// Which keys do what: the shortcuts that this page has now.
+import { h, icon } from "./dom.js";
+import { said, shortcuts } from "./shortcuts.js";
+
+const ALWAYS = [
+  ["Enter", "Send what you wrote"],
+  ["Shift+Enter", "A new line in what you write"],
+  ["Escape", "Close what is open"],
+];
+
+let dialog = null;
+
+export function open() {
+  if (dialog?.open) return dialog.close();
+  dialog?.remove();
+  const close = h("button", { type: "button", class: "quiet round", title: "Close", onclick: () => dialog.close() }, icon("close"));
+  close.append(h("span", { class: "visually-hidden" }, "Close"));
+  const head = h("header", { class: "help-head" }, h("h2", { id: "help-title" }, "Keyboard shortcuts"), close);
+  const named = [...shortcuts.filter(({ words }) => words).map(({ keys, words }) => [said(keys), words]), ...ALWAYS];
+  const rows = named.map(([keys, words]) => h("div", {}, h("dt", {}, words), h("dd", {}, h("kbd", {}, keys))));
+  dialog = h("dialog", { class: "help", "aria-labelledby": "help-title" }, head, h("dl", {}, ...rows));
+  dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,103 @@
+// Questions, answered where they are listed: in the inbox those of all sessions, on a run's page those of the run. The
+// server draws them; what is answered anywhere goes away.
+import { complain, read } from "./answering.js";
+import { api } from "./api.js";
+import { post } from "./post.js";
+import { dress } from "./times.js";
+import { toast } from "./toast.js";
+
+const SOON = 150; // ms in which more of the same may come
+const PAUSE = 15_000; // ms
+const inbox = document.getElementById("inbox");
+const list = inbox.querySelector("ol");
+let due = 0;
+
+for (const news of ["sessions-heard", "questions-changed"]) {
+  document.addEventListener(news, () => {
+    due ||= setTimeout(renew, SOON);
+  });
+}
+document.addEventListener("visibilitychange", () => document.hidden || renew());
+setInterval(() => document.hidden || renew(), PAUSE); // what agents ask that work for others is not always heard of
+
+/** A question that is still open stays the same element: what was filled in so far, and the focus, stay with it. */
+async function renew() {
+  due = 0;
+  const answer = await fetch(inbox.dataset.items).catch(() => null);
+  if (!answer?.ok || answer.redirected) return; // no line, or signed out: the shell says so
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#inbox ol");
+  const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
+  const wanted = [...fresh.children].map((item) => known.get(item.dataset.key) ?? fitted(item));
+  for (const item of [...list.children]) if (!wanted.includes(item)) leave(item);
+  wanted.forEach((item, place) => {
+    if (list.children[place] !== item) list.insertBefore(item, list.children[place] ?? null);
+  });
+  nothing();
+}
+
+function fitted(item) {
+  for (const time of item.querySelectorAll("time[datetime]")) dress(time);
+  return item;
+}
+
+/** Take a question away; the focus that it had goes to the next one. */
+function leave(item) {
+  const hadFocus = item.contains(document.activeElement);
+  const next = item.nextElementSibling ?? item.previousElementSibling;
+  item.remove();
+  nothing();
+  if (!hadFocus) return;
+  const place = next?.querySelector("input:not([type=hidden]), textarea, .question a, .who a");
+  (place ?? document.getElementById("inbox-title")).focus();
+}
+
+function nothing() {
+  inbox.querySelector("[data-nothing]")?.toggleAttribute("hidden", list.children.length > 0);
+}
+
+list.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = event.target;
+  const said = read(form);
+  if (!said) return;
+  await act(form, () => post(form.action, said.form), "Your answer is sent.");
+});
+
+// Declining ends the task for good, so it is asked twice
+
+list.addEventListener("click", ({ target }) => {
+  const button = target.closest("[data-decline]");
+  if (!button) return;
+  if (!button.classList.toggle("is-sure")) {
+    const form = button.form;
+    act(form, () => api("POST", `/tasks/${form.dataset.task}/cancel`), "Declined. The work is stopped.");
+  }
+  button.textContent = button.classList.contains("is-sure") ? "Decline, and stop the work?" : "Decline";
+});
+list.addEventListener("focusout", ({ target }) => {
+  if (!target.matches("[data-decline].is-sure")) return;
+  target.classList.remove("is-sure");
+  target.textContent = "Decline";
+});
+
+async function act(form, run, sentence) {
+  const item = form.closest("li");
+  const { href } = item.querySelector(".who a");
+  const focused = form.contains(document.activeElement) ? document.activeElement : null;
+  form.setAttribute("aria-busy", "true");
+  for (const button of form.querySelectorAll("button")) button.disabled = true;
+  try {
+    await run();
+    item.querySelector(".who a").focus(); // of which the next question takes over the focus
+    leave(item);
+    document.dispatchEvent(new CustomEvent("sessions-changed", { detail: { isMoved: false } }));
+    toast(sentence, { name: "Open", run: () => location.assign(href) });
+  } catch (problem) {
+    for (const button of form.querySelectorAll("button")) button.disabled = false;
+    focused?.focus();
+    complain(form, problem.message, problem.field);
+    if (problem.status === 404 || problem.status === 409) renew();
+  } finally {
+    form.removeAttribute("aria-busy");
+  }
+}

@@ -1,0 +1,73 @@
+// Plans: what starts, pauses and stops goes to the server; a run's page that htmx brings anew stays as it was left. What a
+// run asks is there as in the inbox.
+import { complain, read } from "./answering.js";
+import { post } from "./post.js";
+import { dress } from "./times.js";
+
+const SCROLLED = ".plan-box, .gantt-box"; // pictures in which somebody may have gone to another place
+const BESIDE = 24; // pixels before that step
+const $ = (id) => document.getElementById(id);
+let [open, places] = [[], new Map()];
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.matches("[data-plan-act]")) return;
+  event.preventDefault();
+  if (form.getAttribute("aria-busy")) return;
+  const said = read(form);
+  if (!said) return;
+  if (event.submitter?.name) said.form.append(event.submitter.name, event.submitter.value);
+  await send(form, said.form);
+});
+
+async function send(form, said) {
+  form.setAttribute("aria-busy", "true");
+  try {
+    const { address } = await post(form.action, said);
+    if (address) return location.assign(address);
+    delete form.dataset.message; // the next one is another
+    if (form.contains(document.activeElement)) $("run-title").focus({ preventScroll: true }); // its button goes
+    htmx.trigger($("standing"), "refresh");
+  } catch (problem) {
+    complain(form, problem.message, problem.field);
+  } finally {
+    form.removeAttribute("aria-busy");
+  }
+}
+
+// Pictures that are larger than their boxes begin where a step is: the one that asks, otherwise the first
+
+for (const box of document.querySelectorAll(".plan-box")) {
+  const step = (box.querySelector(".is-asking") ?? box.querySelector(".step")).getBoundingClientRect();
+  const { left, top } = box.getBoundingClientRect();
+  box.scrollTo(step.left - left - BESIDE, step.top - top - (box.clientHeight - step.height) / 2);
+}
+
+// A run as it is by now
+
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.target.id !== "standing") return;
+  open = [...detail.target.querySelectorAll("details[open]")].map((one) => [one.id, one.querySelector(".look")]);
+  places = new Map([...detail.target.querySelectorAll(SCROLLED)].map((box) => [box.id, [box.scrollLeft, box.scrollTop]]));
+});
+
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  for (const time of document.querySelectorAll("time[datetime]:not([title])")) dress(time);
+  if (detail.target.id !== "standing") return;
+  for (const [id, look] of open) {
+    if (look) $(id)?.querySelector(".look")?.replaceWith(look); // as it was looked at
+    $(id)?.setAttribute("open", "");
+  }
+  for (const [id, [left, top]] of places) $(id)?.scrollTo(left, top);
+  document.dispatchEvent(new CustomEvent("questions-changed"));
+  tell();
+});
+
+let told = $("standing")?.dataset.state;
+
+function tell() {
+  const { state } = $("standing").dataset;
+  if (state === told) return;
+  told = state;
+  $("run-news").textContent = document.querySelector(".task-state .word").textContent;
+}

@@ -1,0 +1,128 @@
+// Saying something else in the place of a message of one's own: it is said in a fork, and this session stays as it is.
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { uuid } from "../ids.js";
+import { isMac } from "../shortcuts.js";
+import { idOf } from "./recorded.js";
+
+let open = null; // the one editor
+
+/** Opens the editor in the message's place; what was begun in another one is kept there until it is cancelled. */
+export function edit(page, item) {
+  if (open?.key === item.key && open.form.isConnected) return open.words.focus();
+  if (open && open.words.value !== open.before && open.form.isConnected) {
+    page.complain("You are editing another message. Save that, or cancel it, first.");
+    return open.words.focus();
+  }
+  open?.close();
+  open = new Editor(page, item);
+}
+
+/** Edit the newest message of one's own, if there is one: what ArrowUp does in an empty composer. */
+export function editLast(page) {
+  const item = page.state.items.findLast((one) => one.role === "user" && one.index);
+  if (item) edit(page, item);
+}
+
+class Editor {
+  constructor(page, item) {
+    Object.assign(this, { page, item, key: item.key, before: item.text, id: uuid() });
+    this.words = h("textarea", { rows: 2, dir: "auto", "aria-label": "Your message", class: "editor-words" });
+    this.words.value = item.text;
+    this.error = h("p", { class: "error small", role: "alert", hidden: true });
+    const hasFiles = item.parts.some((part) => part.kind === "file");
+    this.form = h(
+      "form",
+      { class: "editor" },
+      this.words,
+      hasFiles && h("p", { class: "small muted" }, "Its files go along."),
+      this.error,
+      h(
+        "div",
+        { class: "editor-foot" },
+        h("button", { type: "submit", class: "primary", title: isMac ? "⌘ Enter" : "Ctrl+Enter" }, "Save as a fork and run"),
+        h("button", { type: "button", class: "quiet", onclick: () => this.cancel() }, "Cancel"),
+      ),
+    );
+    this.form.addEventListener("submit", (event) => this.save(event));
+    this.form.addEventListener("keydown", (event) => this.pressed(event));
+    this.words.addEventListener("input", () => this.grow());
+    page.on("drawn", () => this.attach());
+    this.attach();
+    this.words.focus();
+    this.words.setSelectionRange(item.text.length, item.text.length);
+    this.grow();
+  }
+
+  /** The message may be drawn anew, or leave the page for a while: what is being written stays. */
+  attach() {
+    const element = this.page.element(this.item);
+    if (this.isClosed || !element || element.contains(this.form)) return;
+    element.querySelector(".meta").after(this.form);
+    element.classList.add("is-edited");
+  }
+
+  pressed(event) {
+    if (event.isComposing) return;
+    if (event.key === "Escape") this.cancel();
+    else if (event.key === "Enter" && (isMac ? event.metaKey : event.ctrlKey)) this.form.requestSubmit();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  grow() {
+    this.words.style.setProperty("height", "auto");
+    this.words.style.setProperty("height", `${this.words.scrollHeight + 2}px`);
+  }
+
+  /** The fork is made once, however often it is asked for: the editor has one key. */
+  async save(event) {
+    event.preventDefault();
+    const text = this.words.value.trim();
+    if (this.isSaving) return;
+    if (!text) return this.complain("There is nothing to send yet. Write something, or cancel.");
+    this.saving(true);
+    try {
+      const message = await idOf(this.page, this.item);
+      const said = { text, keepFiles: true, running: "finish" };
+      const { session } = await api("PUT", `/sessions/${this.page.id}/messages/${message}`, said, { key: `${this.id}-${digest(text)}` });
+      location.assign(`/sessions/${session.id}`);
+    } catch (problem) {
+      this.saving(false);
+      this.complain(problem.message);
+      this.words.focus();
+    }
+  }
+
+  saving(yes) {
+    this.isSaving = yes;
+    this.form.classList.toggle("is-saving", yes);
+    this.form.setAttribute("aria-busy", yes);
+    if (yes) this.complain("");
+  }
+
+  complain(sentence) {
+    this.error.textContent = sentence;
+    this.error.hidden = !sentence;
+  }
+
+  cancel() {
+    this.close();
+    this.page.element(this.item)?.querySelector("[data-act=more]")?.focus();
+  }
+
+  close() {
+    this.isClosed = true;
+    this.form.remove();
+    this.page.element(this.item)?.classList.remove("is-edited");
+    if (open === this) open = null;
+  }
+}
+
+/** What was changed after a try that failed is another message, and needs another key. */
+function digest(text) {
+  let sum = 0;
+  for (const letter of text) sum = (sum * 31 + letter.codePointAt(0)) | 0;
+  return (sum >>> 0).toString(36);
+}

@@ -1,0 +1,54 @@
+// Parts of the page that are loaded when they are first needed, and cost nothing until then.
+
+export class Features {
+  /** `features`: [{load, when(state) or on: "click .selector" (or submit, input), or both}]; each module has `start(page)`. */
+  constructor(page, features) {
+    this.page = page;
+    this.asleep = new Set(features);
+    page.on("drawn", () => this.look());
+    for (const name of ["click", "submit", "input"]) document.addEventListener(name, (event) => this.meet(event), { capture: true });
+  }
+
+  look() {
+    for (const feature of this.asleep) if (feature.when?.(this.page.state)) this.wake(feature);
+  }
+
+  /** The first event of a feature waits until that is there, and then happens; those that come meanwhile are the same one. */
+  async meet(event) {
+    for (const feature of this.asleep) {
+      const [name, selector] = feature.on?.split(/ (.*)/s) ?? [];
+      const target = name === event.type && event.target.closest(selector);
+      if (!target) continue;
+      if (name === "input") return this.wake(feature); // which takes part from the next one on
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      if (feature.isHeld) continue;
+      feature.isHeld = true;
+      const isThere = await this.wake(feature);
+      feature.isHeld = false;
+      if (!isThere) continue;
+      if (name === "click") target.click();
+      else target.requestSubmit(event.submitter);
+    }
+  }
+
+  /** Whether it is there, as soon as that is known. */
+  wake(feature) {
+    feature.waking ??= this.start(feature);
+    return feature.waking;
+  }
+
+  async start(feature) {
+    try {
+      const { start } = await feature.load();
+      this.asleep.delete(feature);
+      start(this.page);
+      return true;
+    } catch (problem) {
+      if (!(problem instanceof TypeError)) throw problem;
+      setTimeout(() => (feature.waking = null), 2000);
+      this.page.complain("A part of this page could not be loaded. Look at your connection, then try again.");
+      return false;
+    }
+  }
+}

@@ -1,0 +1,65 @@
+// What stands above and below a conversation: its title and state, whom one writes to, and whether that can be stopped.
+import { h, sign } from "../dom.js";
+import { addressedTask, busyTask, waitingTask } from "./standing.js";
+
+const $ = (id) => document.getElementById(id);
+
+/** The server drew how a session looks that nothing happens in. */
+export function start(page) {
+  const head = new Head(page);
+  page.on("drawn", () => head.draw());
+  head.draw();
+}
+
+class Head {
+  constructor(page) {
+    Object.assign(this, { page, slug: page.beginning.agent.slug });
+  }
+
+  draw() {
+    const { state } = this.page;
+    const waiting = waitingTask(state);
+    const busy = busyTask(state);
+    this.drawState(this.page.stopping ? "stopping" : waiting ? "waiting" : busy ? "working" : "");
+    this.drawComposer(state, waiting, busy);
+    if (state.title && state.title !== $("title").textContent) {
+      $("title").textContent = state.title;
+      document.title = `${state.title} · Parley`;
+    }
+    if (state.agent.slug !== this.slug) this.drawAgent(state.agent);
+  }
+
+  drawState(look) {
+    if (look === this.look) return;
+    this.look = look;
+    const words = { waiting: "Waiting for you", working: "Working", stopping: "Stopping…" };
+    const shown = look && [sign(look === "stopping" ? "working" : look), h("span", { class: "word" }, words[look])];
+    $("head-state").replaceChildren(...(shown || []));
+  }
+
+  drawComposer(state, waiting, busy) {
+    const { composer } = this.page;
+    const stop = composer.form.querySelector(".stop");
+    const isNeeded = Boolean(busy ?? waiting);
+    if (!isNeeded && stop === document.activeElement) composer.words.focus();
+    stop.hidden = !isNeeded;
+    stop.disabled = Boolean(this.page.stopping);
+    stop.lastChild.textContent = stop.disabled ? "Stopping…" : "Stop";
+    const addressed = addressedTask(state);
+    const answers = waiting && addressed?.id === waiting.id;
+    const shut = Boolean(answers && waiting.wantsCredential); // a key that is written here would be part of the conversation
+    composer.shut(shut);
+    const { name } = answers ? (waiting.agent ?? state.agent) : state.agent;
+    composer.words.placeholder = shut ? "Use the button above" : answers ? `Answer ${name}…` : `Message ${name}…`;
+    composer.form.querySelector(".composer-hint").textContent =
+      addressed && addressed === busy ? "What you send now is read after this step" : "";
+  }
+
+  /** The agent with whom the session goes on. */
+  drawAgent({ slug, name }) {
+    this.slug = slug;
+    $("with").textContent = `with ${name}`;
+    $("with").href = `/agents/${slug}`;
+    for (const choice of document.querySelectorAll("[data-switch]")) choice.hidden = choice.dataset.switch === slug;
+  }
+}

@@ -1,0 +1,81 @@
+// What is reduced and drawn while an agent makes something: words that stream, artifacts piece by piece, and what an attempt
+// that is begun again had begun.
+import { h } from "../dom.js";
+import { ENDED, artifactKey, change, changeTurn, drop, itemOf, learn, openStream, turnOf, workOf } from "./reducer.js";
+import { draws } from "./view.js";
+
+const TEXT_KEPT = 20000; // characters of an artifact in the making that are kept to look at
+
+learn({
+  agent_token_start: token,
+  agent_token: token,
+  artifact_update(state, entry) {
+    const { taskId, artifactId, begins, size, index } = entry;
+    const key = artifactKey(entry);
+    const before = begins ? null : state.artifacts[key];
+    const artifact = {
+      taskId,
+      artifactId,
+      making: true,
+      name: before?.name ?? (entry.name || artifactId),
+      firstEvent: before?.firstEvent ?? index,
+      size: (before?.size ?? 0) + size,
+      text: ((before?.text ?? "") + entry.text).slice(-TEXT_KEPT),
+      parts: [],
+    };
+    state.artifacts[key] = artifact;
+    state.artifactsChanged = true;
+    const { making } = turnOf(state, taskId);
+    if (!making.includes(key)) changeTurn(state, taskId, { making: [...making, key] });
+    const work = workOf(state, taskId);
+    if (work) change(state, work.key, { making: { name: artifact.name, size: artifact.size } });
+  },
+  agent_start(state, entry, begun) {
+    begun(state, entry);
+    if (entry.again || entry.attempt > 1) withoutUnfinished(state, entry.taskId);
+  },
+  agent_status(state, entry, changed) {
+    changed(state, entry);
+    if (ENDED.has(entry.state) && entry.state !== "completed") withoutMaking(state, entry.taskId);
+  },
+  agent_complete(state, entry, completed) {
+    withoutMaking(state, entry.taskId);
+    completed(state, entry);
+  },
+});
+
+draws({
+  /** More text of a stream: only that is touched. */
+  streamOn(element, before, item) {
+    if (!before.streaming || !item.streaming) return false;
+    element.querySelector(".streaming").textContent = item.text;
+    return true;
+  },
+
+  /** Text as it came, also where it never came to its end. */
+  streamed: ({ streaming, text }) => [h("p", { class: streaming ? "streaming caret" : "streaming" }, text)],
+});
+
+function token(state, entry) {
+  const key = `stream:${entry.artifactId}`;
+  const known = itemOf(state, key);
+  if (known) change(state, key, { text: known.text + entry.text });
+  else openStream(state, entry);
+}
+
+/** What an attempt that was cut off, or given back, had begun is begun again. */
+function withoutUnfinished(state, taskId) {
+  const { work, streams, streaming } = turnOf(state, taskId);
+  change(state, work, { steps: [] });
+  withoutMaking(state, taskId);
+  for (const key of streaming) drop(state, key);
+  changeTurn(state, taskId, { streaming: [], streams: streams.filter((key) => !streaming.includes(key)) });
+}
+
+function withoutMaking(state, taskId) {
+  const { making } = turnOf(state, taskId);
+  if (!making.length) return;
+  for (const key of making) delete state.artifacts[key];
+  state.artifactsChanged = true;
+  changeTurn(state, taskId, { making: [] });
+}

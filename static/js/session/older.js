@@ -1,0 +1,68 @@
+// What was said before the page begins: read from the server, or from what the browser kept, when somebody goes there.
+
+import { cacheOf } from "./cache.js";
+import { learning } from "./lessons.js";
+import { reduce } from "./reducer.js";
+
+const FAR = 300; // turns at a time, on the way to a message far up
+
+let reading = null; // one page of it at a time
+
+/** Put the turns before the first of the page in front of it, as many as there is room for. */
+export async function showOlder(page) {
+  if (reading || page.first <= 1) return;
+  try {
+    await readOn(page);
+    page.drawSoon();
+    page.end.look(); // who went down meanwhile is left there
+  } catch {
+    page.complain("What was said before could not be loaded. Look at your connection, then try again.");
+  }
+}
+
+async function readOn(page, turns = "") {
+  reading ??= read(page, turns).finally(() => (reading = null));
+  await reading;
+}
+
+async function read(page, turns) {
+  const cache = cacheOf(page);
+  await page.end.lengthen();
+  const before = page.first;
+  const kept = await cache.before(before);
+  const older = kept ?? (await fromServer(page, before, turns));
+  await learning(older.entries);
+  prepend(page, older);
+  if (!kept) cache.keep(older.first, before - 1, older.entries);
+}
+
+/** Entries of before, {first, entries}: the state is made anew, with what is on its way at its end. */
+function prepend(page, { first, entries }) {
+  const { items, last } = page.state;
+  page.first = first;
+  page.entries = entries.concat(page.entries);
+  page.state = page.reduced(last);
+  for (const item of items) if (item.pending) reduce(page.state, { ...item, type: "local:sending" });
+  page.end.window.shift(page.state.items.length - items.length);
+}
+
+async function fromServer(page, before, turns) {
+  const answer = await fetch(`${page.beginning.earlier}?${new URLSearchParams({ before, ...(turns && { turns }) })}`);
+  if (!answer.ok) throw new Error(`${answer.status}`);
+  return answer.json();
+}
+
+/** Show the message of an index (`#m-<index>`), however far up, and put the focus on it. */
+export async function showMessage(page, index) {
+  while (page.first > index) await readOn(page, FAR);
+  const place = page.state.items.findIndex((item) => item.index >= index);
+  if (place < 0) return;
+  page.end.follows = false;
+  page.end.window.around(place);
+  page.draw();
+  const element = page.element(page.state.items[place]);
+  element.tabIndex = -1;
+  element.scrollIntoView({ block: "center" });
+  element.focus({ preventScroll: true });
+  element.classList.add("is-found");
+}

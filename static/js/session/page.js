@@ -1,0 +1,169 @@
+// What the parts of a conversation's page share: the state that the log makes, and the line that brings the log.
+import { Follower } from "../client/follow.js";
+import { h } from "../dom.js";
+import { End } from "./end.js";
+import { learning } from "./lessons.js";
+import { begin, isBusy, reduce } from "./reducer.js";
+import { View } from "./view.js";
+
+const NEXT = [{ type: "agent_token" }, { state: "input-required" }]; // what a task that goes on may tell of next
+const REST = 2000; // ms until that is tried again which could not be loaded
+
+const $ = (id) => document.getElementById(id);
+
+export class SessionPage {
+  /** `beginning` is what the server began the page with. */
+  constructor(beginning) {
+    this.beginning = beginning;
+    this.id = beginning.session;
+    this.entries = beginning.entries; // of the log, as far back as the page goes
+    this.first = beginning.first;
+    this.held = []; // entries that came, in their order, and are not taken yet
+    this.listeners = { entries: [], drawn: [], line: [], said: [] };
+    this.state = this.reduced(beginning.last);
+    this.view = new View($("items"));
+    this.end = new End($("transcript"), $("to-end"), { changed: () => this.draw(), older: () => this.older() });
+    $("earlier").addEventListener("click", () => this.end.up());
+    addEventListener("hashchange", () => this.showLinked());
+  }
+
+  /** Have at hand what is needed to draw what there is. */
+  async prepare() {
+    if (isBusy(this.state)) await this.foresee();
+    await this.end.lengthen(this.state.items.length).catch(() => {});
+  }
+
+  /** Draw what there is, and follow the log from there. */
+  async begin() {
+    this.draw();
+    const [loading] = performance.getEntriesByType("navigation");
+    if (loading?.workerStart) this.take(await this.recalled()); // a page that the browser kept: it may know more than that
+    this.opened = this.state.last;
+    this.showLinked();
+    this.line = new Follower({
+      path: this.beginning.line,
+      since: this.state.last,
+      heard: (entries) => this.take(entries),
+      said: (word) => this.tell("said", word),
+      changed: (name) => this.lineIs(name),
+    });
+  }
+
+  /** Have at hand what is needed to show the next that comes. */
+  async foresee() {
+    await Promise.all([this.view.loadWork(), learning(NEXT)]).catch(() => {});
+  }
+
+  async recalled() {
+    return import("./cache.js").then(({ cacheOf }) => cacheOf(this).recall(this.state.last)).catch(() => []);
+  }
+
+  // What the parts of the page hear of each other
+
+  /** "entries" (what is new, once it is in the state), "drawn", "line" (its name), "said" (each word of the line). */
+  on(name, listener) {
+    this.listeners[name].push(listener);
+  }
+
+  tell(name, ...what) {
+    for (const listener of this.listeners[name]) listener(...what);
+  }
+
+  /** Say something once to who listens to the page. */
+  announce(words) {
+    $("announcer").append(h("p", {}, words));
+  }
+
+  /** A sentence above where one writes. */
+  complain(sentence) {
+    this.composer.complain(sentence);
+  }
+
+  /** The <li> of an item, where it is drawn. */
+  element(item) {
+    return this.view.drawn.get(item.key)?.element ?? null;
+  }
+
+  // The state
+
+  reduced(last) {
+    const { artifacts, agent } = this.beginning;
+    const state = this.entries.reduce(reduce, begin(artifacts, agent));
+    state.last = Math.max(last, state.last);
+    return state;
+  }
+
+  /** An entry of this page's own: what the log does not say yet. */
+  apply(entry) {
+    reduce(this.state, entry);
+    this.drawSoon();
+  }
+
+  /** What comes while something is loaded that is needed to show it waits for that, and so does what comes after it. */
+  take(news) {
+    this.held.push(...news);
+    if (!this.isLearning) this.takeHeld();
+  }
+
+  async takeHeld() {
+    for (let lesson; (lesson = learning(this.held)); ) {
+      this.isLearning = true;
+      await lesson.catch(() => new Promise((done) => setTimeout(done, REST)));
+    }
+    this.isLearning = false;
+    const fresh = this.held.splice(0).filter((entry) => this.takeOne(entry));
+    if (!fresh.length) return;
+    this.tell("entries", fresh);
+    this.end.added();
+    this.drawSoon();
+  }
+
+  /** Whether it is new. */
+  takeOne(entry) {
+    if (entry.index <= this.state.last) return false;
+    this.entries.push(entry);
+    reduce(this.state, entry);
+    return true;
+  }
+
+  // Further up
+
+  async older() {
+    const { showOlder } = await import("./older.js");
+    await showOlder(this);
+  }
+
+  /** Go to the message that the address names. */
+  async showLinked() {
+    const [, index] = location.hash.match(/^#m-(\d+)$/) ?? [];
+    if (index) (await import("./older.js")).showMessage(this, Number(index));
+  }
+
+  // Drawing: at most once a frame, and at once where nobody looks (a page in the background gets no frames)
+
+  draw() {
+    this.isDue = false;
+    const { state, end, view } = this;
+    if (state.artifactsChanged) state.artifacts = { ...state.artifacts }; // so that one sees that they changed
+    state.artifactsChanged = false;
+    end.keep(() => {
+      view.draw({ ...state, items: end.over(state.items) });
+      $("earlier").hidden = this.first <= 1 && !end.window.from;
+    });
+    this.tell("drawn");
+  }
+
+  drawSoon() {
+    if (this.isDue) return;
+    this.isDue = true;
+    if (document.hidden) setTimeout(() => this.draw(), 250);
+    else requestAnimationFrame(() => this.draw());
+  }
+
+  lineIs(name) {
+    const note = $("line-state");
+    note.hidden = name === "live";
+    note.replaceChildren(...[document.getElementById(`line-${name}`)?.content.cloneNode(true)].filter(Boolean));
+    this.tell("line", name);
+  }
+}

@@ -1,0 +1,10 @@
+// How many stars an answer has, as it is shown.
+
+export function giveStars(row, given) {
+  const stars = [...row.querySelectorAll(".star")];
+  stars.forEach((star, place) => {
+    star.textContent = place < given ? "★" : "☆";
+    star.setAttribute("aria-pressed", String(place + 1 === given));
+  });
+  row.querySelector(".rated").textContent = stars[given - 1]?.title ?? "";
+}

@@ -1,0 +1,100 @@
+// A link by which anybody may read the session as it is now: made, copied, listed, taken back.
+import { api } from "../api.js";
+import { showDialog } from "../dialog.js";
+import { h, icon } from "../dom.js";
+import { short } from "../times.js";
+import { copyText } from "../copying.js";
+
+const DAYS = [[1, "a day"], [7, "a week"], [30, "30 days"], [365, "a year"]];
+
+export function start(page) {
+  document.querySelector("#session-menu [data-act=share]").addEventListener("click", () => {
+    document.getElementById("session-menu").hidePopover();
+    new Sharing(page);
+  });
+}
+
+class Sharing {
+  constructor(page) {
+    this.address = `/sessions/${page.id}/shares`;
+    this.error = h("p", { class: "error small", role: "alert", hidden: true });
+    this.made = h("div", { class: "share-made", role: "status" });
+    this.links = h("ul", { class: "plain share-links" });
+    this.none = h("p", { class: "muted small", hidden: true }, "There is no link to this session.");
+    this.heading = h("h3", { tabindex: "-1" }, "Links");
+    const intro = "Whoever has the link reads the session as it is now, without signing in. What is said later stays here.";
+    this.dialog = showDialog(
+      "Share this session",
+      [h("p", { class: "muted" }, intro), this.form(), this.error, this.made, this.heading, this.links, this.none],
+      document.getElementById("session-more"),
+    );
+    this.list();
+  }
+
+  form() {
+    const days = h("select", { id: "share-days", name: "days" }, DAYS.map(([value, name]) => h("option", { value, selected: value === 30 }, name)));
+    const files = h("input", { type: "checkbox", name: "files", id: "share-files" });
+    const branches = h("input", { type: "checkbox", name: "branches", id: "share-branches" });
+    const form = h(
+      "form",
+      { class: "share-form" },
+      h("label", { for: "share-days" }, "The link works for"),
+      days,
+      h("label", { class: "share-choice", for: "share-files" }, files, "With its files"),
+      h("label", { class: "share-choice", for: "share-branches" }, branches, "With its branches"),
+      h("button", { type: "submit", class: "primary" }, "Make a link"),
+    );
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.make({ expiresInDays: Number(days.value), withArtifacts: files.checked, withBranches: branches.checked });
+    });
+    return form;
+  }
+
+  async make(asked) {
+    const share = await this.tried(() => api("POST", this.address, asked));
+    if (!share) return;
+    const field = h("input", { type: "text", readonly: true, value: share.url, "aria-label": "The link" });
+    const note = h("p", { class: "small muted" }, "Copy it now: it is not shown again.");
+    const tell = (words) => (note.textContent = words); // what is said beside a dialog is not heard
+    const copy = h("button", { type: "button", onclick: () => copyText(share.url, "The link is in the clipboard.", tell) }, icon("copy"), "Copy");
+    this.made.replaceChildren(h("div", { class: "share-link" }, field, copy), note);
+    field.focus();
+    field.select();
+    await this.list(share.id);
+  }
+
+  async list(fresh = "") {
+    const answer = await this.tried(() => api("GET", this.address));
+    if (!answer) return;
+    this.none.hidden = answer.items.length > 0;
+    this.links.replaceChildren(...answer.items.map((share) => this.link(share, share.id === fresh)));
+  }
+
+  link(share, isFresh) {
+    const what = [share.withArtifacts && "with files", share.withBranches && "with branches"].filter(Boolean);
+    const made = `${isFresh ? "Just made" : `Made ${short(share.createdAt)}`}, works until ${short(share.expiresAt)}`;
+    const sentence = [made, ...what].join(", ");
+    const back = h("button", { type: "button", "aria-label": `Take back: ${sentence}`, onclick: () => this.takeBack(share) }, "Take back");
+    return h("li", {}, h("span", {}, sentence), back);
+  }
+
+  async takeBack(share) {
+    if ((await this.tried(() => api("DELETE", `${this.address}/${share.id}`))) === undefined) return;
+    this.made.replaceChildren(h("p", { class: "small" }, "The link was taken back. Nobody can read by it any more."));
+    await this.list();
+    this.heading.focus();
+  }
+
+  /** What `ask` gives; undefined, with its sentence shown, where it is refused. */
+  async tried(ask) {
+    this.error.hidden = true;
+    try {
+      return await ask();
+    } catch (problem) {
+      this.error.textContent = problem.message;
+      this.error.hidden = false;
+      return undefined;
+    }
+  }
+}

@@ -1,0 +1,23 @@
+// Going on with another agent, chosen in the head of the page.
+import { post } from "../post.js";
+
+export function start(page) {
+  const menu = document.getElementById("switch-to");
+  const opener = document.getElementById("switch");
+  menu.addEventListener("click", async ({ target }) => {
+    const choice = target.closest("[data-switch]");
+    if (!choice) return;
+    menu.hidePopover();
+    const form = new FormData();
+    form.append("agent", choice.dataset.switch);
+    opener.disabled = true;
+    try {
+      await post(page.beginning.switch, form); // the line brings what it changed
+    } catch (problem) {
+      page.complain(problem.message);
+    } finally {
+      opener.disabled = false;
+      page.composer.words.focus();
+    }
+  });
+}

@@ -1,0 +1,21 @@
+// The tree of a session's branches over its page; by itself it is a page of its own.
+import { showDialog } from "../dialog.js";
+import { safe } from "../dom.js";
+
+export function start() {
+  const menu = document.getElementById("session-menu");
+  menu.querySelector("[data-act=tree]").addEventListener("click", async (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const { href } = event.currentTarget;
+    const answer = await fetch(href, { headers: { "HX-Request": "true" } }).catch(() => null);
+    if (!answer?.ok || answer.redirected) return location.assign(href);
+    menu.hidePopover();
+    const opener = document.getElementById("session-more");
+    const dialog = showDialog("Branches", [...safe(document.createElement("div"), await answer.text()).childNodes], opener);
+    dialog.classList.add("is-wide");
+    const here = dialog.querySelector(".tree [aria-current]");
+    here?.scrollIntoView({ block: "nearest" });
+    here?.focus({ preventScroll: true });
+  });
+}

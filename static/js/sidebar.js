@@ -1,0 +1,60 @@
+// The lists of sessions on a page, live: the line says that something changed, and the server draws them again.
+import { Follower } from "./client/follow.js";
+
+const TYPES = [
+  "user_message", "agent_message", "agent_status", "agent_switched", "fork",
+  "session_renamed", "session_archived", "session_unarchived", "session_deleted",
+];
+export class Sidebar {
+  constructor(element) {
+    Object.assign(this, { element, isLost: false });
+    const { user, position } = element.dataset;
+    this.deleting = `parley.deleting.${user}`;
+    this.elsewhere = "BroadcastChannel" in globalThis ? new BroadcastChannel(`parley.marks.${user}`) : null;
+    if (this.elsewhere) this.elsewhere.onmessage = ({ data }) => this.renewSoon(data);
+    document.addEventListener("sessions-changed", ({ detail }) => {
+      this.elsewhere?.postMessage(detail?.isMoved ?? true);
+      if (!detail?.isShown) this.renewSoon(detail?.isMoved, true);
+    });
+    document.addEventListener("visibilitychange", () => document.hidden || this.renewSoon());
+    addEventListener("storage", ({ key }) => key === this.deleting && this.renewSoon());
+    element.addEventListener("click", async ({ target }) => {
+      if (target.id === "show-more") (await import("./redraw.js")).showMore(target);
+    });
+    this.follow(position);
+    if (Number(element.querySelector(".recent").dataset.waiting)) this.lists().then((lists) => lists.count());
+    if (performance.getEntriesByType("navigation")[0]?.workerStart) this.renewSoon(); // the page may be an old one
+  }
+
+  follow(since) {
+    this.line = new Follower({
+      since,
+      types: TYPES,
+      heard: (events) => this.hear(events),
+      changed: (name) => this.told(name),
+    });
+  }
+
+  hear(events) {
+    const told = events.filter(({ payload }) => !payload?.progress);
+    if (!told.length) return;
+    document.dispatchEvent(new CustomEvent("sessions-heard", { detail: told }));
+    this.lists().then((lists) => lists.hear(told), () => {});
+  }
+
+  told(name) {
+    this.element.dataset.line = name;
+    const wasLost = this.isLost;
+    this.isLost = name === "lost";
+    if (name === "live" && wasLost) this.renewSoon(); // what is no event may have changed too
+  }
+
+  /** `isMoved`: rows may leave their places. `atOnce`: whoever changed something here waits for nothing. */
+  renewSoon(isMoved = true, atOnce = false) {
+    this.lists().then((lists) => lists.renewSoon(isMoved, atOnce), () => {}); // without a line the next word tries again
+  }
+
+  lists() {
+    return import("./lists.js");
+  }
+}

@@ -1,0 +1,80 @@
+// Sending what is written, with its files; and giving back what could not be sent. Files are for attachments.js, which comes
+// with the first of them.
+import { uuid } from "./ids.js";
+
+export class Submitting {
+  constructor(composer) {
+    Object.assign(this, { composer, attachments: null, isDue: false });
+  }
+
+  /** Is there what the files need that were chosen, if any were? */
+  get isThere() {
+    return !this.loading || Boolean(this.attachments);
+  }
+
+  /** Send these words as soon as that is there; what is written meanwhile is another message. */
+  async submitLater(value) {
+    const { composer } = this;
+    const isThere = !this.loading || Boolean(await this.loading); // nothing goes without the files that were chosen
+    const meanwhile = composer.words.value;
+    if (this.isDue) return composer.write(joined(meanwhile, value)); // what it says waits for its files, with all that follows
+    composer.words.value = value;
+    const sent = isThere ? this.submit() : null;
+    composer.write(joined(composer.words.value, meanwhile));
+    return sent;
+  }
+
+  async submit() {
+    const { composer } = this;
+    if (this.isDue || !((this.attachments?.areThere ?? true) || (await this.isReady()))) return;
+    const [id, text] = [uuid(), composer.words.value.trim()];
+    const attached = this.attachments?.said() ?? [];
+    if (!text && !attached.length) return composer.words.focus();
+    const said = [["message", id], ...(text ? [["text", text]] : []), ...attached, ...composer.also];
+    const message = { id, text, files: attached.map(([, file]) => file), said };
+    composer.clear();
+    return composer.send(message);
+  }
+
+  /** Wait for the files that go to the server; false where one was refused, or nobody wants it any more. */
+  async isReady() {
+    this.due(true);
+    const isReady = await this.attachments.ready();
+    const isWanted = this.isDue;
+    this.due(false);
+    return isReady && isWanted;
+  }
+
+  due(yes) {
+    this.isDue = yes;
+    this.composer.form.classList.toggle("is-due", yes);
+  }
+
+  async attach(files) {
+    (await this.loaded())?.add(files);
+  }
+
+  /** Null where it cannot be had just now. */
+  loaded() {
+    this.loading ??= import("./attachments.js").then(
+      ({ Attachments }) => (this.attachments ??= new Attachments(this.composer)),
+      () => {
+        this.loading = null;
+        this.composer.complain("The line is lost. Choose the files again when it is back.");
+        return null;
+      },
+    );
+    return this.loading;
+  }
+
+  /** Before whatever was begun meanwhile. */
+  async giveBack({ text, said }, sentence) {
+    const { composer } = this;
+    composer.write([text, composer.words.value].filter(Boolean).join("\n\n"));
+    composer.words.focus();
+    if (said.some(([name]) => name === "files" || name === "large")) (await this.loaded())?.giveBack(said);
+    composer.complain(sentence);
+  }
+}
+
+const joined = (...texts) => texts.filter(Boolean).join("\n\n");

@@ -1,0 +1,85 @@
+// A task's page: what htmx brings anew is dressed, stays open where it was open, and is told once; buttons stop, send and copy.
+import { api } from "./api.js";
+import { uuid } from "./ids.js";
+import { post } from "./post.js";
+import { dress } from "./times.js";
+import { toast } from "./toast.js";
+
+const MOST_ROWS = 500; // events that come by themselves; more on request
+const $ = (id) => document.getElementById(id);
+let open = [];
+
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.target.id === "standing") open = [...detail.target.querySelectorAll("details[open]")].map(({ id }) => id);
+});
+
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  for (const time of document.querySelectorAll("time[datetime]:not([title])")) dress(time);
+  if (detail.target.id !== "standing") return;
+  for (const id of open) $(id)?.setAttribute("open", "");
+  tell();
+  lookForNewer();
+});
+
+let told = $("standing").dataset.state;
+
+function tell() {
+  const { state } = $("standing").dataset;
+  if (state === told) return;
+  told = state;
+  $("task-news").textContent = document.querySelector(".task-state .word").textContent;
+}
+
+/** Events that came since the newest row; while the table is filtered or folded back, the button waits to be used. */
+function lookForNewer() {
+  const more = $("more");
+  const last = document.querySelector("#events tr[data-index]:nth-last-child(2)")?.dataset.index ?? 0;
+  const isNewer = Number($("standing").dataset.newest) > Number(last);
+  const isFiltered = $("event-type").value || $("event-text").value;
+  if (more && "waits" in more.dataset && isNewer && !isFiltered && $("events").rows.length < MOST_ROWS) {
+    htmx.trigger(more, "newer");
+  }
+}
+
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest("[data-stop], [data-again], [data-copy]");
+  if (button) act(button);
+});
+
+async function act(button) {
+  const { stop, again, copy } = button.dataset;
+  button.disabled = true;
+  try {
+    if (stop) await stopped(stop);
+    else if (again) location.assign(await sentAgain(again, button.dataset.task));
+    else await copied(copy, button);
+  } catch (problem) {
+    toast(problem.message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+async function stopped(task) {
+  await api("POST", `/tasks/${task}/cancel`);
+  $("task-title").focus({ preventScroll: true }); // the button goes
+  htmx.trigger($("standing"), "refresh");
+  toast("Stopped.");
+}
+
+async function sentAgain(address, task) {
+  const form = new FormData();
+  form.append("message", uuid());
+  form.append("task", task);
+  return (await post(address, form)).session;
+}
+
+async function copied(address, button) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error("This could not be fetched. Wait a moment, then try again.");
+  if (!navigator.clipboard) throw new Error("Your browser lets no page copy here. Open all of it, and copy it there.");
+  await navigator.clipboard.writeText(await answer.text());
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = "Copy"), 2000);
+  toast("Copied.");
+}

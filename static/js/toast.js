@@ -1,0 +1,36 @@
+// A short word about what was just done, with a way back where there is one. It is read out once, and goes by itself.
+import { h } from "./dom.js";
+
+const STAYS = 6000; // ms; longer while the pointer or the focus is on it
+
+/**
+ * `act` is {name, run}: a button in it; with `stays` (ms) and `over`, which is called when it goes by itself. Gives a function
+ * that takes it away.
+ */
+export function toast(sentence, act = null) {
+  const element = h("div", { class: "toast" }, h("span", {}, sentence));
+  let timer;
+  let before = null; // where the focus came from
+  const away = () => {
+    clearTimeout(timer);
+    const hadFocus = element.contains(document.activeElement);
+    element.remove();
+    if (hadFocus) (before?.isConnected ? before : document.getElementById("main"))?.focus({ preventScroll: true });
+  };
+  element.addEventListener("focusin", ({ relatedTarget }) => (before = relatedTarget ?? before));
+  const end = () => {
+    away();
+    act?.over?.();
+  };
+  const wait = () => (timer = setTimeout(() => (element.matches(":hover, :focus-within") ? wait() : end()), act?.stays ?? STAYS));
+  if (act) {
+    const run = () => {
+      away();
+      act.run();
+    };
+    element.append(h("button", { type: "button", class: "quiet small", onclick: run }, act.name));
+  }
+  document.getElementById("toasts").append(element);
+  wait();
+  return away;
+}

@@ -1,0 +1,29 @@
+// Something to try: one click says it to the agent, and leads to the session.
+import { uuid } from "./ids.js";
+import { post } from "./post.js";
+
+const buttons = document.querySelectorAll("[data-try]");
+const problem = document.getElementById("try-problem");
+
+for (const button of buttons) {
+  button.addEventListener("click", async () => {
+    const said = new FormData();
+    said.append("message", uuid());
+    said.append("text", button.querySelector(".words").textContent);
+    for (const one of buttons) one.disabled = true;
+    problem.hidden = true;
+    try {
+      location.assign((await post(button.dataset.try, said)).session);
+    } catch (refusal) {
+      problem.textContent = refusal.message;
+      problem.hidden = false;
+      for (const one of buttons) one.disabled = false;
+      button.focus();
+    }
+  });
+}
+
+// A page that the browser kept (after "back") is as good as new.
+addEventListener("pageshow", () => {
+  for (const one of buttons) one.disabled = false;
+});

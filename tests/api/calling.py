@@ -1,0 +1,109 @@
+"""A caller of the client API, at the level of HTTP and by the way that a server takes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from asgiref.testing import ApplicationCommunicator
+
+from config.asgi import application
+from tests.api import promises
+
+JSON = dict[str, Any]
+HOST = "localhost"
+
+
+@dataclass
+class Answer:
+    """A response."""
+
+    status: int
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.content)
+
+    @property
+    def code(self) -> str:
+        """Of a problem, which is checked to be one."""
+        assert self.headers["content-type"] == "application/problem+json", self.content
+        told = self.body
+        assert told["status"] == self.status
+        assert told["detail"].endswith((".", "”"))
+        return told["code"]
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that a problem names."""
+        return [one["field"] for one in self.body.get("errors", [])]
+
+
+@dataclass
+class Caller:
+    """Somebody with a key, or with cookies, or with nothing."""
+
+    key: str = ""
+    cookies: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.ask("GET", path, headers=headers)
+
+    async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
+        return await self.ask("POST", path, body, headers)
+
+    async def put(self, path: str, body: Any = None, **headers: str) -> Answer:
+        return await self.ask("PUT", path, body, headers)
+
+    async def patch(self, path: str, body: Any = None, **headers: str) -> Answer:
+        return await self.ask("PATCH", path, body, headers)
+
+    async def delete(self, path: str, **headers: str) -> Answer:
+        return await self.ask("DELETE", path, headers=headers)
+
+    async def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+        """`path` is below /api/v1; underscores in names of headers stand for hyphens. Bytes go as they are."""
+        content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        sent = {"host": HOST, **({"content-type": "application/json"} if content else {}), **self.headers}
+        if self.key:
+            sent["authorization"] = f"Bearer {self.key}"
+        if self.cookies:
+            sent["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        sent |= {name.replace("_", "-"): value for name, value in (headers or {}).items()}
+        answer = await _served(method, f"/api/v1{path}", content, sent)
+        media_type = answer.headers.get("content-type", "").partition(";")[0]
+        body = answer.body if answer.content and media_type.endswith("json") else answer.content or None
+        promises.hold(method, f"/api/v1{path}", answer.status, media_type, body)
+        return answer
+
+
+async def _served(method: str, address: str, content: bytes, headers: dict[str, str]) -> Answer:
+    path, _, query = address.partition("?")
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": [(name.lower().encode(), value.encode("latin1")) for name, value in headers.items()]
+        + [(b"content-length", str(len(content)).encode())],
+        "client": ("127.0.0.1", 1),
+        "server": (HOST, 80),
+    }
+    line = ApplicationCommunicator(application, scope)
+    await line.send_input({"type": "http.request", "body": content})
+    start = await line.receive_output(30)
+    said, more = b"", True
+    while more:
+        chunk = await line.receive_output(30)
+        said, more = said + chunk.get("body", b""), chunk.get("more_body", False)
+    await line.wait(30)
+    answered = {name.decode().lower(): value.decode("latin1") for name, value in start["headers"]}
+    return Answer(start["status"], answered, said)

@@ -1,0 +1,47 @@
+"""Callers of the client API: Ada, Bob, and anybody without a key."""
+
+import pytest
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+
+from apps.accounts.models import ApiKey, User
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from tests.api.calling import Caller
+from tests.orchestration.conftest import agents, plan  # noqa: F401 fixtures
+
+
+@pytest.fixture
+def ada_calls(transactional_db: None, ada: User) -> Caller:
+    return Caller(ApiKey.issue(ada, "test")[1])
+
+
+@pytest.fixture
+def bob_calls(transactional_db: None, bob: User) -> Caller:
+    return Caller(ApiKey.issue(bob, "test")[1])
+
+
+@pytest.fixture
+def anybody() -> Caller:
+    return Caller()
+
+
+@pytest.fixture
+def ada_browses(transactional_db: None, ada: User) -> Caller:
+    """Ada's browser, signed in; it sends no CSRF token unless a test says so."""
+    session = SessionStore()
+    session[SESSION_KEY] = str(ada.pk)
+    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    session[HASH_SESSION_KEY] = ada.get_session_auth_hash()
+    session.save()
+    return Caller(cookies={"sessionid": str(session.session_key), "csrftoken": "a" * 32})
+
+
+@pytest.fixture
+def works(transactional_db: None) -> Agent:
+    return register_hosted("works", "tests.api.agents:Worker")
+
+
+@pytest.fixture
+def talks(transactional_db: None) -> Agent:
+    return register_hosted("talks", "tests.api.agents:Talker")

@@ -1,0 +1,105 @@
+"""A client of `GET /events` on a bare socket: what it reads can end at any byte."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+JSON = dict[str, Any]
+READ = 2048
+
+
+class Cut(Exception):
+    """The line was cut."""
+
+
+class Refused(Exception):
+    """The answer was no stream."""
+
+
+@dataclass
+class Client:
+    """Keeps what it was told, and the position after it, from one line to the next."""
+
+    url: str
+    key: str
+    query: str = ""
+    place: str = ""
+    told: list[JSON] = field(default_factory=list)
+    logs: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    lines: int = 0
+
+    async def hear(self, cut_after: float = float("inf")) -> AsyncIterator[JSON]:
+        """Open a line, and yield each event as it is whole. Raises Cut when so many bytes have come, or it breaks."""
+        target = urlsplit(self.url)
+        reader, writer = await asyncio.open_connection(target.hostname, target.port)
+        self.lines += 1
+        try:
+            writer.write(self._request(target.netloc))
+            async for name, said in self._frames(reader, cut_after):
+                self.told.append({"name": name, **said})
+                if "index" in said:
+                    self.logs[said["sessionId"]].append((said["index"], said["type"]))
+                yield self.told[-1]
+        except (ConnectionError, asyncio.IncompleteReadError):
+            raise Cut from None
+        finally:
+            writer.transport.abort()
+
+    def _request(self, host: str) -> bytes:
+        head = [f"GET /api/v1/events{self.query} HTTP/1.0", f"Host: {host}", f"Authorization: Bearer {self.key}"]
+        head += [f"Last-Event-ID: {self.place}"] if self.place else []
+        return ("\r\n".join([*head, "Accept: text/event-stream"]) + "\r\n\r\n").encode()
+
+    async def _frames(self, reader: asyncio.StreamReader, most: float) -> AsyncIterator[tuple[str, JSON]]:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+            raise Refused(head.decode() + (await reader.read()).decode())
+        kept, read = b"", 0
+        while True:
+            some = await reader.read(int(min(READ, most - read)) or 1)
+            read += len(some)
+            if not some or read >= most:
+                raise Cut
+            *whole, kept = (kept + some).split(b"\n\n")
+            for text in whole:
+                if found := self._event(text.decode()):
+                    yield found
+
+    def _event(self, text: str) -> tuple[str, JSON] | None:
+        """What a frame brings, if anything; its id is where the next line goes on."""
+        fields = dict(line.split(": ", 1) for line in text.split("\n") if not line.startswith(":"))
+        self.place = fields.get("id", self.place)
+        return (fields["event"], json.loads(fields["data"])) if "data" in fields else None
+
+    async def begin(self) -> None:
+        """Learn from where on the next line is to go on."""
+        most = 160
+        while not self.place:
+            most *= 2  # until a position comes before so many bytes
+            with contextlib.suppress(Cut, TimeoutError):
+                async with contextlib.aclosing(self.hear(most)) as events, asyncio.timeout(2):
+                    async for _ in events:
+                        pass
+
+    async def follow(self, until: Any, cuts: int = 0, seed: int = 0, most: int = 8000) -> None:
+        """Be told until `until()` is true and the line was cut so often, each time at a byte that chance chooses."""
+        chance = random.Random(seed)
+        while cuts or not until():
+            after = chance.randint(1, most) if cuts else float("inf")
+            try:
+                async with contextlib.aclosing(self.hear(after)) as events:
+                    async for _ in events:
+                        if not cuts and until():
+                            return
+            except Cut:
+                cuts = max(0, cuts - 1)
+            except ConnectionError:  # the server is away
+                await asyncio.sleep(0.05)

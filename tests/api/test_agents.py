@@ -1,0 +1,118 @@
+"""The agents that a caller may use, as the client API shows and finds them."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+import bridge
+from apps.agents.models import Agent, AgentStats
+from tests.api.calling import Caller
+from tests.api.counting import statements
+from tests.api.shaped import check
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def secret(echo: Agent) -> Agent:
+    """An agent for a group that nobody is in."""
+    agent = Agent.objects.create(
+        slug="secret", name="Secret", description="Hidden.", handler=echo.handler, access=Agent.Access.GROUPS,
+        workspace=echo.workspace,
+    )  # fmt: skip
+    agent.groups.add(Group.objects.create(name="few"))
+    return agent
+
+
+async def test_the_list_shows_what_a_card_says_how_an_agent_is_and_what_was_measured(
+    ada_calls: Caller, echo: Agent, countdown: Agent, secret: Agent
+) -> None:
+    await bridge.run(_measure, echo)
+    body = check(await ada_calls.get("/agents"), "agents_list")
+    assert [one["slug"] for one in body["items"]] == ["countdown", "echo"]
+    assert body["nextCursor"] == ""
+    shown = body["items"][1]
+    assert shown["cardUrl"].endswith("/a2a/echo/.well-known/agent-card.json")
+    assert shown["health"] == {"status": "degraded", "reason": shown["health"]["reason"]}
+    assert "gone" not in shown["health"]["reason"], "what ails it is for operators"
+    assert (shown["stats"]["latencyMs"], shown["stats"]["successRate"]) == (1500, 0.75)
+    assert body["items"][0]["stats"] is None
+
+
+def _measure(agent: Agent) -> None:
+    Agent.objects.filter(pk=agent.pk).update(health="degraded", ailment="The disk is gone.")
+    AgentStats.objects.create(agent=agent, runs=4, succeeded=3, took_p50=1.0, waited_p50=0.5, updated_at=timezone.now())
+
+
+async def test_one_agent_is_to_be_had_by_its_slug_and_another_is_not_found(
+    ada_calls: Caller, echo: Agent, secret: Agent
+) -> None:
+    assert check(await ada_calls.get("/agents/echo"), "agents_retrieve")["name"] == echo.name
+    for slug in ("secret", "nobody", "%00"):
+        answer = await ada_calls.get(f"/agents/{slug}")
+        assert (answer.status, answer.code) == (404, "not_found")
+
+
+async def test_the_list_goes_on_where_its_cursor_says(
+    ada_calls: Caller, bob_calls: Caller, echo: Agent, countdown: Agent
+) -> None:
+    first = check(await ada_calls.get("/agents?limit=1"), "agents_list")
+    second = check(await ada_calls.get(f"/agents?limit=1&cursor={first['nextCursor']}"), "agents_list")
+    assert [first["items"][0]["slug"], second["items"][0]["slug"]] == ["countdown", "echo"]
+    assert second["nextCursor"] == ""
+    others = await bob_calls.get(f"/agents?limit=1&cursor={first['nextCursor']}")
+    assert (others.status, others.fields) == (422, ["cursor"])
+
+
+async def test_a_search_finds_by_words_and_says_how_well_each_fits(
+    ada_calls: Caller, echo: Agent, countdown: Agent, secret: Agent
+) -> None:
+    body = check(await ada_calls.get("/agents/search?q=countdown"), "agents_search")
+    assert body["items"][0]["slug"] == "countdown"
+    assert body["items"][0]["fit"]["score"] > 0
+    assert "secret" not in [one["slug"] for one in body["items"]]
+    assert check(await ada_calls.get("/agents/search?q=zzzz"), "agents_search") == {"items": []}
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("kind=hosted", ["countdown", "echo"]), ("kind=remote", []), ("mode=text/plain&health=ok", ["countdown", "echo"])],
+)
+async def test_a_search_is_narrowed(
+    ada_calls: Caller, echo: Agent, countdown: Agent, asked: str, found: list[str]
+) -> None:
+    body = check(await ada_calls.get(f"/agents/search?{asked}"), "agents_search")
+    assert sorted(one["slug"] for one in body["items"]) == found
+
+
+@pytest.mark.parametrize("asked", ["kind=none", "health=fine", "word=echo", f"q={'a' * 201}", "q=a%00b"])
+async def test_a_search_that_makes_no_sense_is_refused_and_what_is_wrong_named(ada_calls: Caller, asked: str) -> None:
+    answer = await ada_calls.get(f"/agents/search?{asked}")
+    assert (answer.status, answer.code) == (422, "invalid")
+    assert answer.fields == [asked.partition("=")[0]]
+
+
+async def test_nobody_in_particular_sees_no_agents(anybody: Caller, echo: Agent) -> None:
+    for address in ("/agents", "/agents/echo", "/agents/search"):
+        assert (await anybody.get(address)).status == 401
+
+
+async def test_lists_take_as_many_queries_for_thirty_agents_as_for_three(ada_calls: Caller, echo: Agent) -> None:
+    await ada_calls.get("/agents/search?q=echo")  # notes the key's use, and reads the registry
+    counts = []
+    for number in (3, 30):
+        await bridge.run(_copies, echo, number)
+        await ada_calls.get("/agents/search?q=echo")
+        with statements() as made:
+            assert len((await ada_calls.get("/agents?limit=100")).body["items"]) == number
+            assert len((await ada_calls.get("/agents/search?q=echo")).body["items"]) == number
+        counts.append(len(made))
+    assert counts[0] == counts[1] > 0
+
+
+def _copies(echo: Agent, number: int) -> None:
+    for position in range(Agent.objects.count(), number):
+        same = {"handler": echo.handler, "workspace": echo.workspace, "skills": echo.skills}
+        Agent.objects.create(slug=f"echo-{position}", name=f"Echo {position}", description="Echo.", **same)

@@ -1,0 +1,208 @@
+"""What agents delivered, by the client API: listed with versions, downloaded, verified, by its owner alone."""
+
+from __future__ import annotations
+
+import base64
+import io
+import uuid
+import zipfile
+
+import pytest
+
+import bridge
+from agentkit import Artifact, Failed
+from apps.accounts.models import User
+from apps.agents import identity
+from apps.agents.models import Agent, SigningKey
+from apps.agents.signing_keys import revoke
+from apps.conversations import forking, intake
+from apps.conversations.models import Artifact as Row
+from apps.conversations.models import Context
+from tests.api.calling import Caller
+from tests.api.counting import statements
+from tests.api.delivering import Said, delivered
+from tests.api.shaped import check
+from tests.working import begin, chunk, end, say
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CONTENT = bytes(range(256)) * 2000
+FILE = {"raw": base64.b64encode(CONTENT).decode(), "filename": "big.bin", "mediaType": "application/x-big"}
+PAGE = {"text": "<script>alert(1)</script>", "filename": "page.html", "mediaType": "text/html"}
+
+
+def again(said: Said, context: Context) -> dict[str, object]:
+    return said(contextId=context.context_id)
+
+
+async def session_of(receipt: intake.Receipt) -> Context:
+    return await Context.objects.aget(pk=receipt.context)
+
+
+async def test_versions_of_a_name_are_counted_within_a_session(
+    ada_calls: Caller, ada: User, echo: Agent, said: Said
+) -> None:
+    first = await bridge.run(delivered, ada, echo, said())
+    session = await session_of(first)
+    other = Artifact([{"text": "other"}], name="other", artifact_id="two")
+    second = await bridge.run(delivered, ada, echo, again(said, session), [other])
+    third = await bridge.run(delivered, ada, echo, again(said, session))
+    await bridge.run(delivered, ada, echo, said())  # in a session of its own
+    found = check(await ada_calls.get(f"/artifacts?session={session.pk}"), "artifacts_list")["items"]
+    assert [(one["taskId"], one["name"], one["version"]) for one in found] == [
+        (str(first.task), "words", 1),
+        (str(second.task), "other", 1),
+        (str(third.task), "words", 2),
+    ]
+    named = check(await ada_calls.get(f"/artifacts?session={session.pk}&name=words&limit=1"), "artifacts_list")
+    rest = await ada_calls.get(f"/artifacts?session={session.pk}&name=words&limit=1&cursor={named['nextCursor']}")
+    assert [one["version"] for one in named["items"] + rest.body["items"]] == [1, 2]
+    newest = check(await ada_calls.get(f"/artifacts/{third.task}/one"), "artifacts_retrieve")
+    assert newest == found[2]
+    assert (newest["id"], newest["mediaType"], newest["size"]) == (f"{third.task}/one", "text/plain", 5)
+
+
+async def test_a_fork_has_what_was_delivered_before_it_and_counts_on(
+    ada_calls: Caller, ada: User, echo: Agent, said: Said
+) -> None:
+    first = await bridge.run(delivered, ada, echo, said())
+    session = await session_of(first)
+    fork = await bridge.run(lambda: forking.fork(ada.principal, session, session.last_event, reason="fork"))
+    await bridge.run(delivered, ada, echo, again(said, session))
+    mine = await bridge.run(delivered, ada, echo, again(said, fork))
+    found = check(await ada_calls.get(f"/artifacts?session={fork.pk}"), "artifacts_list")["items"]
+    assert [(one["taskId"], one["version"], one["sessionId"]) for one in found] == [
+        (str(first.task), 1, str(fork.pk)),
+        (str(mine.task), 2, str(fork.pk)),
+    ]
+
+
+async def test_what_is_being_made_or_came_to_nothing_is_not_there(
+    ada_calls: Caller, ada: User, echo: Agent, said: Said
+) -> None:
+    receipt = await bridge.run(intake.accept, ada.principal, echo, said())
+    held = await bridge.run(begin, receipt.run)
+    await bridge.run(say, held, chunk("one", "hello"))
+    assert (await ada_calls.get(f"/artifacts/{receipt.task}/one")).status == 404
+    await bridge.run(end, held, Failed("No."))
+    for act in ("", "/content", "/verify"):
+        assert (await ada_calls.get(f"/artifacts/{receipt.task}/one{act}")).status == 404
+    assert (await ada_calls.get(f"/artifacts?session={receipt.context}")).body["items"] == []
+
+
+async def test_a_file_is_downloaded_as_it_was_made(ada_calls: Caller, ada: User, echo: Agent, said: Said) -> None:
+    made = [Artifact([FILE, PAGE, {"text": "hello"}], name="mixed", artifact_id="a/b c")]
+    done = await bridge.run(delivered, ada, echo, said(), made)
+    large = await ada_calls.get(f"/artifacts/{done.task}/a/b c/content")
+    assert (large.status, large.content) == (200, CONTENT)
+    assert large.headers["content-type"] == "application/x-big"
+    assert large.headers["content-disposition"] == 'attachment; filename="big.bin"'
+    page = await ada_calls.get(f"/artifacts/{done.task}/a/b c/content?part=1&inline=true")
+    assert page.content == b"<script>alert(1)</script>"
+    assert page.headers["content-disposition"].startswith("attachment"), "what could run is not to be looked at"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    for part in (3, 10_000):
+        answer = await ada_calls.get(f"/artifacts/{done.task}/a/b c/content?part={part}")
+        assert (answer.status, answer.code) == (404, "not_found")
+    assert (await ada_calls.get(f"/artifacts/{done.task}/a/b c/content?part=-1")).fields == ["part"]
+
+
+async def test_a_part_that_is_elsewhere_is_not_fetched(ada_calls: Caller, ada: User, echo: Agent, said: Said) -> None:
+    link = Artifact([{"url": "https://example.org/a.png", "mediaType": "image/png"}], artifact_id="one")
+    done = await bridge.run(delivered, ada, echo, said(), [link])
+    assert (await ada_calls.get(f"/artifacts/{done.task}/one/content")).code == "not_found"
+    assert (await ada_calls.get(f"/artifacts/{done.task}/one")).body["parts"][0]["url"] == "https://example.org/a.png"
+
+
+async def test_a_signature_is_verified_and_what_was_changed_is_found_out(
+    ada_calls: Caller, ada: User, echo: Agent, said: Said
+) -> None:
+    await bridge.run(_let_sign, echo)
+    done = await bridge.run(delivered, ada, echo, said())
+    address = f"/artifacts/{done.task}/one"
+    good = check(await ada_calls.get(f"{address}/verify"), "artifacts_verify")
+    assert (good["result"], good["verdict"]) == ("valid", "good")
+    assert good["agent"] == good["key"]["agent"] == await bridge.run(identity.did_of, echo)
+    assert good["digest"] == (await ada_calls.get(address)).body["digest"]
+    await bridge.run(lambda: Row.objects.update(parts=[{"text": "forged"}]))
+    forged = check(await ada_calls.get(f"{address}/verify"), "artifacts_verify")
+    assert (forged["result"], forged["verdict"]) == ("invalid", "broken")
+    await bridge.run(lambda: Row.objects.update(parts=[{"text": "hello"}]))
+    await bridge.run(lambda: revoke(SigningKey.objects.get(kid=good["key"]["id"])))
+    revoked = check(await ada_calls.get(f"{address}/verify"), "artifacts_verify")
+    assert (revoked["result"], revoked["verdict"], revoked["key"]["isRevoked"]) == ("invalid", "revoked", True)
+
+
+def _let_sign(echo: Agent) -> None:
+    echo.sign_artifacts = True
+    echo.save()
+
+
+async def test_what_nobody_signed_says_so(ada_calls: Caller, ada: User, echo: Agent, said: Said) -> None:
+    done = await bridge.run(delivered, ada, echo, said())
+    told = check(await ada_calls.get(f"/artifacts/{done.task}/one/verify"), "artifacts_verify")
+    assert (told["result"], told["verdict"], told["key"], told["signedAt"]) == ("unsigned", "missing", None, None)
+
+
+async def test_somebody_elses_artifact_is_not_found(
+    ada_calls: Caller, bob_calls: Caller, anybody: Caller, ada: User, echo: Agent, said: Said
+) -> None:
+    done = await bridge.run(delivered, ada, echo, said())
+    for act in ("", "/content", "/verify"):
+        for address in (f"/artifacts/{done.task}/one{act}", f"/artifacts/{uuid.uuid4()}/one{act}"):
+            answer = await bob_calls.get(address)
+            assert (answer.status, answer.code) == (404, "not_found")
+        assert (await anybody.get(f"/artifacts/{done.task}/one{act}")).status == 401
+        assert (await ada_calls.get(f"/artifacts/{done.task}/two{act}")).status == 404
+    assert (await bob_calls.get(f"/artifacts?session={done.context}")).status == 404
+    assert (await ada_calls.get("/artifacts")).fields == ["session"]
+
+
+async def test_a_list_takes_as_many_queries_for_thirty_as_for_three(
+    ada_calls: Caller, ada: User, echo: Agent, said: Said
+) -> None:
+    first = await bridge.run(delivered, ada, echo, said())
+    session = await session_of(first)
+    await ada_calls.get(f"/artifacts?session={session.pk}")  # notes the key's use
+    counts = []
+    for number in (2, 27):
+        for _ in range(number):
+            await bridge.run(delivered, ada, echo, again(said, session))
+        with statements() as made:
+            found = (await ada_calls.get(f"/artifacts?session={session.pk}&limit=100")).body["items"]
+        counts.append(len(made))
+    assert counts[0] == counts[1] > 0
+    assert [one["version"] for one in found] == list(range(1, 31))
+
+
+async def test_a_name_of_an_agents_own_breaks_no_download(
+    ada_calls: Caller, ada: User, echo: Agent, said: Said
+) -> None:
+    hostile = 'a\r\nSet-Cookie: x=1\n"é\x7f'
+    made = [
+        Artifact([{"text": "one"}], name=hostile, artifact_id="named"),
+        Artifact([{"text": "two", "filename": hostile, "mediaType": hostile}], name="two", artifact_id="filed"),
+    ]
+    done = await bridge.run(delivered, ada, echo, said(), made)
+    for artifact, content in (("named", b"one"), ("filed", b"two")):
+        answer = await ada_calls.get(f"/artifacts/{done.task}/{artifact}/content")
+        assert (answer.status, answer.content) == (200, content)
+        assert "set-cookie" not in answer.headers
+        assert "attachment" in answer.headers["content-disposition"]
+
+
+async def test_all_of_a_session_comes_as_one_zip_for_its_owner(
+    ada_calls: Caller, bob_calls: Caller, ada: User, echo: Agent, said: Said
+) -> None:
+    first = await bridge.run(delivered, ada, echo, said())
+    session = await session_of(first)
+    await bridge.run(delivered, ada, echo, again(said, session), [Artifact([{"text": "newer"}], name="words")])
+    for query, files in (
+        ("", {"words.txt": b"newer"}),
+        ("?every_version=true", {"words v1.txt": b"hello", "words v2.txt": b"newer"}),
+    ):
+        answer = await ada_calls.get(f"/sessions/{session.pk}/artifacts.zip{query}")
+        archive = zipfile.ZipFile(io.BytesIO(answer.content))
+        assert {name: archive.read(name) for name in archive.namelist()} == files
+    assert (await bob_calls.get(f"/sessions/{session.pk}/artifacts.zip")).status == 404

@@ -1,0 +1,241 @@
+"""What happens in one's sessions comes over one line, in order, and goes on where it broke off."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+
+import bridge
+from apps.accounts import quotas
+from apps.accounts.models import ApiKey
+from apps.api import events
+from apps.conversations import clearing, intake, ledger, positions
+from apps.conversations.events import EventType
+from apps.conversations.models import Event
+from config.asgi import application
+from tests.api.calling import HOST
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def begun(ada, echo, said):
+    """Begins a session of Ada's; gives its key."""
+    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
+
+
+def rename(*contexts):
+    for context in contexts:
+        with ledger.writing(context) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
+
+
+class Line:
+    """A stream that is open, at the level of ASGI."""
+
+    def __init__(self, caller, query="", **headers):
+        sent = {"host": HOST, **caller.headers, **({"authorization": f"Bearer {caller.key}"} if caller.key else {})}
+        if caller.cookies:
+            sent["cookie"] = "; ".join(f"{name}={value}" for name, value in caller.cookies.items())
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        self.scope = {
+            "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "path": "/api/v1/events",
+            "raw_path": b"/api/v1/events", "root_path": "", "query_string": query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
+            "client": ("127.0.0.1", 1), "server": (HOST, 80),
+        }  # fmt: skip
+        self.place, self.heard, self._kept = "", [], b""
+
+    async def open(self):
+        self.line = ApplicationCommunicator(application, self.scope)
+        await self.line.send_input({"type": "http.request", "body": b""})
+        start = await self.line.receive_output(20)
+        self.status = start["status"]
+        self.headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+        return self
+
+    async def more(self):
+        """One chunk of what is sent; False at its end."""
+        chunk = await self.line.receive_output(20)
+        *frames, self._kept = (self._kept + chunk.get("body", b"")).split(b"\n\n")
+        for frame in frames:
+            fields = dict(one.split(": ", 1) for one in frame.decode().split("\n") if not one.startswith(":"))
+            self.place = fields.get("id", self.place)
+            if "data" in fields:
+                self.heard.append((fields["event"], json.loads(fields["data"]), self.place))
+        return chunk.get("more_body", False)
+
+    async def hear(self, number):
+        """The first so many events: name, JSON and position."""
+        while len(self.heard) < number:
+            assert await self.more()
+        return self.heard
+
+    async def close(self):
+        await self.line.send_input({"type": "http.disconnect"})
+        await self.line.wait(20)
+
+
+@asynccontextmanager
+async def line(caller, query="", **headers):
+    one = await Line(caller, query, **headers).open()
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+async def test_a_stream_brings_events_by_name_as_they_happen(ada_calls, begun):
+    session = await bridge.run(begun)
+    async with line(ada_calls) as stream:
+        assert stream.status == 200
+        assert stream.headers["content-type"] == "text/event-stream"
+        assert (stream.headers["cache-control"], stream.headers["x-accel-buffering"]) == ("no-store", "no")
+        await bridge.run(rename, session)
+        [(name, event, place)] = await stream.hear(1)
+    assert name == event["type"] == "session_renamed"
+    assert event | {"timestamp": ""} == {
+        "id": f"{session}:2", "sessionId": str(session), "index": 2, "type": "session_renamed", "timestamp": "",
+        "payload": {"title": "1"}, "taskId": None, "runId": None,
+    }  # fmt: skip
+    assert place
+
+
+@pytest.mark.parametrize("way", ["query", "header"])
+async def test_it_goes_on_after_the_event_that_the_client_heard_last(ada_calls, begun, way):
+    one, other = await bridge.run(begun), await bridge.run(begun)
+    async with line(ada_calls) as stream:
+        await bridge.run(rename, one, other)
+        heard = (await stream.hear(1))[:1]
+    await bridge.run(rename, one)
+    for _ in range(2):  # each time the line breaks after one event
+        place = heard[-1][2]
+        asked = {"query": f"since={place}"} if way == "query" else {"Last_Event_ID": place}
+        async with line(ada_calls, **asked) as stream:
+            heard += (await stream.hear(1))[:1]
+    assert sorted(event["id"] for _, event, _ in heard) == sorted([f"{one}:2", f"{one}:3", f"{other}:2"])
+
+
+@pytest.mark.parametrize("name", ["session_ids", "session_ids[]"])
+async def test_sessions_that_are_named_are_heard_alone(ada_calls, begun, name):
+    one, two, other = [await bridge.run(begun) for _ in range(3)]
+    async with line(ada_calls, f"{name}={one}&{name}={two}") as stream:
+        await bridge.run(rename, other, one, two)
+        heard = await stream.hear(2)
+    assert {event["sessionId"] for _, event, _ in heard} == {str(one), str(two)}
+
+
+async def test_types_that_are_named_are_heard_alone_and_the_position_moves_on(ada_calls, begun):
+    before = await bridge.run(begun)
+    async with line(ada_calls, "types=session_renamed") as stream:
+        session = await bridge.run(begun)
+        await bridge.run(rename, session, before)
+        heard = await stream.hear(2)
+    assert [name for name, _, _ in heard] == ["session_renamed"] * 2
+    async with line(ada_calls, f"since={heard[-1][2]}") as stream:
+        await bridge.run(rename, before)
+        [(_, event, _)] = await stream.hear(1)
+    assert event["index"] == 3
+
+
+async def test_of_one_session_an_index_says_where_to_go_on(ada_calls, begun):
+    session = await bridge.run(begun)
+    await bridge.run(rename, session, session)
+    async with line(ada_calls, f"session_ids[]={session}&since=1") as stream:
+        assert [event["index"] for _, event, _ in await stream.hear(2)] == [2, 3]
+
+
+async def test_what_cannot_be_followed_is_refused_before_the_stream_begins(ada_calls, bob_calls, ada, begun, settings):
+    session = await bridge.run(begun)
+    place = positions.token(ada.principal, await bridge.run(positions.here, ada.principal))
+    for caller, query, status, code in (
+        (bob_calls, f"session_ids[]={session}", 404, "not_found"),
+        (bob_calls, f"since={place}", 422, "invalid"),
+        (ada_calls, "since=nonsense", 422, "invalid"),
+        (ada_calls, "since=1", 422, "invalid"),
+        (ada_calls, f"session_ids={session}&since=2", 422, "invalid"),
+        (ada_calls, "session_ids=nonsense", 422, "invalid"),
+        (ada_calls, "types=nonsense", 422, "invalid"),
+        (ada_calls, "colour=red", 422, "invalid"),
+    ):
+        answer = await caller.get(f"/events?{query}")
+        assert (answer.status, answer.code) == (status, code), query
+    settings.STREAMS_PER_CALLER = 0
+    assert (await ada_calls.get("/events")).status == 429
+
+
+async def test_streams_are_counted_for_as_long_as_they_are_open(ada_calls, begun, settings):
+    settings.STREAMS_PER_CALLER = 1
+    async with line(ada_calls) as stream:
+        assert stream.status == 200
+        assert (await ada_calls.get("/events")).status == 429
+    assert not quotas.streams._open
+    async with line(ada_calls) as stream:
+        assert stream.status == 200
+
+
+async def test_who_was_away_for_too_long_is_told_to_read_everything_anew(ada_calls, ada, begun, settings):
+    session = await bridge.run(begun)
+    place = positions.token(ada.principal, await bridge.run(positions.here, ada.principal))
+    settings.SYNC_DAYS = 0
+    async with line(ada_calls, f"since={place}") as stream:
+        [(name, reset, _)] = await stream.hear(1)
+        assert (name, reset) == ("reset", {"sessionId": None, "reason": "too_old"})
+        await bridge.run(rename, session)
+        assert (await stream.hear(2))[1][1]["index"] == 2
+
+
+async def test_that_a_session_is_gone_comes_as_an_event_and_a_lost_log_as_a_reset(ada_calls, ada, echo, begun):
+    gone, away = await bridge.run(lambda: begun(contextId="gone")), await bridge.run(begun)
+    place = positions.token(ada.principal, await bridge.run(positions.here, ada.principal))
+    await bridge.run(clearing.clear, ada.principal, echo, "gone")
+    await bridge.run(rename, away)
+    await bridge.run(Event.objects.filter(context=away).delete)
+    async with line(ada_calls, f"since={place}") as stream:
+        heard = {told["sessionId"]: (name, told) for name, told, _ in await stream.hear(2)}
+    assert heard[str(gone)][0] == "session_deleted"
+    assert heard[str(away)] == ("reset", {"sessionId": str(away), "reason": "archived"})
+
+
+async def test_a_quiet_stream_says_that_it_is_there_and_where_it_is(ada_calls, begun, settings, monkeypatch):
+    settings.FEED_POLL_SECONDS = 0.02
+    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.05)
+    await bridge.run(begun)
+    async with line(ada_calls) as stream:
+        places = set()
+        async with asyncio.timeout(20):
+            while len(places) < 3:
+                await stream.more()
+                places.add(stream.place)
+        assert stream.heard == []
+
+
+async def test_a_key_that_is_revoked_ends_the_stream(ada_calls, ada, monkeypatch):
+    monkeypatch.setattr(events, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.02)
+    async with line(ada_calls) as stream:
+        for _ in range(5):
+            assert await stream.more()
+        await bridge.run(ApiKey.objects.all().delete)
+        async with asyncio.timeout(20):
+            while await stream.more():
+                pass
+
+
+async def test_a_new_password_ends_the_stream_of_a_browser(ada_browses, ada, monkeypatch):
+    monkeypatch.setattr(events, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.02)
+    async with line(ada_browses) as stream:
+        for _ in range(5):
+            assert await stream.more()
+        ada.set_password("another one")
+        await ada.asave()
+        async with asyncio.timeout(20):
+            while await stream.more():
+                pass
+
+
+async def test_nobody_in_particular_hears_nothing(anybody):
+    assert (await anybody.get("/events")).status == 401

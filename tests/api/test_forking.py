@@ -1,0 +1,312 @@
+"""Editing, retrying and forking sessions, and the tree of their forks, as clients ask for them."""
+
+import asyncio
+import uuid
+
+import pytest
+
+import bridge
+from apps.accounts import quotas
+from apps.agents.models import Agent
+from apps.conversations import replay
+from apps.conversations.forking import AT_WORK
+from apps.conversations.models import Context, Event, Task
+from tests.runtime import branching_agents
+from tests.runtime.branching_agents import BEGUN, GATE
+from tests.runtime.conftest import agent_at
+from tests.runtime.delegating import SOON, until
+
+__all__ = ["agent_at"]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "echo")]
+
+
+@pytest.fixture
+async def patient(agent_at):
+    GATE.clear()
+    BEGUN.clear()
+    yield await agent_at(f"{branching_agents.__name__}:Patient")
+    GATE.set()
+
+
+async def begun(calls, *texts, agent="echo"):
+    """A session in which each of these was said and answered: its address."""
+    made = await calls.post("/sessions", {"agent": agent, "message": {"text": texts[0]}, "wait": True})
+    assert made.status == 201, made.body
+    address = f"/sessions/{made.body['session']['id']}"
+    for text in texts[1:]:
+        assert (await calls.post(f"{address}/messages", {"text": text, "wait": True})).status == 200
+    return address
+
+
+async def messages(calls, address):
+    return (await calls.get(f"{address}/messages")).body["items"]
+
+
+async def words(calls, address):
+    return [one["content"] for one in await messages(calls, address)]
+
+
+async def find(calls, address, text, role="user"):
+    return next(one["id"] for one in await messages(calls, address) if (one["content"], one["role"]) == (text, role))
+
+
+async def settled(calls, answer):
+    """The address of the session that came of a request, once its newest task has ended or asks for something."""
+    address = f"/sessions/{answer.body['session']['id']}"
+    if answer.body["task"]:
+        await until(Task.objects.filter(pk=answer.body["task"]["id"]).exclude(state__in=AT_WORK).exists)
+    return address
+
+
+async def _state(calls, address, task):
+    found = (await calls.get(f"{address}?include=tasks")).body["tasks"]
+    return next(one["state"] for one in found if one["id"] == task)
+
+
+async def edit(calls, address, old, new, **more):
+    headers = {name: more.pop(name) for name in ("Idempotency_Key",) if name in more}
+    return await calls.put(f"{address}/messages/{await find(calls, address, old)}", {"text": new, **more}, **headers)
+
+
+async def test_an_edit_makes_a_session_that_goes_on_from_before_it(ada_calls):
+    address = await begun(ada_calls, "one", "two")
+    made = await edit(ada_calls, address, "two", "zwei")
+    assert made.status == 201
+    told = made.body
+    assert made.headers["location"] == f"/api/v1/sessions/{told['session']['id']}"
+    assert told["session"]["parentId"] == address.removeprefix("/sessions/")
+    assert told["session"]["metadata"]["forkReason"] == "edit"
+    assert (told["message"]["content"], told["task"]["agent"], told["repeated"]) == ("zwei", "echo", False)
+    child = await settled(ada_calls, made)
+    assert await words(ada_calls, child) == ["one", "one", "zwei", "zwei"]
+    assert await words(ada_calls, address) == ["one", "one", "two", "two"]
+
+
+async def test_files_of_a_message_stay_with_its_edit_where_that_is_asked_for(ada_calls):
+    table = {"text": "a;b", "filename": "table.csv", "mediaType": "text/csv"}
+    message = {"text": "look at this", "parts": [table, {"data": {"not": "a file"}}]}
+    made = await ada_calls.post("/sessions", {"agent": "echo", "message": message, "wait": True})
+    address = f"/sessions/{made.body['session']['id']}"
+    kept = await edit(ada_calls, address, "look at this", "and at that", keepFiles=True)
+    left = await edit(ada_calls, address, "look at this", "and at that")
+    assert kept.body["message"]["parts"] == [{"text": "and at that"}, table]
+    assert left.body["message"]["parts"] == [{"text": "and at that"}]
+
+
+async def test_the_message_that_was_edited_says_where_it_went(ada_calls):
+    address = await begun(ada_calls, "one", "two")
+    made = await edit(ada_calls, address, "two", "zwei")
+    edited = {one["content"]: one["metadata"] for one in await messages(ada_calls, address) if one["role"] == "user"}
+    assert (edited["one"]["isEdited"], edited["two"]["isEdited"]) == (False, True)
+    assert [one["sessionId"] for one in edited["two"]["editHistory"]] == [made.body["session"]["id"]]
+
+
+@pytest.mark.parametrize(("running", "ends"), [("cancel", "canceled"), ("finish", "completed")])
+async def test_what_works_is_canceled_or_ends_and_the_edit_hears_nothing_of_it(ada_calls, patient, running, ends):
+    address = await begun(ada_calls, "first", agent="patient")
+    sent = await ada_calls.post(f"{address}/messages", {"text": "wait"})
+    assert await asyncio.to_thread(BEGUN.wait, SOON)
+    task = sent.body["task"]["id"]
+    await until(lambda: Event.objects.filter(task=task, type="artifact_update").exists())
+    child = await settled(ada_calls, await edit(ada_calls, address, "wait", "go", running=running))
+    GATE.set()
+    await until(Task.objects.filter(pk=task).exclude(state="working").exists)
+    assert await _state(ada_calls, address, task) == ends
+    assert await words(ada_calls, child) == ["first", "went on with first", "go", "went on with go"]
+    events = (await ada_calls.get(f"{child}?include=events")).body["events"]
+    assert task not in {event["taskId"] for event in events}
+
+
+async def test_a_key_that_comes_again_gives_the_same_answer(ada_calls):
+    address = await begun(ada_calls, "one", "two")
+    first = await edit(ada_calls, address, "two", "zwei", Idempotency_Key="k1")
+    await settled(ada_calls, first)
+    again = await edit(ada_calls, address, "two", "zwei", Idempotency_Key="k1")
+    assert (first.status, again.status, again.body["repeated"]) == (201, 200, True)
+    for name in ("session", "message", "task"):
+        assert again.body[name]["id"] == first.body[name]["id"]
+    other = await edit(ada_calls, address, "two", "deux", Idempotency_Key="k1")
+    elsewhere = await edit(ada_calls, address, "one", "zwei", Idempotency_Key="k1")
+    retried = await ada_calls.post(f"{address}/fork", {"retry": True}, Idempotency_Key="k1")
+    assert [(one.status, one.fields) for one in (other, elsewhere, retried)] == [(422, ["Idempotency-Key"])] * 3
+    assert await bridge.run(Context.objects.count) == 2
+
+
+async def test_two_editors_make_two_forks_that_know_each_other(ada_calls):
+    address = await begun(ada_calls, "one", "two")
+    made = await asyncio.gather(*(edit(ada_calls, address, "two", text) for text in ("zwei", "deux")))
+    places = []
+    for one in made:
+        child = await settled(ada_calls, one)
+        told = (await ada_calls.get(f"{child}/messages/{one.body['message']['id']}/siblings")).body
+        places.append(told["position"])
+        assert told["count"] == 3
+        assert told["items"][0]["preview"] == "two"
+        assert {sibling["preview"] for sibling in told["items"]} == {"two", "zwei", "deux"}
+    assert sorted(places) == [2, 3]
+
+
+async def test_a_fork_shares_what_came_before_and_goes_on_by_itself(ada_calls):
+    address = await begun(ada_calls, "one", "two")
+    answer = await find(ada_calls, address, "one", "agent")
+    made = await ada_calls.post(f"{address}/fork", {"messageId": answer, "title": "Another way"})
+    assert (made.status, made.body["session"]["title"], made.body["message"]) == (201, "Another way", None)
+    child = f"/sessions/{made.body['session']['id']}"
+    assert await words(ada_calls, child) == ["one", "one"]
+    assert (await ada_calls.post(f"{child}/messages", {"text": "three", "wait": True})).status == 200
+    assert await words(ada_calls, child) == ["one", "one", "three", "three"]
+    assert await words(ada_calls, address) == ["one", "one", "two", "two"]
+
+
+async def test_a_fork_begins_at_any_event_and_by_default_at_the_newest(ada_calls):
+    address = await begun(ada_calls, "one")
+    whole = await ada_calls.post(f"{address}/fork", {}, Idempotency_Key="k1")
+    again = await ada_calls.post(f"{address}/fork", {}, Idempotency_Key="k1")
+    nothing = await ada_calls.post(f"{address}/fork", {"at": 0})
+    assert (whole.status, again.status, again.body["repeated"]) == (201, 200, True)
+    await ada_calls.post(f"{address}/messages", {"text": "two", "wait": True})
+    later = await ada_calls.post(f"{address}/fork", {}, Idempotency_Key="k1")
+    assert (later.status, later.body["session"]["id"]) == (200, whole.body["session"]["id"])
+    assert whole.body["session"]["id"] == again.body["session"]["id"]
+    counts = [one.body["session"]["metadata"]["messageCount"] for one in (whole, nothing)]
+    assert counts == [2, 0]
+
+
+async def test_another_agent_answers_what_was_said(ada_calls, agent_at):
+    await agent_at(f"{branching_agents.__name__}:AtOnce")
+    address = await begun(ada_calls, "one", "two")
+    made = await ada_calls.post(f"{address}/fork", {"retry": True, "agent": "atonce"})
+    assert made.body["answer"]["content"] == "at once: two, after ['one', 'one']"
+    assert (made.body["session"]["metadata"]["agent"], made.body["session"]["metadata"]["forkReason"]) == (
+        "atonce",
+        "retry",
+    )
+    forked = await ada_calls.post(f"{address}/fork", {"agent": "atonce"})
+    assert forked.body["session"]["metadata"]["forkReason"] == "agent"
+
+
+async def test_a_retry_is_of_the_newest_message_or_of_the_one_that_is_named(ada_calls):
+    address = await begun(ada_calls, "one", "two")
+    for named, expected in (
+        ({}, ["one", "one", "two", "two"]),
+        ({"messageId": await find(ada_calls, address, "one", "agent")}, ["one", "one"]),
+    ):
+        made = await ada_calls.post(f"{address}/fork", {"retry": True, **named})
+        assert made.status == 201
+        assert await words(ada_calls, await settled(ada_calls, made)) == expected
+
+
+async def test_the_tree_is_told_from_its_root_and_keeps_where_one_is(ada_calls):
+    address = await begun(ada_calls, "one", "two")
+    root = address.removeprefix("/sessions/")
+    made = await edit(ada_calls, address, "two", "zwei")
+    child = made.body["session"]["id"]
+    tree = (await ada_calls.get(f"/sessions/{child}/tree")).body
+    assert (tree["rootId"], tree["leafId"]) == (root, child)
+    assert [(one["id"], one["parentId"], one["forkReason"], one["agent"]) for one in tree["items"]] == [
+        (root, None, "", "echo"),
+        (child, root, "edit", "echo"),
+    ]
+    chosen = await ada_calls.put(f"{address}/leaf", {"leafId": root})
+    assert (chosen.status, chosen.body) == (200, {"leafId": root})
+    assert (await ada_calls.get(f"{address}/tree")).body["leafId"] == root
+    await settled(ada_calls, made)
+    assert (await ada_calls.delete(address)).status == 204
+    left = (await ada_calls.get(f"/sessions/{child}/tree")).body
+    assert [(one["id"], one["isDeleted"], one["title"]) for one in left["items"]] == [
+        (root, True, ""),
+        (child, False, "one"),
+    ]
+    assert left["leafId"] is None
+    assert await words(ada_calls, f"/sessions/{child}") == ["one", "one", "zwei", "zwei"]
+
+
+async def test_what_cannot_be_is_refused_and_nothing_is_made(ada_calls, bob_calls):
+    address = await begun(ada_calls, "one")
+    other = await begun(ada_calls, "elsewhere")
+    own, answer = await find(ada_calls, address, "one"), await find(ada_calls, address, "one", "agent")
+    there = await find(ada_calls, other, "elsewhere")
+    nowhere = f"/sessions/{uuid.uuid4()}"
+    before = await bridge.run(Context.objects.count)
+    rows = [
+        ("PUT", f"{address}/messages/{answer}", {"text": "x"}, 409),
+        ("PUT", f"{address}/messages/{there}", {"text": "x"}, 404),
+        ("PUT", f"{address}/messages/{uuid.uuid4()}", {"text": "x"}, 404),
+        ("PUT", f"{nowhere}/messages/{own}", {"text": "x"}, 404),
+        ("PUT", f"{address}/messages/{own}", {}, 422),
+        ("PUT", f"{address}/messages/{own}", {"text": "x", "running": "wait"}, 422),
+        ("PUT", f"{address}/messages/{own}", {"text": "x", "colour": "red"}, 422),
+        ("PUT", f"{address}/messages/{own}", {"parts": [{"raw": "aGk=", "text": "both"}]}, 422),
+        ("POST", f"{address}/fork", {"at": 10_000}, 422),
+        ("POST", f"{address}/fork", {"at": -1}, 422),
+        ("POST", f"{address}/fork", {"at": 2**70}, 422),
+        ("POST", f"{address}/fork", {"at": 1, "messageId": own}, 422),
+        ("POST", f"{address}/fork", {"at": 1, "retry": True}, 422),
+        ("POST", f"{address}/fork", {"messageId": there}, 404),
+        ("POST", f"{address}/fork", {"agent": "nobody"}, 422),
+        ("POST", f"{address}/fork", {"retry": True, "agent": "nobody"}, 422),
+        ("POST", f"{nowhere}/fork", {}, 404),
+        ("GET", f"{nowhere}/tree", None, 404),
+        ("GET", f"{address}/messages/{there}/siblings", None, 404),
+        ("PUT", f"{address}/leaf", {"leafId": other.removeprefix("/sessions/")}, 422),
+        ("PUT", f"{nowhere}/leaf", {"leafId": str(uuid.uuid4())}, 404),
+    ]
+    for method, path, body, status in rows:
+        refused = await ada_calls.ask(method, path, body)
+        assert (refused.status, bool(refused.code)) == (status, True), (method, path, body, refused.body)
+    hers = [
+        ("PUT", f"{address}/messages/{own}", {"text": "x"}),
+        ("POST", f"{address}/fork", {}),
+        ("POST", f"{address}/fork", {"retry": True}),
+        ("GET", f"{address}/tree", None),
+        ("GET", f"{address}/messages/{own}/siblings", None),
+        ("PUT", f"{address}/leaf", {"leafId": address.removeprefix("/sessions/")}),
+    ]
+    for method, path, body in hers:
+        assert (await bob_calls.ask(method, path, body)).status == 404, (method, path)
+    assert await bridge.run(Context.objects.count) == before
+
+
+async def test_a_deleted_session_is_not_forked(ada_calls):
+    address = await begun(ada_calls, "one")
+    own = await find(ada_calls, address, "one")
+    await ada_calls.delete(address)
+    for method, path, body in (
+        ("PUT", f"{address}/messages/{own}", {"text": "x"}),
+        ("POST", f"{address}/fork", {}),
+        ("POST", f"{address}/fork", {"retry": True}),
+        ("GET", f"{address}/tree", None),
+    ):
+        assert (await ada_calls.ask(method, path, body)).status == 404
+
+
+async def test_an_agent_that_was_closed_since_is_refused(ada_calls):
+    address = await begun(ada_calls, "one")
+    await bridge.run(lambda: Agent.objects.update(is_enabled=False))
+    refused = await edit(ada_calls, address, "one", "eins")
+    assert (refused.status, refused.code) == (409, "conflict")
+
+
+@pytest.fixture
+def few_acts(settings, monkeypatch):
+    settings.ACTS_PER_MINUTE = 3
+    monkeypatch.setattr(quotas, "acts", quotas.Requests(f"acts-{uuid.uuid4()}"))
+    monkeypatch.setattr(quotas, "time", lambda: 30.0)  # no minute begins meanwhile
+
+
+async def test_who_forks_and_edits_too_fast_is_held_back(ada_calls, bob_calls, few_acts):
+    address = await begun(ada_calls, "one")
+    answers = [await ada_calls.post(f"{address}/fork", {}) for _ in range(3)]
+    answers.append(await edit(ada_calls, address, "one", "eins"))
+    assert [one.status for one in answers] == [201, 201, 429, 429]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
+    assert (await ada_calls.get(f"{address}/tree")).status == 200, "looking is no act"
+    assert (await bob_calls.post("/sessions", {"agent": "echo"})).status == 201
+
+
+async def test_replaying_gives_every_session_of_a_tree(ada_calls):
+    address = await begun(ada_calls, "one", "two")
+    second = await settled(ada_calls, await edit(ada_calls, address, "two", "zwei"))
+    third = await settled(ada_calls, await edit(ada_calls, second, "one", "eins"))
+    for one in (address, second, third):
+        assert await bridge.run(replay.differences, uuid.UUID(one.removeprefix("/sessions/"))) == []

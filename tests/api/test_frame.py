@@ -1,0 +1,172 @@
+"""What every endpoint of the client API does: who may call it, what it reads, and how it says no."""
+
+import json
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from apps.accounts.models import ApiKey
+from apps.accounts.principals import READ
+from tests.api.calling import Caller
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.api.probe")]
+
+
+async def test_a_key_names_its_caller_and_both_forms_of_an_address_answer(ada_calls):
+    plain, slashed = await ada_calls.get("/mirror"), await ada_calls.get("/mirror/")
+    assert plain.body == slashed.body == {"name": "Ada", "asked": {}}
+    assert plain.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer parley_0123456789ab_guessed", "Basic YTpi"])
+async def test_nobody_in_particular_is_told_how_to_say_who_they_are(anybody, authorization):
+    answer = await anybody.get("/mirror", **({"Authorization": authorization} if authorization else {}))
+    assert (answer.status, answer.code) == (401, "unauthenticated")
+    assert answer.headers["www-authenticate"] == 'Bearer realm="parley"'
+
+
+async def test_a_browser_reads_by_its_cookie_and_writes_with_its_token_alone(ada_browses):
+    words = {"someWords": "hello"}
+    assert (await ada_browses.get("/mirror")).body["name"] == "Ada"
+    refused = await ada_browses.post("/mirror", words)
+    assert (refused.status, refused.code) == (403, "forbidden")
+    elsewhere = await ada_browses.post("/mirror", words, X_CSRFToken="a" * 32, Origin="https://elsewhere.example")
+    assert elsewhere.status == 403
+    allowed = await ada_browses.post("/mirror", words, X_CSRFToken="a" * 32)
+    assert allowed.status == 201
+
+
+async def test_a_session_that_was_signed_out_is_nobody(ada_browses, ada):
+    ada.set_password("another one")
+    await ada.asave()
+    assert (await ada_browses.get("/mirror")).status == 401
+
+
+async def test_a_key_that_may_read_may_not_write(ada):
+    calls = Caller((await _key(ada, [READ]))[1])
+    assert (await calls.get("/mirror")).status == 200
+    refused = await calls.post("/mirror", {"someWords": "hello"})
+    assert (refused.status, refused.code) == (403, "forbidden")
+    assert "tasks:write" in refused.body["detail"]
+
+
+async def _key(user, scopes):
+    return await sync_to_async(ApiKey.issue)(user, "test", scopes=scopes)
+
+
+@pytest.mark.parametrize("method", ["post", "put"])
+async def test_a_body_is_read_in_camel_case_by_plain_and_by_waiting_handlers(ada_calls, method):
+    answer = await ada_calls.ask(method.upper(), "/mirror", {"someWords": "hello", "anything": {"a": [1, None]}})
+    assert answer.body == {"some_words": "hello", "anything": {"a": [1, None]}}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "fields"),
+    [
+        (b"{", 400, "unreadable", []),
+        (b'{"someWords": NaN}', 400, "unreadable", []),
+        (b'{"someWords": "a", "someWords": "b"}', 400, "unreadable", []),
+        (b"[" * 70 + b"]" * 70, 400, "unreadable", []),
+        (b"\xff", 400, "unreadable", []),
+        (b"[]", 422, "invalid", [""]),
+        (b"null", 422, "invalid", [""]),
+        (b"{}", 422, "invalid", ["someWords"]),
+        (b'{"someWords": "a", "x": 1}', 422, "invalid", ["x"]),
+        (b'{"someWords": 3}', 422, "invalid", ["someWords"]),
+        (b'{"some_words": "snake"}', 422, "invalid", ["some_words"]),
+        (b'{"someWords": "a\\u0000"}', 422, "invalid", ["someWords"]),
+        (b'{"someWords": "a\\nb"}', 422, "invalid", ["someWords"]),
+        (b'{"someWords": "a", "anything": ["\\ud800"]}', 422, "invalid", ["anything"]),
+        (b'{"someWords": "a", "anything": {"\\u0000": 1}}', 422, "invalid", ["anything"]),
+    ],
+)
+async def test_what_is_wrong_with_a_body_is_said(ada_calls, body, status, code, fields):
+    answer = await ada_calls.post("/mirror", body)
+    assert (answer.status, answer.code, answer.fields) == (status, code, fields)
+
+
+async def test_a_body_is_json_and_says_so(ada_calls):
+    form = await ada_calls.post("/mirror", b"someWords=a", content_type="application/x-www-form-urlencoded")
+    packed = await ada_calls.post("/mirror", b"{}", content_encoding="gzip")
+    assert (form.code, packed.code) == ("media_type_not_supported", "media_type_not_supported")
+    assert form.status == packed.status == 415
+
+
+async def test_a_body_that_is_too_large_is_not_read(ada_calls, settings):
+    settings.MAX_REQUEST_BYTES = 100
+    answer = await ada_calls.post("/mirror", {"someWords": "a" * 100})
+    assert (answer.status, answer.code) == (413, "too_large")
+
+
+async def test_a_query_is_read_strictly(ada_calls):
+    asked = await ada_calls.get("/mirror?number=3&names=a,b&names=c")
+    assert asked.body["asked"] == {"number": 3, "names": ["a", "b", "c"]}
+    for query, field in (
+        ("number=three", "number"),
+        ("number=1&number=2", "number"),
+        ("colour=red", "colour"),
+        ("names=%00", "names[0]"),
+    ):
+        refused = await ada_calls.get(f"/mirror?{query}")
+        assert (refused.status, refused.code, refused.fields) == (422, "invalid", [field]), query
+
+
+async def test_addresses_methods_and_media_types_that_are_not_there(ada_calls, anybody):
+    nowhere = await anybody.get("/nowhere/at/all")
+    assert (nowhere.status, nowhere.code) == (404, "not_found")
+    method = await ada_calls.delete("/mirror")
+    assert (method.status, method.code) == (405, "method_not_allowed")
+    assert method.headers["allow"] == "GET, HEAD, POST, PUT"
+    assert (await ada_calls.ask("OPTIONS", "/mirror")).status == 405
+    accepted = await ada_calls.get("/mirror", Accept="text/csv")
+    assert (accepted.status, accepted.code) == (406, "not_acceptable")
+
+
+async def test_what_was_not_foreseen_tells_nothing_of_the_inside(ada_calls):
+    answer = await ada_calls.get("/broken")
+    assert (answer.status, answer.code) == (500, "internal")
+    assert b"secret" not in answer.content
+
+
+async def test_a_database_that_is_away_asks_for_patience(ada_calls):
+    answer = await ada_calls.post("/broken")
+    assert (answer.status, answer.code) == (503, "unavailable")
+    assert answer.headers["retry-after"] == "1"
+
+
+async def test_acts_are_counted_for_each_user(ada_calls, bob_calls, settings):
+    settings.ACTS_PER_MINUTE = 2
+    answers = [await ada_calls.post("/act") for _ in range(5)]
+    refused = [answer for answer in answers if answer.status == 429]
+    assert len(refused) >= 1  # a minute may end in between
+    assert refused[0].code == "too_much"
+    assert 1 <= int(refused[0].headers["retry-after"]) <= 60
+    assert (await bob_calls.post("/act")).status == 200
+
+
+async def test_requests_are_counted_before_anything_is_done(ada_calls, settings):
+    settings.REQUESTS_PER_MINUTE = 0
+    answer = await ada_calls.get("/mirror")
+    assert (answer.status, answer.code) == (429, "too_much")
+
+
+async def test_head_answers_without_a_body(ada_calls):
+    answer = await ada_calls.ask("HEAD", "/mirror")
+    assert (answer.status, answer.content) == (200, b"")
+    assert json.loads((await ada_calls.get("/mirror")).content)
+
+
+async def test_what_is_refused_before_any_view_is_a_problem_too(anybody):
+    elsewhere = await anybody.get("/mirror", host="elsewhere.example")
+    assert (elsewhere.status, elsewhere.code) == (400, "unreadable")
+    root = await anybody.get("")
+    assert (root.status, root.code) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"authorization": "Bearer nonsense"}, {"x-csrftoken": "b" * 32}, {"origin": "https://evil.example"}]
+)
+async def test_who_is_not_let_in_is_counted_too(ada_browses, settings, headers):
+    settings.ANONYMOUS_REQUESTS_PER_MINUTE = 0
+    answer = await ada_browses.ask("POST", "/mirror", {"someWords": "a"}, headers)
+    assert (answer.status, answer.code) == (429, "too_much")

@@ -1,0 +1,190 @@
+"""The live line of a page to all sessions: what `GET /events` brings, to whoever is signed in, at their pace."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from channels.testing import WebsocketCommunicator
+
+import bridge
+from apps.accounts import quotas
+from apps.api import lines
+from apps.conversations import following, intake, ledger, marking, positions
+from apps.conversations.events import EventType
+from config.asgi import application
+from tests.api.calling import HOST
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ORIGIN = f"http://{HOST}"
+
+
+@pytest.fixture
+def begun(ada, echo, said):
+    """Begins a session of Ada's; gives its key."""
+    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
+
+
+def rename(*contexts):
+    for context in contexts:
+        with ledger.writing(context) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
+
+
+@asynccontextmanager
+async def line(caller, wanted=None, origin=ORIGIN):
+    cookies = "; ".join(f"{name}={value}" for name, value in caller.cookies.items())
+    headers = [(b"host", HOST.encode()), (b"origin", origin.encode()), (b"cookie", cookies.encode())]
+    socket = WebsocketCommunicator(application, "/ws/events", headers=headers)
+    socket.connected, _ = await socket.connect(timeout=20)
+    if wanted is not None:
+        await socket.send_json_to(wanted)
+    try:
+        yield socket
+    finally:
+        await socket.disconnect()
+
+
+async def said_by(socket):
+    return await socket.receive_json_from(timeout=20)
+
+
+async def code_of(socket):
+    """The code with which the line is closed in the end."""
+    while (output := await socket.receive_output(timeout=20))["type"] != "websocket.close":
+        pass
+    return output["code"]
+
+
+async def test_a_page_hears_what_happens_and_where_it_is(ada_browses, begun):
+    session = await bridge.run(begun)
+    async with line(ada_browses, {}) as socket:
+        begun_at = await said_by(socket)
+        assert begun_at["alive"] is True
+        await bridge.run(rename, session)
+        told = await said_by(socket)
+    [event] = told["events"]
+    assert (told["number"], event["sessionId"], event["index"], event["type"]) == (
+        1,
+        str(session),
+        2,
+        "session_renamed",
+    )
+    async with line(ada_browses, {"since": begun_at["token"], "types": ["session_renamed"]}) as socket:
+        assert (await said_by(socket))["events"] == [event]
+        caught_up = await said_by(socket)
+    assert caught_up["alive"] is True
+    async with line(ada_browses, {"since": told["token"], "sessionIds": [str(session)]}) as socket:
+        assert (await said_by(socket))["alive"] is True
+
+
+async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
+    session = await bridge.run(begun)
+    stranger = positions.token(bob.principal, await bridge.run(positions.here, bob.principal))
+    for wanted, code in (
+        ({"since": stranger}, lines.REFUSED),
+        ({"since": "nonsense"}, lines.REFUSED),
+        ({"colour": "red"}, lines.REFUSED),
+        ([], lines.REFUSED),
+        ({"sessionIds": [str(session)[:-1] + "x"]}, lines.REFUSED),
+        ({"sessionIds": ["00000000-0000-0000-0000-000000000000"]}, lines.NOT_FOUND),
+    ):
+        async with line(ada_browses, wanted) as socket:
+            assert await code_of(socket) == code, wanted
+
+
+async def test_nobody_hears_without_signing_in_or_from_another_site(ada_calls, ada_browses):
+    async with line(ada_calls) as socket:
+        assert await code_of(socket) == lines.SIGNED_OUT
+    async with line(ada_browses, origin="http://evil.example") as socket:
+        assert not socket.connected
+
+
+async def test_signing_out_ends_the_line(ada_browses, ada, monkeypatch):
+    monkeypatch.setattr(lines.SessionsLine, "RECHECK_SECONDS", 0.05)
+    async with line(ada_browses, {}) as socket:
+        assert (await said_by(socket))["alive"] is True
+        ada.set_password("another one")
+        await ada.asave()
+        assert await code_of(socket) == lines.SIGNED_OUT
+
+
+async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_browses, begun, monkeypatch):
+    monkeypatch.setattr(lines.SessionsLine, "UNSEEN_EVENTS", 2)
+    monkeypatch.setattr(lines.SessionsLine, "SLOW_SECONDS", 0.2)
+    session = await bridge.run(begun)
+    async with line(ada_browses, {}) as slow, line(ada_browses, {}) as quick:
+        await said_by(slow)
+        await said_by(quick)
+        for number in range(1, 6):
+            await bridge.run(rename, session)
+            told = await said_by(quick)
+            assert told["number"] == number
+            await quick.send_json_to({"seen": number})
+        assert await code_of(slow) == lines.TOO_SLOW
+
+
+async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, settings):
+    settings.STREAMS_PER_CALLER = 1
+    async with line(ada_browses, {}) as socket:
+        await said_by(socket)
+        async with line(ada_browses) as other:
+            assert await code_of(other) == lines.TOO_MANY
+    assert not quotas.streams._open
+
+
+@pytest.mark.parametrize("nonsense", ["[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}'])
+async def test_nonsense_from_a_page_is_ignored(ada_browses, begun, nonsense):
+    session = await bridge.run(begun)
+    async with line(ada_browses, {}) as socket:
+        await said_by(socket)
+        await socket.send_to(text_data=nonsense)
+        await bridge.run(rename, session)
+        assert (await said_by(socket))["events"][0]["index"] == 2
+
+
+async def test_a_page_is_not_told_that_it_has_all_while_something_that_it_wants_is_to_come(
+    ada_browses, ada, begun, monkeypatch
+):
+    monkeypatch.setattr(following, "BATCH", 2)
+    session = await bridge.run(begun)
+    before = await bridge.run(lambda: positions.token(ada.principal, positions.here(ada.principal)))
+    await bridge.run(rename, *[session] * 7)
+    await bridge.run(marking.archive, ada.principal, session)
+    async with line(ada_browses, {"since": before, "types": ["session_archived"]}) as socket:
+        first, second = await said_by(socket), await said_by(socket)
+    assert [event["type"] for event in first["events"]] == ["session_archived"]
+    assert second["alive"] is True
+
+
+async def test_a_sign_of_life_before_all_was_told_has_no_token(ada_browses, begun, monkeypatch):
+    monkeypatch.setattr(lines.SessionsLine, "ALIVE_SECONDS", 0.05)
+    async with line(ada_browses) as socket:
+        assert await said_by(socket) == {"alive": True}
+        await socket.send_json_to({})
+        while not (said := await said_by(socket)).get("token"):
+            assert said == {"alive": True}
+
+
+@pytest.mark.parametrize(
+    "wanted", ["[" * 100_000, '{"since": "\\ud800"}', '{"types": ["\\ud800"]}', '{"sessionIds": ["\\u0000"]}', "1e999"]
+)
+async def test_what_makes_no_sense_is_refused_in_words(ada_browses, wanted):
+    async with line(ada_browses) as socket:
+        await socket.send_to(text_data=wanted)
+        assert (await said_by(socket))["refused"]
+        assert await code_of(socket) == lines.REFUSED
+
+
+async def test_who_was_refused_is_not_listened_to(ada_browses, monkeypatch):
+    begun = []
+    monkeypatch.setattr(lines.live, "begin", lambda *args: begun.append(args))
+    monkeypatch.setattr(quotas.streams, "open", too_much)
+    async with line(ada_browses, {}) as socket:
+        assert await code_of(socket) == lines.TOO_MANY
+        await socket.send_json_to({})
+        await socket.receive_nothing(0.2)
+    assert begun == []
+
+
+def too_much(*_):
+    raise quotas.TooMuch("", 1)

@@ -1,0 +1,102 @@
+"""A session plays again as it was: the same events, in their own time, faster, or at once."""
+
+import asyncio
+import datetime
+import itertools
+
+import pytest
+
+import bridge
+from apps.api import playing
+from apps.conversations import intake, ledger
+from apps.conversations.events import EventType
+from apps.conversations.models import Context, Event
+from tests.api.test_events import Line
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def recorded(ada, echo, said):
+    """A session of Ada's of five events; gives its key."""
+    context = intake.accept(ada.principal, echo, said()).context
+    for number in range(4):
+        with ledger.writing(context) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": f"{number}"})
+    return context
+
+
+def spaced(context, *gaps):
+    """Have the events happened with so many seconds between them."""
+    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    for index, at in enumerate(itertools.accumulate((0, *gaps)), start=1):
+        Event.objects.filter(context=context, index=index).update(at=start + datetime.timedelta(seconds=at))
+
+
+async def played(caller, session, query="", **headers):
+    """What comes until the end: names, JSON and ids."""
+    line = Line(caller, query, **headers)
+    path = f"/api/v1/sessions/{session}/play"
+    line.scope |= {"path": path, "raw_path": path.encode()}
+    await line.open()
+    while await line.more():
+        pass
+    await line.line.wait(20)
+    return line.heard
+
+
+async def test_the_same_events_come_as_were_recorded(ada_calls, recorded):
+    heard = await played(ada_calls, recorded, "speed=0")
+    shown = (await ada_calls.get(f"/sessions/{recorded}")).body["events"]
+    assert [said for _, said, _ in heard[:-1]] == shown
+    assert [place for _, _, place in heard[:-1]] == ["1", "2", "3", "4", "5"]
+    assert heard[-1][:2] == ("end", {"sessionId": str(recorded), "index": 5})
+
+
+async def test_a_part_of_it_can_be_played_and_gone_on_with(ada_calls, recorded):
+    heard = await played(ada_calls, recorded, "speed=0&from=2&to=3")
+    assert [said["index"] for _, said, _ in heard] == [2, 3, 3]
+    heard = await played(ada_calls, recorded, "speed=0&from=2", Last_Event_ID="3")
+    assert [said["index"] for _, said, _ in heard] == [4, 5, 5]
+    heard = await played(ada_calls, recorded, "speed=0", Last_Event_ID="5")
+    assert [name for name, _, _ in heard] == ["end"]
+
+
+@pytest.mark.parametrize(
+    ("speed", "most", "pauses"),
+    [(1.0, 5.0, [0, 0, 1, 5, 0.5]), (10.0, 5.0, [0, 0, 0.1, 0.5, 0.05]), (100.0, 3600.0, [0, 0, 0.01, 36, 0.005])],
+)
+async def test_pauses_are_those_of_the_recording_faster_and_cut(recorded, monkeypatch, speed, most, pauses):
+    await bridge.run(spaced, recorded, 0, 1, 4000, 0.5)
+    waited, sleep = [], asyncio.sleep
+
+    async def noted(seconds):
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(playing.asyncio, "sleep", noted)
+    context = await Context.objects.aget(pk=recorded)
+    heard = [one async for batch in playing.Tape(context, 1, 5, speed, most).play() for one in batch]
+    assert [one["index"] for one in heard] == [1, 2, 3, 4, 5]
+    assert waited == pytest.approx(pauses)
+
+
+async def test_what_cannot_be_played_is_refused(ada_calls, bob_calls, recorded):
+    for caller, query, status in (
+        (bob_calls, "", 404),
+        (ada_calls, "from=6", 422),
+        (ada_calls, "to=6", 422),
+        (ada_calls, "from=3&to=2", 422),
+        (ada_calls, "speed=-1", 422),
+        (ada_calls, "speed=101", 422),
+        (ada_calls, "speed=nan", 422),
+        (ada_calls, "max_gap=inf", 422),
+        (ada_calls, "from=0", 422),
+    ):
+        assert (await caller.get(f"/sessions/{recorded}/play?{query}")).status == status, query
+
+
+@pytest.mark.parametrize("heard", ["9" * 5000, "-1", "1.5", "²"])
+async def test_an_id_that_is_no_index_is_passed_over(ada_calls, recorded, heard):
+    answer = await ada_calls.get(f"/sessions/{recorded}/play?speed=0", Last_Event_ID=heard)
+    assert answer.status == 200

@@ -1,0 +1,139 @@
+"""The queue of a session by the client API: its owner adds, rewords, deletes and sends, and nobody else sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+import bridge
+from agentkit import Failed, InputRequired
+from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import READ
+from apps.agents.models import Agent
+from apps.conversations import intake, queued
+from tests.api.calling import Caller
+from tests.api.counting import statements
+from tests.working import begin, end
+
+pytestmark = pytest.mark.django_db(transaction=True)
+FILE = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
+
+
+async def working(ada: User, agent: Agent, said):
+    """A session in which an agent works; and the turn that it is at."""
+    receipt = await bridge.run(intake.accept, ada.principal, agent, said("first"))
+    return f"/sessions/{receipt.context}", await bridge.run(begin, receipt.run)
+
+
+def words(answer) -> list[str]:
+    return [one["content"] for one in answer.body["items"]]
+
+
+async def test_messages_wait_are_reworded_and_deleted(ada_calls: Caller, ada: User, works: Agent, said) -> None:
+    session, _ = await working(ada, works, said)
+    assert (await ada_calls.get(f"{session}/queue")).body == {"items": [], "held": ""}
+    await ada_calls.post(f"{session}/queue", {"text": "second"}, Idempotency_Key="two")
+    added = await ada_calls.post(f"{session}/queue", {"text": "third", "parts": [FILE]}, Idempotency_Key="three")
+    assert (added.status, words(added)) == (201, ["second", "third"])
+    again = await ada_calls.post(f"{session}/queue", {"text": "second"}, Idempotency_Key="two")
+    assert words(again) == ["second", "third"]
+    second, third = (one["id"] for one in added.body["items"])
+    changed = await ada_calls.patch(f"{session}/queue/{third}", {"text": "the third"})
+    assert words(changed) == ["second", "the third"]
+    assert changed.body["items"][1]["parts"] == [{"text": "the third"}, FILE]
+    assert (await ada_calls.patch(f"{session}/queue/{second}", {"text": " "})).status == 422
+    left = await ada_calls.delete(f"{session}/queue/{second}")
+    assert (left.status, words(left)) == (200, ["the third"])
+    assert (await ada_calls.delete(f"{session}/queue/{second}")).status == 404
+    assert (await ada_calls.post(f"{session}/queue", {"text": "other"}, Idempotency_Key="three")).status == 422
+
+
+async def test_one_is_sent_now_to_whoever_works(ada_calls: Caller, ada: User, works: Agent, said) -> None:
+    session, held = await working(ada, works, said)
+    added = await ada_calls.post(f"{session}/queue", {"text": "hurry"}, Idempotency_Key="two")
+    sent = await ada_calls.post(f"{session}/queue/{added.body['items'][0]['id']}/send")
+    assert sent.status == 202, sent.content
+    assert sent.body["task"]["id"] == str(held.task.pk)
+    assert (sent.body["message"]["content"], sent.body["message"]["metadata"]["messageId"]) == ("hurry", "two")
+    assert (await ada_calls.get(f"{session}/queue")).body["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"), [(Failed("no"), "failed"), (InputRequired("Which?"), "asks something")], ids=["failed", "asked"]
+)
+async def test_why_it_waits_is_said(
+    ada_calls: Caller, ada: User, works: Agent, said, outcome: Failed | InputRequired, why: str
+) -> None:
+    session, held = await working(ada, works, said)
+    await ada_calls.post(f"{session}/queue", {"text": "second"})
+    await bridge.run(end, held, outcome)
+    assert why in (await ada_calls.get(f"{session}/queue")).body["held"]
+
+
+async def test_when_the_agent_is_done_it_is_sent(ada_calls: Caller, ada: User, works: Agent, worker: None) -> None:
+    begun = await ada_calls.post("/sessions", {"agent": "works"})
+    session = f"/sessions/{begun.body['session']['id']}"
+    await ada_calls.post(f"{session}/queue", {"text": "apples"}, Idempotency_Key="one")
+    await ada_calls.post(f"{session}/queue", {"text": "pears"}, Idempotency_Key="two")
+    sent = await ada_calls.post(f"{session}/messages", {"text": "at last", "wait": True})
+    assert sent.status == 200
+    for _ in range(100):
+        if not (await ada_calls.get(f"{session}/queue")).body["items"]:
+            break
+        await asyncio.sleep(0.1)
+    said = [
+        one["content"] for one in (await ada_calls.get(f"{session}/messages")).body["items"] if one["role"] == "user"
+    ]
+    assert sorted(said) == ["apples", "at last", "pears"]
+    assert said.index("apples") < said.index("pears")
+
+
+async def test_more_than_are_kept_and_what_the_agent_does_not_take_are_refused(
+    ada_calls: Caller, ada: User, echo: Agent, talks: Agent, said
+) -> None:
+    session, _ = await working(ada, echo, said)
+    for number in range(queued.MOST):
+        assert (await ada_calls.post(f"{session}/queue", {"text": str(number)})).status == 201
+    refused = await ada_calls.post(f"{session}/queue", {"text": "too much"})
+    assert (refused.status, refused.code) == (409, "conflict")
+    assert "20 messages wait already" in refused.body["detail"]
+    assert (await ada_calls.post(f"{session}/queue", {})).status == 422
+    begun = await ada_calls.post("/sessions", {"agent": "talks"})
+    session = f"/sessions/{begun.body['session']['id']}"
+    assert (await ada_calls.post(f"{session}/queue", {"parts": [FILE]})).code == "media_type_not_taken"
+
+
+ACTS = [("GET", "", None), ("POST", "", {"text": "a"}), ("PATCH", "/{}", {"text": "a"}), ("DELETE", "/{}", None)]
+ACTS += [("POST", "/{}/send", None)]
+
+
+@pytest.mark.parametrize(("method", "act", "body"), ACTS)
+async def test_somebody_elses_queue_is_not_found(
+    ada_calls: Caller, bob_calls: Caller, anybody: Caller, ada: User, works: Agent, said, method, act, body
+) -> None:
+    session, _ = await working(ada, works, said)
+    added = await ada_calls.post(f"{session}/queue", {"text": "second"})
+    for message in (added.body["items"][0]["id"], uuid.uuid4()):
+        answer = await bob_calls.ask(method, f"{session}/queue{act.format(message)}", body)
+        assert (answer.status, answer.code) == (404, "not_found")
+    assert (await anybody.ask(method, f"{session}/queue{act.format(uuid.uuid4())}", body)).status == 401
+    if method != "GET":
+        reader = Caller((await bridge.run(lambda: ApiKey.issue(ada, "test", scopes=[READ])))[1])
+        assert (await reader.ask(method, f"{session}/queue{act.format(message)}", body)).status == 403
+    assert words(await ada_calls.get(f"{session}/queue")) == ["second"]
+
+
+async def test_a_long_queue_takes_as_many_queries_as_a_short_one(
+    ada_calls: Caller, ada: User, works: Agent, said
+) -> None:
+    session, _ = await working(ada, works, said)
+    counts = []
+    for number in (1, 9):
+        for _ in range(number):
+            await ada_calls.post(f"{session}/queue", {"text": "more"})
+        with statements() as made:
+            await ada_calls.get(f"{session}/queue")
+        counts.append(len(made))
+    assert counts[0] == counts[1] > 0

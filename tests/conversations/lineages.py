@@ -1,0 +1,36 @@
+"""What a conversation shows of the record, to be compared later."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from apps.conversations import lineage, replay
+from apps.conversations.models import Context
+
+
+def shown(key: uuid.UUID) -> dict[str, Any]:
+    """All that the conversation has: its log, and what is made of it."""
+    context = Context.objects.get(pk=key)
+    return {
+        "events": [
+            (event.index, event.type, event.task_id, event.run, event.payload, event.at)
+            for event in lineage.events(context)
+        ],
+        "messages": [(row.pk, replay.values_of(row) | {"context_id": None}) for row in _messages(context)],
+        "tasks": [replay.values_of(row) | {"context_id": None} for row in lineage.shown_tasks(context)],
+        "artifacts": [replay.values_of(row) for row in lineage.artifacts(context).order_by("first_event")],
+    }
+
+
+def words(context: Context) -> list[str]:
+    return [row.parts[0]["text"] for row in _messages(context)]
+
+
+def _messages(context: Context) -> Any:
+    return lineage.messages(context).order_by("index")
+
+
+def place_before(context: Context, text: str) -> int:
+    """The index of the event before this message."""
+    return next(row.index for row in _messages(context) if row.parts[0]["text"] == text) - 1

@@ -1,0 +1,293 @@
+"""Who follows many sessions, or all of theirs, hears each event once and in order, whatever is lost between."""
+
+import asyncio
+import threading
+import uuid
+from contextlib import asynccontextmanager
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+import bridge
+from apps.conversations import clearing, following, hearing, intake, ledger, positions, wakeups
+from apps.conversations.errors import ContextNotFound, InvalidParams
+from apps.conversations.events import EventType
+from apps.conversations.models import Context, Event
+from tests.conversations.test_positions import aged
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def begun(ada, echo, said):
+    """Begins a session of Ada's; gives its key."""
+    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
+
+
+def rename(*contexts):
+    for context in contexts:
+        with ledger.writing(context) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
+
+
+class Client:
+    """Somebody who is told things, and keeps them."""
+
+    def __init__(self, following_):
+        self.following, self.told, self.waiting = following_, [], None
+        self._batches = following_.batches()
+
+    async def hear(self, number):
+        """Be told until there are so many things."""
+        async with asyncio.timeout(20):
+            while len(self.told) < number:
+                for told in await anext(self._batches):
+                    self.told.append(told)
+                    self.following.take(told)
+        return self.told
+
+    async def leave(self):
+        if self.waiting and not self.waiting.done():
+            self.waiting.cancel()
+            await asyncio.wait([self.waiting])
+        await self._batches.aclose()
+
+    def indexes(self, session):
+        return [told.index for told in self.told if told.session == session]
+
+
+@asynccontextmanager
+async def client(principal, since=None, sessions=()):
+    one = Client(await bridge.run(following.begin, principal, frozenset(sessions), since))
+    try:
+        yield one
+    finally:
+        await one.leave()
+
+
+async def listening(one):
+    """The client has begun, and waits."""
+    one.waiting = asyncio.create_task(one.hear(len(one.told) + 1))
+    await until(lambda: one.following._ear and one.following._ear._news and not one.following._ear._news.done())
+    return one.waiting
+
+
+async def until(true):
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_from_now_on_what_happens_anywhere_is_heard(ada, begun, settings):
+    settings.FEED_POLL_SECONDS = 3600
+    old, young = await bridge.run(begun), await bridge.run(begun)
+    await bridge.run(aged, old)
+    async with client(ada.principal) as ear:
+        waiting = await listening(ear)
+        await bridge.run(rename, old, young, young)
+        new = await bridge.run(begun)
+        await waiting
+        await ear.hear(4)
+        assert [ear.indexes(session) for session in (old, young, new)] == [[2], [2, 3], [1]]
+
+
+async def test_without_wake_ups_the_poll_delivers(ada, begun, settings, monkeypatch):
+    settings.FEED_POLL_SECONDS = 0.05
+    monkeypatch.setattr(wakeups, "announce", lambda *reached, **how: None)
+    old = await bridge.run(begun)
+    await bridge.run(aged, old)
+    async with client(ada.principal) as ear:
+        waiting = await listening(ear)
+        await bridge.run(rename, old)
+        new = await bridge.run(begun)
+        await waiting
+        await ear.hear(2)
+        assert (ear.indexes(old), ear.indexes(new)) == ([2], [1])
+
+
+async def test_what_was_missed_comes_first_in_order_and_once(ada, begun):
+    sessions = [await bridge.run(begun) for _ in range(20)]
+    before = await bridge.run(positions.here, ada.principal)
+    for _ in range(2):
+        await bridge.run(rename, *sessions)
+    async with client(ada.principal, before) as ear:
+        await ear.hear(40)
+        assert all(ear.indexes(session) == [2, 3] for session in sessions)
+
+
+async def test_a_long_backlog_comes_in_batches_and_others_between(ada, begun, monkeypatch):
+    monkeypatch.setattr(following, "BATCH", 10)
+    long, short = await bridge.run(begun), await bridge.run(begun)
+    before = await bridge.run(positions.here, ada.principal)
+    await bridge.run(rename, *[long] * 40, short)
+    async with client(ada.principal, before) as ear:
+        await ear.hear(41)
+        assert ear.indexes(long) == list(range(2, 42))
+        assert [told.session for told in ear.told].index(short) < 10
+
+
+async def test_those_that_are_named_are_heard_alone(ada, begun):
+    one, other = await bridge.run(begun), await bridge.run(begun)
+    async with client(ada.principal, sessions=[one]) as ear:
+        waiting = await listening(ear)
+        await bridge.run(rename, other, one)
+        await waiting
+        assert [(told.session, told.index) for told in ear.told] == [(one, 2)]
+
+
+async def test_of_one_session_an_index_says_where_to_begin(ada, begun):
+    session = await bridge.run(begun)
+    await bridge.run(rename, session, session)
+    await bridge.run(aged, session)
+    async with client(ada.principal, 1, [session]) as ear:
+        await ear.hear(2)
+        assert ear.indexes(session) == [2, 3]
+
+
+async def test_an_index_out_of_range_is_refused(ada, begun):
+    one, other = await bridge.run(begun), await bridge.run(begun)
+    with pytest.raises(InvalidParams, match="no such event"):
+        await bridge.run(following.begin, ada.principal, frozenset([one]), 2)
+    with pytest.raises(InvalidParams, match="Name one"):
+        await bridge.run(following.begin, ada.principal, frozenset([one, other]), 1)
+
+
+async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, begun, settings):
+    settings.FEED_POLL_SECONDS = 0.05
+    session = await bridge.run(begun)
+    with pytest.raises(ContextNotFound):
+        await bridge.run(following.begin, bob.principal, frozenset([session]), None)
+    async with client(bob.principal) as ear:
+        waiting = await listening(ear)
+        await bridge.run(rename, session)
+        await bridge.run(begun)
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+
+
+async def test_that_a_session_is_gone_is_told_without_what_it_was(ada, echo, begun):
+    session = await bridge.run(lambda: begun(contextId="gone"))
+    before = await bridge.run(positions.here, ada.principal)
+    await bridge.run(rename, session)
+    await bridge.run(clearing.clear, ada.principal, echo, "gone")
+    async with client(ada.principal, before) as ear:
+        [told] = await ear.hear(1)
+    assert (told.session, told.event.type) == (session, EventType.SESSION_DELETED)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_log_that_is_not_there_any_more_is_no_gap_but_told(ada, echo, begun, is_deleted):
+    session, other = await bridge.run(lambda: begun(contextId="away")), await bridge.run(begun)
+    before = await bridge.run(positions.here, ada.principal)
+    await bridge.run(rename, session, session)
+    if is_deleted:
+        await bridge.run(clearing.clear, ada.principal, echo, "away")
+    await bridge.run(Event.objects.filter(context=session).delete)
+    await bridge.run(rename, other)
+    async with client(ada.principal, before) as ear:
+        await ear.hear(2)
+    [told] = [told for told in ear.told if told.session == session]
+    assert (told.event, told.reason) == (None, "deleted" if is_deleted else "archived")
+    assert ear.indexes(other) == [2]
+
+
+async def test_a_fork_begins_with_its_own_first_event(ada, begun):
+    async with client(ada.principal) as ear:
+        waiting = await listening(ear)
+        fork = await bridge.run(begun)
+        await bridge.run(rename, fork, fork)
+        await waiting
+    before = await bridge.run(positions.here, ada.principal)
+    before.moved.pop(fork)
+    await bridge.run(Context.objects.filter(pk=fork).update, forked_at=2)
+    async with client(ada.principal, before) as ear:
+        await ear.hear(1)
+        assert ear.indexes(fork) == [3]
+
+
+async def test_a_position_that_is_caught_up_forgets_what_is_long_ago(ada, begun, settings):
+    settings.FEED_POLL_SECONDS = 0.05
+    old, young = await bridge.run(begun), await bridge.run(begun)
+    async with client(ada.principal) as ear:
+        began = ear.following.position.at
+        assert ear.following.position.moved.keys() == {old, young}
+        waiting = await listening(ear)
+        await bridge.run(aged, old)
+        await until(lambda: old not in ear.following.settle().moved)
+        assert ear.following.position.at > began
+        assert ear.following.position.moved == {young: 1}
+        await bridge.run(rename, old)
+        await waiting
+        assert ear.indexes(old) == [2]
+
+
+async def test_what_happened_after_the_last_look_stays_in_the_position(ada, begun, settings, monkeypatch):
+    settings.FEED_POLL_SECONDS = 0.05
+    not_looked = asyncio.Event()
+
+    async def look():
+        not_looked.set()
+
+    async with client(ada.principal) as ear:
+        waiting = await listening(ear)
+        await until(lambda: ear.following._ear.looked)
+        monkeypatch.setattr(hearing.exchange(), "_look", look)
+        await not_looked.wait()
+        session = await bridge.run(begun)
+        await waiting
+        assert ear.following.settle().at == ear.following._ear.looked[0]
+        assert ear.following.position.moved == {session: 1}
+
+
+async def test_conversations_between_agents_are_asked_about_once(ada, begun):
+    async with client(ada.principal) as ear:
+        waiting = await listening(ear)
+        child = await bridge.run(begun)
+        await waiting
+        await bridge.run(Context.objects.filter(pk=child).update, parent_task=uuid.uuid4())
+        ear.following.position.moved.pop(child)
+        waiting = await listening(ear)
+        looks = []
+        look = ear.following._look
+        ear.following._look = lambda: looks.append(1) or look()
+        await bridge.run(rename, child)
+        await until(lambda: child in ear.following._unlisted)
+        await bridge.run(rename, child, child)
+        await bridge.run(begun)
+        await waiting
+        assert len(looks) == 2  # for the child, and for the new session
+        assert ear.indexes(child) == [1]
+
+
+async def test_200_who_follow_the_same_share_their_queries_and_hold_nothing(ada, begun, settings):
+    sessions = [await bridge.run(begun) for _ in range(8)]
+    followings = [await bridge.run(following.begin, ada.principal, frozenset(), None) for _ in range(200)]
+    ears = [Client(one) for one in followings]
+    for _ in range(settings.BRIDGE_THREADS * 2):
+        await bridge.run(connection.ensure_connection)
+    threads = threading.active_count()
+    waiting = [await listening(ear) for ear in ears]
+    assert threading.active_count() <= threads + 1
+    reads = []
+    read = following.recorded
+    following.recorded = lambda stretches: reads.append(stretches) or read(stretches)
+    try:
+        await bridge.run(rename, *sessions)
+        await asyncio.gather(*waiting)
+        await asyncio.gather(*(ear.hear(8) for ear in ears))
+    finally:
+        following.recorded = read
+    assert all(ear.indexes(session) == [2] for ear in ears for session in sessions)
+    assert len(reads) < 200
+    for ear in ears:
+        await ear.leave()
+    assert hearing.exchange()._ears == {}
+
+
+def test_a_poll_is_two_queries_for_all_that_listen(ada, bob, begun):
+    session = begun()
+    with CaptureQueriesContext(connection) as queries:
+        found = hearing._newest(frozenset([ada.pk, bob.pk]), frozenset([session]), positions.here(ada.principal).window)
+    assert len(queries) == 3  # one of them asked for the position
+    assert {place for place, _ in found} == {f"owner {ada.pk}", str(session)}

@@ -1,0 +1,249 @@
+"""A position says how far a client has come in all that one user has: nothing is missed, and little is told twice."""
+
+import datetime
+import threading
+import uuid
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from apps.accounts.principals import ANONYMOUS
+from apps.conversations import clearing, intake, ledger, positions
+from apps.conversations.errors import InvalidParams
+from apps.conversations.events import EventType
+from apps.conversations.models import Context, Event
+from apps.conversations.positions import Position, PositionTooOld, position_of, token
+
+HOUR = datetime.timedelta(hours=1)
+
+
+@pytest.fixture
+def begun(ada, echo, said):
+    """Begins a session of Ada's; gives its key."""
+    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
+
+
+def rename(context, title="new"):
+    with ledger.writing(context) as log:
+        return log.add(EventType.SESSION_RENAMED, {"title": title}).index
+
+
+def aged(*contexts, by=HOUR):
+    """Have sessions happened some time earlier."""
+    for context in Context.objects.filter(pk__in=contexts):
+        Context.objects.filter(pk=context.pk).update(
+            created_at=context.created_at - by, updated_at=context.updated_at - by
+        )
+        for event in Event.objects.filter(context=context):
+            Event.objects.filter(pk=event.pk).update(at=event.at - by)
+
+
+def told(changes):
+    return {row.pk for row in changes.sessions}
+
+
+@pytest.mark.django_db
+class TestTokens:
+    def test_a_token_comes_back_as_the_position_it_was_made_of(self, ada):
+        position = Position(timezone.now(), {uuid.uuid4(): index for index in (0, 1, 2**32, 2**40 - 1)})
+        text = token(ada.principal, position)
+        assert position_of(ada.principal, text) == position
+        assert text.replace("-", "").replace("_", "").replace("=", "").replace(".", "").isalnum()
+
+    def test_a_token_stays_small_however_much_moved(self, ada):
+        position = Position(timezone.now(), {uuid.uuid4(): index for index in range(1000)})
+        text = token(ada.principal, position)
+        assert len(text) < 6000
+        assert position_of(ada.principal, text).moved == dict(list(position.moved.items())[-positions.MOST :])
+
+    def test_a_token_of_somebody_else_is_none(self, ada, bob):
+        with pytest.raises(InvalidParams, match="Begin again without one"):
+            position_of(bob.principal, token(ada.principal, Position(timezone.now(), {})))
+
+    @pytest.mark.parametrize("spoil", [lambda t: "", lambda t: t[:-1], lambda t: "A" + t, lambda t: t + "é\0"])
+    def test_a_token_that_was_changed_is_none(self, ada, spoil):
+        with pytest.raises(InvalidParams):
+            position_of(ada.principal, spoil(token(ada.principal, Position(timezone.now(), {}))))
+
+    def test_a_token_of_a_later_format_is_refused(self, ada, monkeypatch):
+        with monkeypatch.context() as later:
+            later.setattr(positions, "FORMAT", 2)
+            text = token(ada.principal, Position(timezone.now(), {}))
+        with pytest.raises(InvalidParams, match="another version"):
+            position_of(ada.principal, text)
+
+    def test_a_token_that_is_too_old_says_so(self, ada, settings):
+        young = timezone.now() - datetime.timedelta(days=settings.SYNC_DAYS - 1)
+        assert position_of(ada.principal, token(ada.principal, Position(young, {})))
+        old = young - datetime.timedelta(days=2)
+        with pytest.raises(PositionTooOld):
+            position_of(ada.principal, token(ada.principal, Position(old, {})))
+
+
+@pytest.mark.django_db(transaction=True)
+class TestChanges:
+    def test_nothing_changed_where_nothing_happened(self, ada, begun):
+        begun()
+        changes = positions.changed(ada.principal, positions.here(ada.principal))
+        assert (changes.sessions, changes.deleted, changes.more) == ([], [], False)
+
+    def test_what_is_created_renamed_and_deleted_is_told_once(self, ada, echo, begun):
+        renamed, deleted, quiet, old = begun(), begun(contextId="deleted"), begun(), begun()
+        aged(old)
+        before = positions.here(ada.principal)
+        assert old not in before.moved
+        rename(renamed)
+        rename(old)
+        clearing.clear(ada.principal, echo, "deleted")
+        created = begun()
+        changes = positions.changed(ada.principal, before)
+        assert told(changes) == {renamed, created, old}
+        assert changes.created == [created]
+        assert changes.deleted == [deleted]
+        again = positions.changed(ada.principal, changes.position)
+        assert (again.sessions, again.deleted) == ([], [])
+        assert quiet not in told(changes)
+
+    def test_who_never_knew_a_session_is_not_told_that_it_is_gone(self, ada, echo, begun):
+        before = positions.here(ada.principal)
+        begun(contextId="short-lived")
+        clearing.clear(ada.principal, echo, "short-lived")
+        assert positions.changed(ada.principal, before).deleted == []
+
+    def test_nobody_hears_of_what_others_do(self, ada, bob, begun):
+        before = positions.here(bob.principal)
+        begun()
+        changes = positions.changed(bob.principal, before)
+        assert (changes.sessions, changes.position.moved) == ([], {})
+        anonymous = positions.changed(ANONYMOUS, positions.here(ANONYMOUS))
+        assert (anonymous.sessions, anonymous.position.moved) == ([], {})
+
+    def test_many_changes_come_in_pages_and_each_once(self, ada, begun):
+        sessions = [begun() for _ in range(7)]
+        for number, session in enumerate(sessions):
+            aged(session, by=datetime.timedelta(seconds=200 - 30 * number))
+        position, pages = Position(timezone.now() - HOUR, {}), []
+        while not pages or pages[-1].more:
+            pages.append(positions.changed(ada.principal, position, limit=2))
+            position = position_of(ada.principal, token(ada.principal, pages[-1].position))
+        assert [len(page.sessions) for page in pages] == [2, 2, 2, 1]
+        assert [row.pk for page in pages for row in page.sessions] == sessions
+        assert [key for page in pages for key in page.created] == sessions
+
+    def test_reading_comes_to_an_end_however_many_changed_in_one_minute(self, ada, begun, monkeypatch):
+        monkeypatch.setattr(positions, "MOST", 4)
+        sessions = {begun() for _ in range(15)}
+        position, pages = Position(timezone.now() - HOUR, {}), []
+        while (not pages or pages[-1].more) and len(pages) < 20:
+            pages.append(positions.changed(ada.principal, position, limit=3))
+            position = position_of(ada.principal, token(ada.principal, pages[-1].position))
+        assert len(pages) == 5
+        assert {row.pk for page in pages for row in page.sessions} == sessions
+        rename(next(iter(sessions)))
+        assert next(iter(sessions)) in told(positions.changed(ada.principal, position, limit=100))
+
+    def test_what_changes_between_two_pages_is_told_with_the_last(self, ada, begun):
+        sessions = [begun() for _ in range(3)]
+        before = Position(timezone.now() - HOUR, {})
+        page = positions.changed(ada.principal, before, limit=2)
+        rename(sessions[0])
+        assert told(positions.changed(ada.principal, page.position)) == {sessions[0], sessions[2]}
+
+    def test_who_lacks_something_old_of_a_session_is_told_of_it(self, ada, begun):
+        session = begun()
+        rename(session)
+        aged(session)
+        changes = positions.changed(ada.principal, Position(timezone.now(), {session: 1}))
+        assert told(changes) == {session}
+        assert told(positions.changed(ada.principal, Position(timezone.now(), {session: 2}))) == set()
+
+    @pytest.mark.parametrize("sessions", [1, 12])
+    def test_it_takes_one_query_or_two_whatever_changed(self, ada, begun, django_assert_num_queries, sessions):
+        for _ in range(sessions):
+            aged(begun())
+        with django_assert_num_queries(1):
+            before = positions.here(ada.principal)
+        for context in Context.objects.all():
+            rename(context.pk)
+        with django_assert_num_queries(1):
+            assert len(positions.changed(ada.principal, before).sessions) == sessions
+        with django_assert_num_queries(1):
+            assert len(positions.missed(ada.principal, before)) == sessions
+        aged(*Context.objects.values_list("pk", flat=True))
+        lacking = Position(before.at, {context.pk: 1 for context in Context.objects.all()})
+        with django_assert_num_queries(2):
+            assert len(positions.changed(ada.principal, lacking).sessions) == sessions
+        with django_assert_num_queries(2):
+            assert len(positions.missed(ada.principal, lacking)) == sessions
+
+    def test_it_is_found_along_the_index_of_an_owners_sessions(self, ada):
+        found = Context.objects.ever_visible_to(ada.principal).listed()
+        plan = found.filter(updated_at__gt=timezone.now()).order_by("updated_at", "pk").explain()
+        assert "listed_contexts_of_an_owner" in plan
+
+    @pytest.mark.services
+    def test_what_commits_late_is_not_missed(self, ada, begun):
+        session, added, commit = begun(), threading.Event(), threading.Event()
+        aged(session)
+
+        def write():
+            with ledger.writing(session) as log:
+                log.add(EventType.SESSION_RENAMED, {"title": "late"})
+                added.set()
+                assert commit.wait(30)
+            connection.close()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert added.wait(30)
+        looked = positions.changed(ada.principal, positions.here(ada.principal))
+        assert told(looked) == set()
+        commit.set()
+        writer.join()
+        assert Event.objects.filter(context=session).last().at < looked.position.at
+        assert told(positions.changed(ada.principal, looked.position)) == {session}
+        [missed] = positions.missed(ada.principal, looked.position)
+        assert (missed.after, missed.last) == (1, 2)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestStretches:
+    def test_of_a_session_that_moved_what_comes_after_its_index_is_new(self, ada, begun):
+        session = begun()
+        before = positions.here(ada.principal)
+        rename(session)
+        [missed] = positions.missed(ada.principal, before)
+        assert (missed.session, missed.after, missed.last) == (session, 1, 2)
+
+    def test_of_an_old_session_what_was_recorded_since_is_new(self, ada, begun):
+        session = begun()
+        rename(session)
+        aged(session)
+        before = positions.here(ada.principal)
+        for _ in range(3):
+            rename(session)
+        [missed] = positions.missed(ada.principal, before)
+        assert (missed.after, missed.last) == (2, 5)
+
+    def test_of_a_new_session_everything_is_new_but_of_a_fork_its_past(self, ada, begun):
+        before = positions.here(ada.principal)
+        plain, fork = begun(), begun()
+        for _ in range(4):
+            rename(fork)
+        Context.objects.filter(pk=fork).update(forked_at=3)
+        found = {missed.session: (missed.after, missed.last) for missed in positions.missed(ada.principal, before)}
+        assert found == {plain: (0, 1), fork: (3, 5)}
+
+    def test_a_session_that_is_gone_is_marked(self, ada, echo, begun):
+        session = begun(contextId="gone")
+        before = positions.here(ada.principal)
+        clearing.clear(ada.principal, echo, "gone")
+        [missed] = positions.missed(ada.principal, before)
+        assert (missed.session, missed.is_deleted) == (session, True)
+
+    def test_conversations_between_agents_are_nobodys_sessions(self, ada, begun):
+        before = positions.here(ada.principal)
+        Context.objects.filter(pk=begun()).update(parent_task=uuid.uuid4())
+        assert positions.missed(ada.principal, before) == []
+        assert positions.changed(ada.principal, before).sessions == []

@@ -1,0 +1,43 @@
+"""Agents for conversations that go on differently."""
+
+import asyncio
+import threading
+
+from agentkit import ResponseType, SkillHandler, TaskContext
+
+BEGUN = threading.Event()
+GATE = threading.Event()
+
+
+class Patient(SkillHandler):
+    """Says what it is told; told to wait, it streams half of something, and the rest once a test lets it."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        if task.message.text != "wait":
+            return f"went on with {task.message.text}"
+        async with task.artifact("draft") as draft:
+            await draft.append("half")
+            BEGUN.set()
+            await asyncio.to_thread(GATE.wait)
+            await draft.append("late")
+        return "late"
+
+
+class Seeing(SkillHandler):
+    """Says what it is given: the history, and of each task that is referred to the state and what was said."""
+
+    output_modes = ("application/json",)
+
+    async def on_request(self, task: TaskContext) -> dict[str, object]:
+        references = [[one.state, [said.text for said in one.messages], len(one.artifacts)] for one in task.references]
+        return {"history": [one.text for one in task.history], "references": references, "skill": task.skill}
+
+
+class AtOnce(SkillHandler):
+    """Answers with a message."""
+
+    response_type = ResponseType.MESSAGE
+    input_modes = ("text/plain",)
+
+    async def on_request(self, task: TaskContext) -> str:
+        return f"at once: {task.message.text}, after {[one.text for one in task.history]}"

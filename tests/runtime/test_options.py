@@ -1,0 +1,161 @@
+"""How an agent is set up in a conversation: its turns are given it, and each run's snapshot keeps what it had."""
+
+import pytest
+
+import bridge
+from agentkit import Completed, InputRequired
+from apps.conversations import intake
+from apps.conversations.errors import InvalidParams
+from apps.conversations.models import Run, Task
+from apps.conversations.switching import switch
+from apps.runtime import lending
+from apps.runtime.claims import claim
+from apps.runtime.models import Credential
+from apps.runtime.sending import send
+from tests.agents.definitions import clerk
+from tests.llm.conftest import endpoint
+from tests.llm.endpoint import says
+from tests.working import begin, carry_out, end, let_the_lease_run_out
+
+__all__ = ["endpoint"]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+async def options(agent_at):
+    return await agent_at("tests.runtime.forms:options")
+
+
+async def talk(ada, agent, said, **options):
+    """A conversation with the agent, which is set up by these options."""
+    receipt = await bridge.run(intake.accept, ada.principal, agent, said(contextId="talk"))
+    await carry_out(receipt.run)
+    await bridge.run(switch, ada.principal, receipt.context, agent, options)
+
+
+async def told(ada, agent, message):
+    receipt = await bridge.run(intake.accept, ada.principal, agent, message)
+    await carry_out(receipt.run)
+    task = await bridge.run(Task.objects.get, pk=receipt.task)
+    run = await bridge.run(Run.objects.get, task=receipt.task)
+    return task.status_message["parts"][0]["text"], run.input.get("options")
+
+
+async def test_a_handler_reads_them_and_the_run_keeps_them(ada, options, said):
+    await talk(ada, options, said, tone="dry")
+    assert await told(ada, options, said(contextId="talk")) == ("{'tone': 'dry'}", {"tone": "dry"})
+    assert await told(ada, options, said(contextId="other")) == ("{}", None)
+
+
+async def test_a_handler_cannot_change_them(ada, agent_at, said):
+    agent = await agent_at("tests.runtime.forms:setting_options")
+    receipt = await bridge.run(intake.accept, ada.principal, agent, said())
+    await carry_out(receipt.run)
+    run = await bridge.run(Run.objects.get, pk=receipt.run)
+    assert (run.state, "TypeError" in run.error["message"]) == ("failed", True)
+
+
+async def test_an_agent_that_answers_at_once_reads_them_too(ada, agent_at, said):
+    agent = await agent_at("tests.runtime.forms:Answering")
+    await send(ada.principal, agent, said(contextId="talk"))
+    first = await send(ada.principal, agent, said(contextId="talk"))
+    await bridge.run(switch, ada.principal, first.context, agent, {"tone": "dry"})
+    sent = await send(ada.principal, agent, said(contextId="talk"))
+    assert (first.answer["parts"], sent.answer["parts"]) == ([{"text": "{}"}], [{"text": "{'tone': 'dry'}"}])
+
+
+def test_another_attempt_of_a_turn_has_what_the_first_had(ada, echo, said):
+    talk = intake.accept(ada.principal, echo, said(contextId="talk"))
+    end(begin(talk.run), Completed("done"))
+    switch(ada.principal, talk.context, echo, {"tone": "dry"})
+    sent = intake.accept(ada.principal, echo, said(contextId="talk"))
+    held = begin(sent.run)
+    switch(ada.principal, talk.context, echo, {"tone": "warm"})
+    let_the_lease_run_out(held.hold)
+    echo.retry_safe, echo.attempts = True, 2
+    echo.save()
+    assert begin(sent.run).options == {"tone": "dry"}
+
+
+def test_the_next_turn_of_a_task_has_the_new_ones_and_keeps_them_when_the_conversation_goes_elsewhere(
+    ada, echo, countdown, said
+):
+    talk = intake.accept(ada.principal, echo, said())
+    switch(ada.principal, talk.context, echo, {"tone": "dry"})
+    assert _asked(talk.run).options == {"tone": "dry"}
+    switch(ada.principal, talk.context, echo, {"tone": "warm"})
+    assert _asked(_answered(ada, echo, talk, said)).options == {"tone": "warm"}
+    switch(ada.principal, talk.context, countdown, {"from": 3})
+    assert _asked(_answered(ada, echo, talk, said)).options == {"tone": "warm"}
+    theirs = intake.accept(ada.principal, countdown, said(contextId=str(talk.context)))
+    assert claim(theirs.run, "worker").options == {"from": 3}
+
+
+def _asked(run):
+    held = begin(run)
+    end(held, InputRequired("Which?", slot="word"))
+    return held
+
+
+def _answered(ada, agent, talk, said):
+    return intake.accept(ada.principal, agent, said(taskId=str(talk.task))).run
+
+
+async def test_the_model_and_its_settings_are_those_of_the_conversation(ada, said, endpoint, settings):
+    settings.LLM_MODELS = ["better-model"]
+    agent = await bridge.run(clerk, model="own-model", temperature=0.5, max_tokens=77)
+    endpoint.replies = [says("Yes."), says("No.")]
+    await talk(ada, agent, said, model="better-model", settings={"temperature": 0})
+    await told(ada, agent, said(contextId="talk"))
+    first, second = endpoint.requests
+    assert (first["model"], first["temperature"]) == ("own-model", 0.5)
+    assert (second["model"], second["temperature"]) == ("better-model", 0)
+    assert 77 in (second.get("max_tokens"), second.get("max_completion_tokens"))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"model": "dear-model"}, "Choose one of these: own-model, test-model"),
+        ({"model": ""}, "model: "),
+        ({"settings": {"temperature": 3}}, "less than or equal to 2"),
+        ({"settings": {"temperature": "1"}}, "settings: temperature"),
+        ({"settings": {"seed": 1}}, "settings: seed"),
+        ({"tone": "dry"}, "tone: "),
+    ],
+)
+def test_an_agent_without_code_takes_what_its_definition_could_have(ada, said, endpoint, options, sentence):
+    agent = clerk(model="own-model")
+    talk = intake.accept(ada.principal, agent, said())
+    with pytest.raises(InvalidParams, match=sentence):
+        switch(ada.principal, talk.context, agent, options)
+
+
+def test_any_model_may_be_chosen_where_operators_say_so(ada, said, endpoint, settings):
+    settings.LLM_MODELS = ["*"]
+    agent = clerk()
+    talk = intake.accept(ada.principal, agent, said())
+    assert switch(ada.principal, talk.context, agent, {"model": "dear-model"})
+
+
+async def test_a_conversation_may_do_without_some_credentials(ada, echo, said):
+    def lent(**options):
+        talk = intake.accept(ada.principal, echo, said())
+        switch(ada.principal, talk.context, echo, options)
+        return lending._lend(begin(talk.run), "calendar")
+
+    def give():
+        kept = {"agent": echo, "user": ada, "service": "calendar", "auth_type": "api_key", "secret": "s3cret"}
+        Credential.objects.create(**kept)
+        return [lent(), lent(credentials=["calendar", "mail"]), lent(credentials=["mail"]), lent(credentials=[])]
+
+    with_all, with_both, without, with_none = await bridge.run(give)
+    assert (with_all.secret, with_both.secret, without, with_none) == ("s3cret", "s3cret", None, None)
+
+
+def test_who_stands_in_for_an_agent_has_none_of_its_options(ada, echo, countdown, said):
+    talk = intake.accept(ada.principal, echo, said())
+    switch(ada.principal, talk.context, echo, {"tone": "dry"})
+    Run.objects.filter(pk=talk.run).update(agent=countdown)
+    held = begin(talk.run)
+    assert (held.agent, held.options) == (countdown, {})

@@ -1,0 +1,118 @@
+"""All files of a session as one ZIP: the newest of each name, under names that are safe everywhere."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+from django.http import StreamingHttpResponse
+from django.test import AsyncClient
+
+import bridge
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.conversations import blobs, bundles
+from apps.conversations.intake import Receipt
+from apps.conversations.models import Context
+from tests.web import telling
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def unzipped(answer: StreamingHttpResponse) -> dict[str, bytes]:
+    """The files of a ZIP, which is sound, by name."""
+    pieces = cast(AsyncIterator[bytes], answer.streaming_content)
+    archive = zipfile.ZipFile(io.BytesIO(b"".join([piece async for piece in pieces])))
+    assert archive.testzip() is None
+    return {name: archive.read(name) for name in archive.namelist()}
+
+
+def delivered(user: User, agent: Agent, *turns: dict[str, telling.JSON]) -> Receipt:
+    """A session in which each turn is a task that delivers artifacts of one part by name."""
+    first: Receipt | None = None
+    for artifacts in turns:
+        context = {"contextId": Context.objects.get(pk=first.context).context_id} if first else {}
+        receipt = telling.finished(user, agent, artifacts, **context)
+        first = first or receipt
+    assert first is not None
+    return first
+
+
+async def test_the_newest_of_each_name_is_in_it_and_all_versions_if_asked(
+    ada_at_work: AsyncClient, ada: User, echo: Agent
+) -> None:
+    turns = {"a.txt": telling.text("one"), "b": telling.text("# B", "text/markdown")}, {"a.txt": telling.text("two")}
+    receipt = await bridge.run(delivered, ada, echo, *turns)
+    answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip")
+    assert answer["Content-Type"] == "application/zip"
+    assert answer["Content-Disposition"] == 'attachment; filename="Begin.zip"'
+    assert await unzipped(answer) == {"b.md": b"# B", "a.txt": b"two"}
+    every = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip?all")
+    assert await unzipped(every) == {"a v1.txt": b"one", "b.md": b"# B", "a v2.txt": b"two"}
+
+
+async def test_somebody_elses_and_an_empty_one_are_not_found(
+    ada_at_work: AsyncClient, ada: User, bob: User, echo: Agent
+) -> None:
+    of_bob = await bridge.run(delivered, bob, echo, {"a.txt": telling.text("one")})
+    assert (await ada_at_work.get(f"/sessions/{of_bob.context}/artifacts.zip")).status_code == 404
+    empty = await bridge.run(telling.finished, ada, echo)
+    assert (await ada_at_work.get(f"/sessions/{empty.context}/artifacts.zip")).status_code == 404
+    assert (await AsyncClient().get(f"/sessions/{of_bob.context}/artifacts.zip")).status_code == 302
+
+
+async def test_only_what_was_delivered_is_in_it(ada_at_work: AsyncClient, ada: User, echo: Agent) -> None:
+    def half_done() -> Receipt:
+        receipt = delivered(ada, echo, {"a.txt": telling.text("one")})
+        context = Context.objects.get(pk=receipt.context)
+        second = telling.begun(ada, echo, contextId=context.context_id)
+        with telling.ledger.writing(receipt.context) as log:
+            telling.work(log, second)
+            telling.chunk(log, second, "half.txt", telling.text("not yet"), last=False)
+        return receipt
+
+    receipt = await bridge.run(half_done)
+    answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip")
+    assert list(await unzipped(answer)) == ["a.txt"]
+
+
+async def test_a_large_file_is_sent_in_pieces_and_a_link_is_named(
+    ada_at_work: AsyncClient, ada: User, echo: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(range(256)) * 16_000
+    [large] = await bridge.run(blobs.store_large, [telling.raw(content, "application/x-data", filename="../../x.bin")])
+    link = {"url": "https://there.example/y", "filename": "y.txt"}
+    receipt = await bridge.run(delivered, ada, echo, {"x": large, "y": link})
+    monkeypatch.setattr(blobs, "content_of", lambda part: pytest.fail("the whole file was read"))
+    answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip")
+    assert await unzipped(answer) == {"x.bin": content, "links.txt": b"y.txt\thttps://there.example/y\n"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Windows\\x.exe", "x.exe"),
+        ("a:b?.txt", "a_b_.txt"),
+        ("CON.txt", "_CON.txt"),
+        ("nul", "_nul"),
+        ("..", "file"),
+        ("", "file"),
+        ("dots...", "dots"),
+        ("gpj\u202etxt.exe", "gpjtxt.exe"),
+        ("x" * 500 + ".csv", "x" * 196 + ".csv"),
+    ],
+)
+def test_names_are_safe_everywhere(wanted: str, given: str) -> None:
+    assert bundles.Names().given(wanted) == given
+
+
+def test_no_two_names_are_alike_on_any_system() -> None:
+    names = bundles.Names()
+    wanted = ["a.txt", "A.TXT", "a.txt", "a (2).txt", "é", "e\u0301", "dir/a.txt"]
+    given = [names.given(one) for one in wanted]
+    assert given[:4] == ["a.txt", "A (2).TXT", "a (3).txt", "a (2) (2).txt"]
+    assert len({bundles._folded(one) for one in given}) == len(wanted)

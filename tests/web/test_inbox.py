@@ -1,0 +1,110 @@
+"""The inbox shows all that waits for somebody, over all sessions, and nothing else; its forms answer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.conversations import intake, marking
+from apps.conversations.models import Context, Task
+from apps.conversations.waiting import waiting_for
+from tests.web import telling
+
+pytestmark = pytest.mark.django_db
+
+NESTED = {"type": "object", "properties": {"home": {"type": "object", "properties": {"street": {"type": "string"}}}}}
+
+
+def ask(user: User, agent: Agent, schema: object = telling.FORMAT):
+    return telling.asked(user, agent, {"name": "format", "schema": schema})
+
+
+def test_questions_of_all_sessions_are_there_the_newest_first(ada_browser: Client, ada: User, report: Agent) -> None:
+    first, second = ask(ada, report), ask(ada, report)
+    shown = ada_browser.get("/inbox").text
+    assert shown.index(str(second.task)) < shown.index(str(first.task))
+    for asked in (first, second):
+        assert f'action="/sessions/{asked.context}/messages"' in shown
+        index = Task.objects.get(pk=asked.task).status_event
+        assert f'href="/sessions/{asked.context}#m-{index}"' in shown
+    assert 'name="answer-format"' in shown
+    assert "Decline" in shown
+    items = ada_browser.get("/inbox/items").text
+    assert "<html" not in items
+    assert str(first.task) in items
+
+
+def test_a_question_without_a_form_is_answered_in_words(ada_browser: Client, ada: User, report: Agent) -> None:
+    ask(ada, report, NESTED)
+    shown = ada_browser.get("/inbox").text
+    assert 'name="text"' in shown
+    assert "Home" in shown
+    assert "Street" in shown
+
+
+def test_a_credential_is_given_on_its_own_page(ada_browser: Client, ada: User, report: Agent) -> None:
+    asked = ask(ada, report)
+    message = {
+        "parts": [{"text": "I need a key."}, {"text": "link"}],
+        "metadata": {"url": "http://localhost/credentials/abc"},
+    }
+    wanted = {"state": "auth-required", "slot": {"name": "key", "service": "the mail"}, "status_message": message}
+    Task.objects.filter(pk=asked.task).update(**wanted)
+    shown = ada_browser.get("/inbox").text
+    assert 'href="/credentials/abc"' in shown
+    assert 'name="text"' not in shown
+
+
+def test_what_is_answered_put_away_or_somebody_elses_is_not_there(
+    ada_browser: Client, bob_browser: Client, ada: User, bob: User, report: Agent, said
+) -> None:
+    answered, away, kept, of_a_child, other = (ask(ada, report) for _ in range(5))
+    context = Context.objects.get(pk=answered.context).context_id
+    intake.accept(ada.principal, report, said("PDF", taskId=str(answered.task), contextId=context))
+    marking.archive(ada.principal, away.context)
+    Context.objects.filter(pk=of_a_child.context).update(parent_task=kept.task)
+    Task.objects.filter(pk=of_a_child.task).update(parent=kept.task)
+    intake.cancel_found(Task.objects.get(pk=other.task))
+    assert [task.pk for task in waiting_for(ada.principal)] == [kept.task]
+    shown = ada_browser.get("/inbox").text
+    assert [str(one.task) in shown for one in (answered, away, kept, of_a_child, other)] == [0, 0, 1, 0, 0]
+    assert 'data-waiting="1"' in shown
+    assert str(kept.task) not in bob_browser.get("/inbox").text
+    assert waiting_for(bob.principal).count() == 0
+
+
+def test_where_nothing_waits_it_says_what_will(ada_browser: Client) -> None:
+    assert "Nothing waits for you." in ada_browser.get("/inbox").text
+
+
+def test_nobody_sees_it_who_is_not_signed_in(client: Client) -> None:
+    for path in ("/inbox", "/inbox/items"):
+        assert client.get(path).status_code == 302
+
+
+def test_what_an_agent_asks_is_text(ada_browser: Client, ada: User, report: Agent) -> None:
+    asked = ask(ada, report)
+    evil = {"parts": [{"text": "<script>alert(1)</script> **bold** ![x](http://evil.example/x.png)"}]}
+    Task.objects.filter(pk=asked.task).update(status_message=evil, status_at=timezone.now() - timedelta(days=1))
+    shown = ada_browser.get("/inbox/items").text
+    assert "<script>alert" not in shown
+    assert "<strong>bold</strong>" in shown
+    assert "<img" not in shown
+
+
+def test_many_questions_take_as_many_queries_as_one(
+    ada_browser: Client, ada: User, report: Agent, django_assert_max_num_queries
+) -> None:
+    counts = []
+    for number in (1, 9):
+        for _ in range(number):
+            ask(ada, report)
+        with django_assert_max_num_queries(20) as made:
+            ada_browser.get("/inbox/items")
+        counts.append(len(made))
+    assert counts[0] == counts[1]

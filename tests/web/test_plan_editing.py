@@ -1,0 +1,141 @@
+"""Writing plans on people's pages: checked while they are written, saved as versions, and published by who may."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Permission
+
+from apps.agents.models import Agent
+from apps.orchestration.definitions import PlanDefinition
+from apps.orchestration.registration import register_plan
+from tests.orchestration.conftest import agents  # noqa: F401 fixture
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("agents")]
+
+GOOD = """\
+name: Louder
+description: Says it louder.
+steps:
+  first: {agent: loud, title: The first, message: "{{ inputs.text }}"}
+  second: {agent: loud, title: The second, message: "{{ steps.first.text }}"}
+"""
+UNKNOWN = GOOD.replace("agent: loud, title: The second", "agent: nobody, title: The second")
+
+
+@pytest.fixture
+def own(ada) -> Agent:
+    return register_plan("louder", PlanDefinition.from_yaml(GOOD), author=ada)
+
+
+def operator(user):
+    user.user_permissions.add(Permission.objects.get(codename="change_agent"))
+    return user
+
+
+def saved(browser, address="/plans/new", **form):
+    return browser.post(address, {"slug": "louder", "definition": GOOD, "base": "", **form})
+
+
+def problems(response) -> dict[str, str]:
+    return dict(response.context["writing"].problems)
+
+
+def test_a_new_plan_begins_with_an_example_and_its_picture(ada_browser):
+    page = ada_browser.get("/plans/new")
+    assert "First draft, then Your opinion" in page.text
+    assert problems(page).keys() == {"steps.draft.agent", "steps.story.agent"}  # which are to be filled in
+
+
+def test_a_new_plan_is_its_authors_alone(ada_browser, bob_browser, ada):
+    assert saved(ada_browser)["Location"] == "/plans/louder"
+    plan = Agent.objects.get(slug="louder")
+    assert (plan.access, plan.workspace) == ("workspace", ada.personal_workspace)
+    assert plan.current_version.author == ada
+    assert bob_browser.get("/plans/louder").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("form", "path"),
+    [
+        ({"definition": UNKNOWN}, "steps.second.agent"),
+        ({"definition": GOOD.replace("steps.first.text", "steps.third.text")}, "steps.second.message"),
+        ({"definition": GOOD.replace("inputs.text", "inputs.size")}, "steps.first.message"),
+        ({"definition": "name: ["}, "file"),
+        ({"definition": "name: Louder"}, "steps"),
+        ({"slug": "loud"}, "slug"),
+        ({"slug": "new"}, "slug"),
+        ({"slug": "No slug"}, "slug"),
+        ({"slug": ""}, "slug"),
+        ({"access": "public"}, "access"),
+    ],
+)
+def test_what_cannot_be_saved_is_said_by_its_path_and_kept_as_written(ada_browser, form, path):
+    response = saved(ada_browser, **form)
+    assert response.status_code == 200
+    assert path in problems(response)
+    assert response.context["writing"].text == form.get("definition", GOOD)
+    assert not Agent.objects.filter(kind="plan").exists()
+
+
+def test_a_change_is_a_new_version(ada_browser, own):
+    page = ada_browser.get("/plans/louder/edit")
+    base = page.context["writing"].base
+    changed = page.context["writing"].text.replace("The second", "The last")
+    assert saved(ada_browser, "/plans/louder/edit", definition=changed, base=base)["Location"] == "/plans/louder"
+    own.refresh_from_db()
+    assert own.current_version.number == int(base) + 1
+    assert "The last" in ada_browser.get("/plans/louder").text
+
+
+def test_what_somebody_saved_meanwhile_is_not_overwritten(ada_browser, own):
+    response = saved(ada_browser, "/plans/louder/edit", definition=GOOD.replace("louder", "softer"), base="0")
+    assert "was saved while you wrote" in response.text
+    own.refresh_from_db()
+    assert own.current_version.number == 1
+
+
+def test_only_who_may_changes_a_plan(ada_browser, bob_browser, bob, own):
+    assert bob_browser.get("/plans/louder/edit").status_code == 404
+    Agent.objects.filter(pk=own.pk).update(access="authenticated")
+    assert bob_browser.get("/plans/louder/edit").status_code == 403
+    assert saved(bob_browser, "/plans/louder/edit").status_code == 403
+    assert "Change it" not in bob_browser.get("/plans/louder").text
+    assert "Change it" in ada_browser.get("/plans/louder").text
+    operator(bob)
+    assert bob_browser.get("/plans/louder/edit").status_code == 200
+
+
+def test_publishing_is_for_who_may(ada_browser, ada, own):
+    base = ada_browser.get("/plans/louder/edit").context["writing"].base
+    refused = saved(ada_browser, "/plans/louder/edit", access="authenticated", base=base)
+    assert "access" in problems(refused)
+    assert "Who may use it" not in refused.text
+    operator(ada)
+    assert "Who may use it" in ada_browser.get("/plans/louder/edit").text
+    assert saved(ada_browser, "/plans/louder/edit", access="authenticated", base=base).status_code == 302
+    own.refresh_from_db()
+    assert own.access == "authenticated"
+
+
+def test_it_is_checked_while_it_is_written(ada_browser, client):
+    good = ada_browser.post("/plans/check", {"definition": GOOD, "slug": "louder"}).text
+    assert "It can be saved: 2 steps." in good
+    assert "The first, then The second" in good
+    wrong = ada_browser.post("/plans/check", {"definition": UNKNOWN, "slug": "louder"}).text
+    assert "<code>steps.second.agent</code>" in wrong
+    assert "The first, then The second" in wrong
+    unreadable = ada_browser.post("/plans/check", {"definition": "name: ["}).text
+    assert "plan-picture" not in unreadable
+    assert client.post("/plans/check", {"definition": GOOD})["Location"].startswith("/sign-in")
+
+
+def test_a_circle_is_drawn_and_said(ada_browser):
+    text = GOOD.replace('message: "{{ inputs.text }}"', 'message: "{{ steps.second.text }}"')
+    page = ada_browser.post("/plans/check", {"definition": text}).text
+    assert "to change" in page
+    assert "plan-picture" in page
+
+
+def test_an_agent_that_is_for_others_is_unknown(ada_browser):
+    Agent.objects.filter(slug="loud").update(access="groups")
+    assert "There is no agent `loud`" in ada_browser.post("/plans/check", {"definition": GOOD}).text

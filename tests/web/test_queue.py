@@ -1,0 +1,35 @@
+"""A page's composer queues what is said while an agent works."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+import bridge
+from apps.conversations import intake
+from apps.conversations.models import QueuedMessage
+from tests.web.test_inbox import ask
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def test_words_and_files_wait_once(ada_at_work, ada, report, said, new_id):
+    working = await bridge.run(intake.accept, ada.principal, report, said("first"))
+    form = {"message": new_id(), "text": "second"}
+    for _ in range(2):
+        file = SimpleUploadedFile("a.csv", b"a,b\n", "text/csv")
+        answer = await ada_at_work.post(f"/sessions/{working.context}/queue", {**form, "files": file})
+        assert answer.status_code == 201, answer.content
+    row = await QueuedMessage.objects.aget()
+    assert row.message_id == form["message"]
+    assert [part.get("text") or part["filename"] for part in row.parts] == ["second", "a.csv"]
+
+
+async def test_nothing_to_say_and_somebody_elses_session_are_refused(ada_at_work, ada, bob, report, said, new_id):
+    theirs = await bridge.run(ask, bob, report)
+    answer = await ada_at_work.post(f"/sessions/{theirs.context}/queue", {"message": new_id(), "text": "a"})
+    assert answer.status_code == 404
+    mine = await bridge.run(intake.accept, ada.principal, report, said("first"))
+    answer = await ada_at_work.post(f"/sessions/{mine.context}/queue", {"message": new_id(), "text": " "})
+    assert answer.status_code == 422
+    assert not await QueuedMessage.objects.aexists()

@@ -1,0 +1,135 @@
+"""The list of sessions beside a page, as the server draws it: what is pinned, new, at work, waiting, put away."""
+
+import re
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.conversations import marking, marks
+from apps.conversations.models import Context
+from apps.web.shell import LISTED
+from tests.web import telling
+
+
+def listed(browser, query=""):
+    """Keys in their order, with whether they are new."""
+    page = browser.get(f"/sidebar{query}").text
+    rows = re.findall(r'<li data-key="([0-9a-f-]+)"(.*?)</li>', page, re.DOTALL)
+    return {key: 'class="unread"' in rest for key, rest in rows}
+
+
+def heads(browser):
+    return re.findall(r"<h2>(.*?)</h2>", browser.get("/sidebar").text)
+
+
+def marked(user, receipt, **what):
+    return marks.mark(user.principal, receipt.context, **what)
+
+
+def test_what_is_pinned_comes_first_whatever_its_day(ada, ada_browser, echo):
+    old, new = telling.begun(ada, echo, "old"), telling.begun(ada, echo, "new")
+    Context.objects.filter(pk=old.context).update(updated_at=timezone.now() - timezone.timedelta(days=400))
+    assert list(listed(ada_browser)) == [str(new.context), str(old.context)]
+    marked(ada, old, pinned=True)
+    assert list(listed(ada_browser)) == [str(old.context), str(new.context)]
+    assert heads(ada_browser) == ["Pinned", "Today"]
+    assert ada_browser.get("/").text.index(f"session-{old.context}") < ada_browser.get("/").text.index(
+        f"session-{new.context}"
+    )
+
+
+def test_what_an_agent_said_is_new_until_it_was_seen(ada, ada_browser, echo):
+    receipt = telling.finished(ada, echo)
+    key = str(receipt.context)
+    assert listed(ada_browser) == {key: True}
+    marked(ada, receipt, seen=Context.objects.get(pk=key).last_event)
+    assert listed(ada_browser) == {key: False}
+    asked = telling.asked(ada, echo, {"name": "format", "schema": telling.FORMAT})
+    assert listed(ada_browser) == {str(asked.context): True, key: False}
+
+
+def test_what_one_says_oneself_is_not_new(ada, ada_browser, echo):
+    receipt = telling.begun(ada, echo)
+    assert listed(ada_browser) == {str(receipt.context): False}
+
+
+def test_marks_are_ones_own(ada, bob, ada_browser, bob_browser, echo):
+    theirs = telling.begun(bob, echo)
+    with pytest.raises(marks.ContextNotFound):
+        marked(ada, theirs, pinned=True)
+    marked(bob, theirs, pinned=True)
+    assert listed(ada_browser) == {}
+    assert list(listed(bob_browser)) == [str(theirs.context)]
+    assert heads(ada_browser) == []
+
+
+def test_what_was_put_away_is_listed_apart(ada, ada_browser, echo):
+    receipt = telling.begun(ada, echo, "put away")
+    marked(ada, receipt, pinned=True)
+    marking.archive(ada.principal, receipt.context)
+    assert listed(ada_browser) == {}
+    assert "put away" not in ada_browser.get("/").text.replace("Nothing is put away", "")
+    assert "put away" in ada_browser.get("/?show=archived").text
+    assert "data-archived" in ada_browser.get("/?show=archived&part=list").text
+    marking.unarchive(ada.principal, receipt.context)
+    assert list(listed(ada_browser)) == [str(receipt.context)]
+
+
+def test_the_count_of_what_waits_is_that_of_ones_own_listed_sessions(ada, bob, ada_browser, echo):
+    def waiting():
+        return re.search(r'data-waiting="(\d+)"', ada_browser.get("/sidebar").text)[1]
+
+    slot = {"name": "format", "schema": telling.FORMAT}
+    telling.asked(bob, echo, slot)
+    assert waiting() == "0"
+    first, _ = telling.asked(ada, echo, slot), telling.asked(ada, echo, slot)
+    assert waiting() == "2"
+    marking.archive(ada.principal, first.context)
+    assert waiting() == "1"
+
+
+def test_older_ones_are_a_click_away_and_any_number_is_taken(ada, ada_browser, echo):
+    for number in range(LISTED + 5):
+        telling.begun(ada, echo, f"number {number}")
+    assert len(listed(ada_browser)) == LISTED
+    page = ada_browser.get("/sidebar").text
+    assert f'data-list="/sidebar?listed={2 * LISTED}">Show more' in page
+    assert len(listed(ada_browser, f"?listed={2 * LISTED}")) == LISTED + 5
+    assert "Show more" not in ada_browser.get(f"/sidebar?listed={2 * LISTED}").text
+    for odd in ("-1", "0", "many", "9" * 30):
+        assert ada_browser.get(f"/sidebar?listed={odd}").status_code == 200
+
+
+def test_the_list_costs_the_same_whatever_is_in_it(ada, ada_browser, echo, django_assert_num_queries):
+    ada_browser.get("/sidebar")
+    with django_assert_num_queries(7):
+        ada_browser.get("/sidebar")
+    for number in range(12):
+        receipt = telling.finished(ada, echo)
+        marked(ada, receipt, pinned=number % 2 == 0, seen=number)
+    with django_assert_num_queries(7):
+        ada_browser.get("/sidebar")
+
+
+def test_nobody_reads_it_without_signing_in(client, db):
+    for path in ("/sidebar", "/find"):
+        assert client.get(path)["Location"].startswith("/sign-in")
+
+
+def test_titles_are_text(ada, ada_browser, echo):
+    telling.begun(ada, echo, "<img src=x onerror=alert(1)>\"'")
+    for path in ("/sidebar", "/", "/?part=list"):
+        assert "<img src=x" not in ada_browser.get(path).text
+
+
+def test_agents_to_write_to_are_found_and_those_of_late_come_first(ada: User, ada_browser, echo, report, hello):
+    def found(words=""):
+        return re.findall(r'id="agent-(\w+)"', ada_browser.get("/find", {"q": words}).text)
+
+    assert found() == ["echo", "hello", "report"]
+    telling.begun(ada, report)
+    assert found()[0] == "report"
+    assert found("csv table")[0] == "report"
+    assert found("zzzz") == []
+    assert ada_browser.get("/find?q=%00").status_code == 200

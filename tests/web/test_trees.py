@@ -1,0 +1,117 @@
+"""The forks of a session: what its page knows of them, and the tree as a picture and a table."""
+
+import uuid
+from xml.etree import ElementTree
+
+import pytest
+
+from apps.conversations import clearing
+from apps.conversations.forking import fork
+from apps.conversations.models import Context
+from apps.web.sessions import beginning
+from tests.web import telling
+
+
+@pytest.fixture
+def talk(ada, echo):
+    """A session in which two things were said."""
+    receipt = telling.finished(ada, echo)
+    context = Context.objects.get(pk=receipt.context)
+    telling.begun(ada, echo, "and more", contextId=context.context_id)
+    return Context.objects.get(pk=receipt.context)
+
+
+@pytest.fixture
+def branch(ada, echo, talk):
+    """Another way on, from before the second thing."""
+
+    def branch(words="something else", title=""):
+        place = next(one.index for one in talk.messages.order_by("-index") if one.role == "user")
+        child = fork(ada.principal, talk, place - 1, reason="edit")
+        telling.begun(ada, echo, words, contextId=child.context_id)
+        if title:
+            Context.objects.filter(pk=child.pk).update(title=title)
+        return Context.objects.get(pk=child.pk)
+
+    return branch
+
+
+def picture(browser, context):
+    """The picture within the page, read as what it must be: well-formed."""
+    page = browser.get(f"/sessions/{context.pk}/tree").text
+    found = page[page.index('<svg class="tree"') :]
+    return ElementTree.fromstring(found[: found.index("</svg>") + 6].replace("&nbsp;", " "))  # our own
+
+
+def test_a_page_knows_where_ways_part(talk, branch, ada_browser):
+    assert beginning(talk)["branches"] == {}
+    child = branch()
+    [[index, here]] = beginning(talk)["branches"].items()
+    assert talk.messages.get(index=int(index)).parts == [{"text": "and more"}]
+    opening = child.messages.get().index
+    ways = [f"/sessions/{talk.pk}#m-{index}", f"/sessions/{child.pk}#m-{opening}"]
+    assert here == {"place": 1, "ways": ways}
+    assert ada_browser.get(f"/sessions/{child.pk}/ways").json() == {str(opening): {"place": 2, "ways": ways}}
+
+
+def test_the_picture_names_every_session_and_links_to_it(talk, branch, ada_browser):
+    children = [branch(), branch()]
+    svg = picture(ada_browser, talk)
+    links = svg.findall(".//a")
+    assert [link.get("href") for link in links] == [f"/sessions/{one.pk}" for one in (talk, *children)]
+    assert [link.get("aria-current") for link in links] == ["page", None, None]
+    assert len(svg.findall("path")) == 2
+    assert all("another message · Echo · " in "".join(link.itertext()) for link in links[1:])
+    assert "You are here · where it began" in "".join(links[0].itertext())
+
+
+def test_the_same_is_told_in_a_table(talk, branch, ada_browser):
+    branch(title="The other way")
+    page = ada_browser.get(f"/sessions/{talk.pk}/tree", headers={"HX-Request": "true"}).text
+    assert "<html" not in page
+    table = page[page.index("<table") :]
+    assert "The other way" in table
+    assert "another message" in table
+    assert "Waiting to start" in table
+
+
+def test_titles_with_markup_are_text(talk, branch, ada_browser):
+    branch(title='</text><script>alert(1)</script><a xlink:href="javascript:alert(1)">')
+    svg = picture(ada_browser, talk)
+    assert svg.findall(".//script") == []
+    assert "<script>alert(1)</script>" in "".join(svg.itertext())
+
+
+def test_what_was_deleted_is_a_gap_without_a_name(ada, talk, branch, ada_browser):
+    middle = branch(title="Secret plans")
+    child = fork(ada.principal, middle, middle.last_event, reason="fork")
+    Context.objects.filter(pk=child.pk).update(title="What is left")
+    clearing.clear_session(ada.principal, middle.pk)
+    page = ada_browser.get(f"/sessions/{child.pk}/tree").text
+    assert "A session that was deleted" in page
+    assert "What is left" in page
+    assert "Secret plans" not in page
+    assert f'href="/sessions/{middle.pk}"' not in page
+
+
+def test_a_session_without_forks_is_told_how_they_come_to_be(talk, ada_browser):
+    assert "Edit a message of yours" in ada_browser.get(f"/sessions/{talk.pk}/tree").text
+
+
+def test_two_hundred_forks_are_drawn_by_as_many_queries_as_two(
+    talk, ada, ada_browser, branch, django_assert_num_queries
+):
+    branch(), branch()
+    with django_assert_num_queries(13) as few:
+        assert len(picture(ada_browser, talk).findall(".//a")) == 3
+    for number in range(198):
+        fork(ada.principal, talk, number % talk.last_event, reason="fork")
+    with django_assert_num_queries(len(few)):
+        assert len(picture(ada_browser, talk).findall(".//a")) == 201
+
+
+@pytest.mark.parametrize("address", ["tree", "ways", "as.md"])
+def test_somebody_elses_are_not_found(talk, bob_browser, ada_browser, address):
+    assert ada_browser.get(f"/sessions/{talk.pk}/{address}").status_code == 200
+    assert bob_browser.get(f"/sessions/{talk.pk}/{address}").status_code == 404
+    assert ada_browser.get(f"/sessions/{uuid.uuid4()}/{address}").status_code == 404

@@ -1,0 +1,102 @@
+"""What a browser gets to go on without a line: a service worker, a page for then, a fresh token, files in pieces."""
+
+import re
+import uuid
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client
+from django.urls import reverse
+
+from apps.agents.models import Agent
+from apps.conversations.models import Message, Upload
+from apps.conversations.uploads import opening
+from apps.conversations.uploads.pieces import Appending
+from apps.web.worker import KEPT
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_worker_is_asked_for_anew_each_time_and_may_have_the_whole_site(client):
+    answer = client.get("/sw.js")
+    assert answer.headers["Content-Type"].startswith("text/javascript")
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert answer.text.count("{{") == 0
+    assert re.search(r'FILES = "files-[0-9a-f]{12}"', answer.text)
+
+
+def test_the_worker_keeps_nothing_of_apis_admin_secrets_and_downloads(client):
+    pattern = re.search(r"const PAGE = /(.+)/;", client.get("/sw.js").text)
+    assert pattern
+    kept = re.compile(pattern[1].replace(r"\/", "/"))
+    session = uuid.uuid4()
+    for path in ("/", "/agents", "/agents/echo", "/inbox", f"/sessions/{session}", f"/tasks/{session}"):
+        assert kept.search(path), path
+    refused = ("/api/v1/sessions", "/admin/", "/credentials/", "/sign-in", f"/sessions/{session}/artifacts.zip")
+    for path in (*refused, f"/sessions/{session}/messages/1/0", f"/files/{session}/abc", "/shared/token", "/token"):
+        assert not kept.search(path), path
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_the_worker_keeps_is_there(name):
+    assert finders.find(name)
+
+
+def test_the_offline_page_names_nobody(ada_browser):
+    assert "ada" not in ada_browser.get("/offline").text.lower()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_token_is_that_of_whoever_is_signed_in(ada_browser, ada, echo):
+    assert ada_browser.get("/token").json()["user"] == str(ada.pk)
+    strict = Client(enforce_csrf_checks=True)
+    assert strict.get("/token").json()["user"] == ""
+    strict.force_login(ada)
+    said = {"message": str(uuid.uuid4()), "text": "Hello"}
+    assert strict.post("/agents/echo/messages", said).status_code == 403
+    fresh = {"X-CSRFToken": strict.get("/token").json()["token"]}
+    assert strict.post("/agents/echo/messages", said, headers=fresh).status_code == 201
+
+
+def uploaded(user, name, content):
+    upload = opening.begin(user.principal, name, len(content), "text/plain")
+    file = Appending(upload, 0)
+    file.write(content)
+    file.keep()
+    file.close()
+    return upload
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_that_came_in_pieces_is_named_by_a_message(ada_browser, ada, echo):
+    upload = uploaded(ada, "notes.txt", b"all of it")
+    form = {"message": str(uuid.uuid4()), "upload": str(upload.pk)}
+    first, second = (ada_browser.post(reverse("web:begin", args=["echo"]), form) for _ in range(2))
+    assert first.status_code == 201
+    assert second.json() == first.json()  # sent again, it is not said again
+    (part,) = Message.objects.get(message_id=form["message"]).parts
+    assert part["filename"] == "notes.txt"
+    assert part["stored"]["size"] == 9
+
+
+@pytest.mark.django_db(transaction=True)
+def test_somebody_elses_file_is_not_there(bob_browser, ada, echo):
+    upload = uploaded(ada, "notes.txt", b"all of it")
+    for key in (str(upload.pk), str(uuid.uuid4()), "nonsense"):
+        answer = bob_browser.post(
+            reverse("web:begin", args=["echo"]), {"message": str(uuid.uuid4()), "text": "mine", "upload": key}
+        )
+        assert answer.status_code == 422
+        assert "no longer there" in answer.json()["error"]
+    assert not Message.objects.exists()
+    assert Upload.objects.filter(pk=upload.pk).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_that_the_agent_does_not_take_is_refused_by_name(ada_browser, ada, echo):
+    Agent.objects.filter(pk=echo.pk).update(input_modes=["text/plain"], skills=[])
+    upload = uploaded(ada, "notes.xyz", bytes(range(256)))
+    form = {"message": str(uuid.uuid4()), "upload": str(upload.pk)}
+    answer = ada_browser.post(reverse("web:begin", args=["echo"]), form)
+    assert answer.status_code == 422
+    assert "does not take “notes.xyz”" in answer.json()["error"]
