@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, ledger, lineage, notes, tracing, wakeups
+from apps.conversations import blobs, leases, ledger, lineage, notes, tracing, wakeups
 from apps.conversations.archives import warming
 from apps.conversations.digests import digest_of
 from apps.conversations.errors import (
@@ -326,7 +326,7 @@ def _continue_task(
         raise AlreadyAnswered
     if state.is_terminal:
         raise TaskFinished
-    is_free = state == TaskState.WORKING and not Run.objects.unfinished().filter(task=task_id).exists()
+    is_free = state == TaskState.WORKING and not leases.is_at_work(task_id)
     if not state.is_interrupted and not is_free and agent.on_busy == Agent.OnBusy.REJECT:
         raise TaskBusy
     if state.is_interrupted and slot and "service" in slot:  # what is said is kept for good, a secret must not be

@@ -40,6 +40,13 @@ PROVISIONAL = Selection(
     Artifact.State.PROVISIONAL,
 )
 
+CONTEXT = Selection(lambda key: Context.objects.filter(pk=key), uuid.UUID(int=0))
+TASK = Selection(
+    lambda key, context: Task.objects.select_related("agent").filter(pk=key, context=context),
+    uuid.UUID(int=0),
+    uuid.UUID(int=1),
+)
+
 DESCRIBED = ("title", "agent", "options", "archived_at")
 """What changes of a context, beside where its log ends."""
 
@@ -97,7 +104,9 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
     Raises Context.DoesNotExist (ContextCleared for one that was cleared), LeaseLost, lifecycle.IllegalTransition; then
     nothing was written.
     """
-    row = Context.objects.get(pk=context) if isinstance(context, uuid.UUID) else context
+    row = CONTEXT.one(context) if isinstance(context, uuid.UUID) else context
+    if row is None:
+        raise Context.DoesNotExist
     with _opened(row) as now:
         log = Ledger(row, now)
         if hold is not None:
@@ -312,7 +321,9 @@ class Ledger:
         if task_id is None:
             raise Task.DoesNotExist
         if task_id not in self._tasks:
-            task = Task.objects.select_related("agent").get(pk=task_id, context_id=self.context.pk)
+            task = TASK.one(task_id, self.context.pk)
+            if task is None:
+                raise Task.DoesNotExist
             self.knows(task)
         return self._tasks[task_id]
 

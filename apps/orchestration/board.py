@@ -6,14 +6,16 @@ The steps themselves are read only where something is to be done with them: a pl
 from __future__ import annotations
 
 import datetime
+import operator
 import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q, QuerySet
 
 from apps.conversations.events import JSON
 from apps.orchestration.models import PlanRun, Step
@@ -216,5 +218,13 @@ def _counting() -> str:
 @lru_cache(maxsize=100)
 def _references(run: uuid.UUID, keys: Sequence[str]) -> list[str]:
     """The tasks of steps that are done: those do not change any more."""
-    needed = Step.objects.filter(run=run, key__in=keys, task__isnull=False).order_by("key", "item", "round")
-    return [str(task) for task in needed.values_list("task", flat=True)]
+    return [str(step.task_id) for step in _needed(len(keys)).all(run, *keys) if step.task_id] if keys else []
+
+
+@lru_cache
+def _needed(number: int) -> Selection[Step]:
+    def steps(run: uuid.UUID, *keys: str) -> QuerySet[Step]:
+        is_needed = reduce(operator.or_, (Q(key=key) for key in keys))
+        return Step.objects.only("task").filter(is_needed, run=run).order_by("key", "item", "round")
+
+    return Selection(steps, uuid.UUID(int=0), *map(str, range(number)))

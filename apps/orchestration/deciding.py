@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from dataclasses import dataclass
 
 from apps.conversations import ledger
+from apps.conversations.leases import is_at_work
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Run, Task
+from apps.conversations.models import Task
 from apps.orchestration import answering
 from apps.orchestration.beginning import begin_all
 from apps.orchestration.board import Board
@@ -33,37 +35,43 @@ class Decision:
         board: the steps as they are now, with those to be sent, and tasks to be canceled.
         asking: a task that asks what the plan is to ask.
         is_spent: not all was looked at: there was too much to work out for one look.
-        is_over: the plan's task has ended: what it had called for is to be canceled.
         failed: the step whose failure ends the plan; is_done: all is done.
     """
 
     board: Board
     asking: uuid.UUID | None = None
     is_spent: bool = False
-    is_over: bool = False
     failed: Step | None = None
     is_done: bool = False
 
 
-def decide(run_id: uuid.UUID) -> Decision | None:
-    """Move the steps of a run on; None for one that is over."""
+@dataclass(frozen=True)
+class Over:
+    """The plan's task has ended, whoever ended it: what it had called for is to be canceled."""
+
+    task: uuid.UUID
+
+
+def decide(run_id: uuid.UUID) -> Decision | Over | None:
+    """Move the steps of a run on; None for one that was over before."""
     with ledger.transacting():
         found = RUN.one_now(run_id)
         if found is None or found[0].finished_at is not None:
             return None
         run, now = found
-        board = Board(run, now)
-        decision = _close(board) if TaskState(run.task.state).is_terminal else _decided(board)
+        if TaskState(run.task.state).is_terminal:  # its plan need not be read for this, nor be readable
+            return _close(run, now)
+        decision = _decided(Board(run, now))
         statements.update(PlanRun, {"task": run.pk}, {"advanced_at": now})
         return decision
 
 
-def _close(board: Board) -> Decision:
-    """The plan's task has ended, whoever ended it: what is left undone is canceled."""
-    open_steps = Step.objects.open().filter(run=board.run)
-    open_steps.update(state=State.CANCELED, ended_at=board.now, due_at=None, asked_at=None)
-    PlanRun.objects.filter(pk=board.run.pk).update(finished_at=board.now)
-    return Decision(board, is_over=True)
+def _close(run: PlanRun, now: datetime.datetime) -> Over:
+    """What is left undone is canceled."""
+    open_steps = Step.objects.open().filter(run=run)
+    open_steps.update(state=State.CANCELED, ended_at=now, due_at=None, asked_at=None)
+    statements.update(PlanRun, {"task": run.pk}, {"advanced_at": now, "finished_at": now})
+    return Over(run.pk)
 
 
 def _decided(board: Board) -> Decision:
@@ -100,7 +108,7 @@ def _question(board: Board) -> uuid.UUID | None:
     """The task that has asked for longest, if the plan itself can ask now."""
     if board.run.task.state != TaskState.WORKING or not board.count(State.ASKING):
         return None
-    if Run.objects.unfinished().filter(task=board.run.pk).exists():
+    if is_at_work(board.run.pk):
         return None
     step = Step.objects.asking().filter(run=board.run).order_by("asked_at", "key", "item").first()
     return step.worked_at_by if step else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 
+from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 
 from agentkit import Failed
@@ -16,39 +17,68 @@ from apps.conversations.errors import Refusal
 from apps.conversations.models import Context, Task
 from apps.orchestration import concluding, sending
 from apps.orchestration.board import Board
-from apps.orchestration.deciding import Decision, decide, reread
+from apps.orchestration.deciding import Decision, Over, decide, reread
 from apps.orchestration.models import PlanRun, Step
 from apps.runtime import outcomes, suspending
 from apps.runtime.delegating import question_of
 from bridge import statements
 
+AWAY = (OperationalError, InterfaceError, OSError)
+"""What a database or a broker that is away raises: that says nothing of the run."""
+
+MOST_FAILURES = 5  # of looks at a run one after the other, some seconds apart
+GIVEN_UP = "Parley could not go on with this plan. Whoever operates it finds why in its log."
+
 MOST_LOOKS = 200  # in one go: the sweep goes on with a run that does not come to rest
+
+_failures: dict[uuid.UUID, int] = {}  # of the looks of this process, since the last that went well
 
 
 def advance(run_id: uuid.UUID) -> None:
-    """Move a run on as far as it goes now. Anybody may do so at any time, several at once."""
+    """Move a run on as far as it goes now. Anybody may do so at any time, several at once.
+
+    One that cannot be moved on, however often this process tries, ends: nobody waits for it in vain.
+    """
     try:
         for _ in range(MOST_LOOKS):
             decision = decide(run_id)
             if decision is None or not _carry_out(decision):
+                _failures.pop(run_id, None)
                 return
         PlanRun.objects.filter(pk=run_id).update(advanced_at=None)
     except (Context.DoesNotExist, Task.DoesNotExist, PlanRun.DoesNotExist):
-        return  # it was cleared just now
+        _failures.pop(run_id, None)  # it was cleared just now
+    except AWAY:
+        _put_back(run_id)
+        raise
     except Exception:
-        PlanRun.objects.filter(pk=run_id).update(
-            advanced_at=statements.database_time()
-        )  # the sweep comes to others first
+        _failures[run_id] = _failures.get(run_id, 0) + 1
+        if _failures[run_id] < MOST_FAILURES:
+            _put_back(run_id)
+        else:
+            _give_up(run_id)
         raise
 
 
-def _carry_out(decision: Decision) -> bool:
+def _put_back(run_id: uuid.UUID) -> None:
+    """The sweep comes to others first."""
+    PlanRun.objects.filter(pk=run_id).update(advanced_at=statements.database_time())
+
+
+def _give_up(run_id: uuid.UUID) -> None:
+    task = reread(run_id)
+    if task is not None:
+        outcomes.record(task, Failed(GIVEN_UP, "engine_error"))  # whoever looks next closes the run
+    _failures.pop(run_id, None)
+
+
+def _carry_out(decision: Decision | Over) -> bool:
     """Do what was decided; True where it is to be looked at again."""
+    if isinstance(decision, Over):
+        intake.cancel_children(decision.task)
+        return False
     board = decision.board
     task = board.run.task
-    if decision.is_over:
-        intake.cancel_children(task.pk)
-        return False
     if decision.failed is not None:
         failed = Failed(concluding.sentence_of_failure(board, decision.failed), "step_failed")
         return outcomes.record(task, failed)

@@ -19,6 +19,7 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
 from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.waking import wake
+from bridge import statements
 from bridge.statements import Selection
 
 State, Phase = Step.State, Step.Phase
@@ -52,6 +53,8 @@ def tell_plans(context: Context, events: Sequence[Event]) -> None:
 def _mark(task: uuid.UUID, state: TaskState) -> set[uuid.UUID]:
     """Mark the steps that a task works for; gives the runs that are to be looked at."""
     found = [step for step in STEPS.all(task, task) if step.state in MOVING and step.worked_at_by == task]
+    if state.is_terminal and len(found) == 1 and _end(found[0]):
+        return {found[0].run_id}
     works = Q(phase=Phase.WORK, task=task) | ~Q(phase=Phase.WORK) & Q(consulted=task)
     steps = Step.objects.filter(works, pk__in=[step.pk for step in found], state__in=MOVING)
     if not state.is_settled:
@@ -65,3 +68,13 @@ def _mark(task: uuid.UUID, state: TaskState) -> set[uuid.UUID]:
     elif found:
         steps.update(state=State.ENDED)
     return {step.run_id for step in found}
+
+
+def _end(step: Step) -> bool:
+    """Mark a step whose task has ended; False where it has moved since it was read."""
+    as_read = {"id": step.pk, "state": step.state, "phase": step.phase, _worker(step): step.worked_at_by}
+    return bool(statements.update(Step, as_read, {"state": State.ENDED}))
+
+
+def _worker(step: Step) -> str:
+    return "task" if step.phase == Phase.WORK else "consulted"

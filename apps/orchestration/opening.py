@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import uuid
 from contextlib import suppress
 from typing import Any
+
+from django.db import IntegrityError
 
 from agentkit import AgentFailure
 from agentkit.parts import is_file, kind_of
@@ -19,8 +22,10 @@ from apps.orchestration.definitions import StepDefinition
 from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.plans import Plan, plan_at
 from apps.runtime.delegating import check_depth, principal_of
+from bridge.statements import Batch
 
 State = Step.State
+AT_ONCE = 1_000  # rows by one statement
 AGAIN = "planRun"  # in a message's metadata: {"continues": the id of an earlier run's task, "from": the key of a step}
 
 
@@ -41,13 +46,19 @@ def begin(task: Task, version: AgentVersion, traceparent: str = "") -> None:
         raise AgentFailure(why, "closed_agents")
     earlier, at = _earlier(task, plan, said[0].metadata.get(AGAIN))
     given = _inputs(plan, said, earlier.inputs if earlier else {})
-    with ledger.transacting():
-        values = {"version": version, "inputs": given, "continues": earlier, "begun_at_step": at}
-        values["traceparent"] = traceparent
-        run, is_new = PlanRun.objects.get_or_create(pk=task.pk, defaults=values)
-        if is_new:
-            Step.objects.bulk_create(_steps(run, plan, earlier, at))
-            Context.objects.filter(pk=task.context_id, is_watched=False).update(is_watched=True)
+    values = {"version": version, "inputs": given, "continues": earlier, "begun_at_step": at}
+    run = PlanRun(pk=task.pk, traceparent=traceparent, **values)
+    rows = Batch()
+    rows.insert([run])
+    for some in itertools.batched(_steps(run, plan, earlier, at), AT_ONCE):
+        rows.insert(some)
+    rows.update(Context, {"id": task.context_id}, {"is_watched": True})
+    try:
+        with ledger.transacting():
+            rows.write()
+    except IntegrityError:
+        if not PlanRun.objects.filter(pk=task.pk).exists():
+            raise
 
 
 def _earlier(task: Task, plan: Plan, again: Any) -> tuple[PlanRun | None, str]:

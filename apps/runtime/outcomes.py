@@ -16,6 +16,7 @@ import bridge
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
 from apps.conversations import authors, blobs, ledger, signatures, tracing
 from apps.conversations.events import JSON, EventType
+from apps.conversations.leases import is_at_work
 from apps.conversations.ledger import Hold, Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact as Delivered
@@ -258,7 +259,7 @@ def record(task: Task, outcome: Outcome | Progress, child: Task | None = None) -
         now = log.task(task.pk)
         state = TaskState(now.state)
         is_open = state == TaskState.WORKING or (state.is_interrupted and isinstance(outcome, Failed))
-        if not is_open or Run.objects.unfinished().filter(task=task.pk).exists():
+        if not is_open or is_at_work(task.pk):
             return False
         if isinstance(outcome, Progress):
             log.add(EventType.AGENT_STATUS, told(outcome), task=task.pk)

@@ -1,4 +1,4 @@
-"""The one way from asynchronous code to the database: a few threads, each with a lasting connection.
+"""The one way from asynchronous code to the database: a few threads, each with a connection while it is used.
 
 A caller that waits or streams holds neither: it borrows a thread for the length of one function.
 """

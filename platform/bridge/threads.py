@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 Job = Callable[[], None]
 Inbox = SimpleQueue[Job | None]
@@ -18,12 +18,14 @@ Inbox = SimpleQueue[Job | None]
 class Threads:
     """At most `most` threads, each started when all others are busy. What is left over waits in its order.
 
-    A job must not raise. `leave` is called in each thread when it ends.
+    A job must not raise. `leave` is called in each thread when it ends, and when it has had nothing to do for
+    `patience` seconds: what it keeps at hand for its work is then better free for others.
     """
 
-    def __init__(self, most: int, leave: Job) -> None:
+    def __init__(self, most: int, leave: Job, patience: float = 30.0) -> None:
         self._most = most
         self._leave = leave
+        self._patience = patience
         self._lock = threading.Lock()
         self._idle: list[Inbox] = []  # of the threads that wait, the one that worked last at the end
         self._left_over: deque[Job] = deque()
@@ -60,11 +62,18 @@ class Threads:
         return inbox
 
     def _work(self, inbox: Inbox) -> None:
-        while (job := inbox.get()) is not None:
+        while (job := self._given(inbox)) is not None:
             while job is not None:
                 job()
                 job = self._next(inbox)
         self._leave()
+
+    def _given(self, inbox: Inbox) -> Job | None:
+        try:
+            return inbox.get(timeout=self._patience)
+        except Empty:
+            self._leave()
+            return inbox.get()
 
     def _next(self, inbox: Inbox) -> Job | None:
         """What was left over; where that is nothing the thread is idle, or is told to end."""

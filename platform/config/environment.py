@@ -61,7 +61,14 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
             "server_side_binding": True,  # with it statements are prepared: planned once a connection
             "prepare_threshold": 2,
             # Whoever waits asks anew when these seconds are over: a server that is back is found before long.
-            "pool": {"min_size": 1, "max_size": bridge_threads + 16, "timeout": 5, "reconnect_timeout": 3},
+            # Every ten seconds one that was idle is closed: what a rush needed is not kept from other processes.
+            "pool": {
+                "min_size": 1,
+                "max_size": bridge_threads + 16,
+                "max_idle": 10,
+                "timeout": 5,
+                "reconnect_timeout": 3,
+            },
         }
         config["CONN_HEALTH_CHECKS"] = True  # when the pool gives a connection out; after a restart its own are broken
         config["TEST"] = {"NAME": f"test_parley_{os.getpid()}"}

@@ -87,7 +87,7 @@ TEMPLATES = [
 ]
 
 # The record
-BRIDGE_THREADS = 6  # threads that carry asynchronous code's database work, each with a lasting connection
+BRIDGE_THREADS = 6  # threads that carry asynchronous code's database work, each with a connection while it is used
 DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")

@@ -127,6 +127,17 @@ def test_after_closing_there_are_new_ones():
     assert bridge.submit(threading.current_thread).result(WAIT).is_alive()
 
 
+def test_a_thread_that_has_long_had_nothing_to_do_leaves_and_works_on_when_it_is_asked():
+    left, told = SimpleQueue(), SimpleQueue()
+    threads = Threads(1, lambda: left.put(threading.get_ident()), patience=0.01)
+    threads.call(lambda: told.put(threading.get_ident()))
+    thread = told.get(timeout=WAIT)
+    assert left.get(timeout=WAIT) == thread
+    threads.call(lambda: told.put(threading.get_ident()))
+    assert told.get(timeout=WAIT) == thread
+    threads.close()
+
+
 def test_a_thread_that_could_not_be_started_is_not_counted_nor_waited_for(monkeypatch):
     left = SimpleQueue()
     threads = Threads(1, lambda: left.put("left"))

@@ -4,9 +4,10 @@ import pytest
 from django.core.exceptions import ValidationError
 
 import bridge
-from apps.agents.models import Agent
+from apps.agents import versions
+from apps.agents.models import Agent, AgentVersion
 from apps.conversations.models import Artifact, Task
-from apps.orchestration import board, controls, engine, outputs, sweeping
+from apps.orchestration import board, controls, engine, outputs, plans, sweeping
 from apps.orchestration.models import PlanRun, Step
 from tests.orchestration.plan_agents import DONE, GATE
 from tests.orchestration.test_plans_run import the_record_holds
@@ -199,6 +200,28 @@ async def test_a_run_that_cannot_be_looked_at_does_not_keep_others_waiting(ada, 
         assert PlanRun.objects.get().advanced_at is not None  # the sweep comes to those first that waited longest
 
     await bridge.run(look)
+
+
+async def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(ada, plan, said):
+    agent = await bridge.run(lambda: plan({"one": {"agent": "patient", "message": "x"}}))
+    receipt = await sent(ada.principal, agent, said())
+    await until(lambda: DONE["patient"])
+
+    def look_in_vain():
+        AgentVersion.objects.filter(agent=agent).update(content={"steps": "no steps"})
+        versions.version_at.cache_clear()
+        plans.plan_at.cache_clear()
+        for number in range(engine.MOST_FAILURES):
+            assert Task.objects.get(pk=receipt.task).state == "working", number
+            with pytest.raises(ValidationError):
+                engine.advance(receipt.task)
+
+    await bridge.run(look_in_vain)
+    task = await ended(receipt)
+    assert (task.state, words(task)) == ("failed", engine.GIVEN_UP)
+    await until(lambda: PlanRun.objects.filter(finished_at__isnull=False).exists())
+    assert await bridge.run(lambda: Step.objects.get().state) == "canceled"
+    await until(lambda: Task.objects.filter(state="canceled", parent=receipt.task).exists())
 
 
 async def test_nobody_else_is_asked_in_peoples_place(ada, plan, said):
