@@ -14,6 +14,7 @@ from apps.conversations.models import Artifact as Delivered
 from apps.orchestration.board import Board
 from apps.orchestration.models import PlanRun, Step
 from apps.runtime import outcomes
+from bridge import statements
 
 State = Step.State
 AT_MOST_EVERY = datetime.timedelta(seconds=1)
@@ -102,9 +103,10 @@ def tell(board: Board) -> None:
         return
     if run.told_at and board.now - run.told_at < AT_MOST_EVERY:
         if run.told != TO_BE_TOLD:
-            PlanRun.objects.filter(pk=run.pk, told_at=run.told_at).update(told=TO_BE_TOLD)
+            statements.update(PlanRun, {"task": run.pk, "told_at": run.told_at}, {"told": TO_BE_TOLD})
         return
-    if PlanRun.objects.filter(pk=run.pk, told=run.told, told_at=run.told_at).update(told=text, told_at=board.now):
+    as_read = {"task": run.pk, "told": run.told} | ({"told_at": run.told_at} if run.told_at else {})
+    if statements.update(PlanRun, as_read, {"told": text, "told_at": board.now}):
         outcomes.record(run.task, Progress(text, done, total))
 
 

@@ -6,10 +6,9 @@ from functools import partial
 
 import bridge
 from agentkit import AgentFailure, Failed, HandlerError, InputRequired, Outcome, Progress, TaskContext
-from apps.orchestration import opening
+from apps.orchestration import looking, opening
 from apps.orchestration.models import PlanRun
 from apps.orchestration.opening import Missing
-from apps.orchestration.waking import wake
 from apps.runtime import outcomes
 from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.outcomes import Ongoing
@@ -34,7 +33,7 @@ def _taken_up(assignment: Assignment) -> Outcome | Ongoing:
             return InputRequired(str(missing), slot="inputs", schema=missing.schema)
         except AgentFailure as failure:
             return Failed(str(failure), failure.code)
-        return Ongoing(partial(wake, task.pk))
+        return Ongoing(partial(looking.look_soon, task.pk))
     if assignment.asked_by is None and not assignment.resumed:
         return Ongoing(partial(outcomes.record, task, Progress(UNHEARD)))
-    return Ongoing(partial(wake, task.pk))
+    return Ongoing(partial(looking.look_soon, task.pk))

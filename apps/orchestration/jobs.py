@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from celery import shared_task
+from celery.signals import worker_init, worker_shutdown
 
 from apps.orchestration import looking, sweeping
 from apps.orchestration.waking import ADVANCE
@@ -18,3 +20,13 @@ def advance_run(run: str) -> None:
 @shared_task(name="orchestration.sweep")  # type: ignore[untyped-decorator]
 def sweep_runs() -> None:
     sweeping.sweep()
+
+
+@worker_init.connect  # type: ignore[untyped-decorator]
+def look_in_this_process(**_: Any) -> None:
+    looking.begin()
+
+
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
+def look_no_more(**_: Any) -> None:
+    looking.end()

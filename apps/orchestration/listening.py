@@ -17,8 +17,8 @@ import bridge
 from apps.conversations.events import EventType
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
-from apps.orchestration.models import PlanRun, Step
-from apps.orchestration.waking import wake
+from apps.orchestration import looking
+from apps.orchestration.models import PlanRun, Step, StepQuerySet
 from bridge import statements
 from bridge.statements import Selection
 
@@ -47,34 +47,33 @@ def tell_plans(context: Context, events: Sequence[Event]) -> None:
         if state.is_terminal and (own := RUN.one(task)) is not None and own.finished_at is None:
             runs.add(task)
     for run in runs:
-        transaction.on_commit(partial(bridge.later, wake, run))
+        transaction.on_commit(partial(bridge.later, looking.look_soon, run))
 
 
 def _mark(task: uuid.UUID, state: TaskState) -> set[uuid.UUID]:
     """Mark the steps that a task works for; gives the runs that are to be looked at."""
     found = [step for step in STEPS.all(task, task) if step.state in MOVING and step.worked_at_by == task]
-    if state.is_terminal and len(found) == 1 and _end(found[0]):
-        return {found[0].run_id}
-    works = Q(phase=Phase.WORK, task=task) | ~Q(phase=Phase.WORK) & Q(consulted=task)
-    steps = Step.objects.filter(works, pk__in=[step.pk for step in found], state__in=MOVING)
     if not state.is_settled:
         if any(step.state == State.ASKING for step in found):
             went_on = {"due_at": F("due_at") + (Now() - F("asked_at")), "asked_at": None}  # waiting is not counted
-            steps.filter(state=State.ASKING).update(state=State.RUNNING, **went_on)
+            _moving(found, task).filter(state=State.ASKING).update(state=State.RUNNING, **went_on)
         return set()
     if found and state.is_interrupted:  # whoever is to answer has no questions to ask
-        steps.filter(phase=Phase.ANSWERING).update(state=State.ENDED)
-        steps.update(state=State.ASKING, asked_at=Now())
-    elif found:
-        steps.update(state=State.ENDED)
+        _moving(found, task).filter(phase=Phase.ANSWERING).update(state=State.ENDED)
+        _moving(found, task).update(state=State.ASKING, asked_at=Now())
+    elif found and not (len(found) == 1 and _end(found[0])):
+        _moving(found, task).update(state=State.ENDED)
     return {step.run_id for step in found}
+
+
+def _moving(found: list[Step], task: uuid.UUID) -> StepQuerySet:
+    """Those of these steps that the task works for at this moment."""
+    works = Q(phase=Phase.WORK, task=task) | ~Q(phase=Phase.WORK) & Q(consulted=task)
+    return Step.objects.filter(works, pk__in=[step.pk for step in found], state__in=MOVING)
 
 
 def _end(step: Step) -> bool:
     """Mark a step whose task has ended; False where it has moved since it was read."""
-    as_read = {"id": step.pk, "state": step.state, "phase": step.phase, _worker(step): step.worked_at_by}
+    worker = "task" if step.phase == Phase.WORK else "consulted"
+    as_read = {"id": step.pk, "state": step.state, "phase": step.phase, worker: step.worked_at_by}
     return bool(statements.update(Step, as_read, {"state": State.ENDED}))
-
-
-def _worker(step: Step) -> str:
-    return "task" if step.phase == Phase.WORK else "consulted"

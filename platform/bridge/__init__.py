@@ -23,7 +23,7 @@ log = logging.getLogger("parley.bridge")
 
 RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits between tries while a database server restarts
 
-_threads = Single(lambda: Threads(settings.BRIDGE_THREADS, _forget_connection))
+_threads = Single(lambda: Threads(settings.BRIDGE_THREADS, forget_connection))
 
 
 def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,7 +43,7 @@ def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.k
             if wait is None or connection.in_atomic_block or _still_holds(used):
                 raise
             log.warning("database connection lost; trying again in %s s", wait)
-            _forget_connection()
+            forget_connection()
             time.sleep(wait)
     raise AssertionError("unreachable")
 
@@ -53,7 +53,8 @@ def _still_holds(used: object) -> bool:
     return used is not None and connection.connection is used and connection.is_usable()
 
 
-def _forget_connection() -> None:
+def forget_connection() -> None:
+    """Close this thread's connection; the next use opens another."""
     with contextlib.suppress(DatabaseError):
         connection.close()
 

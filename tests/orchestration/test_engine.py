@@ -45,8 +45,7 @@ async def test_several_may_look_at_once(ada, plan, said):
 
 async def test_the_sweep_finds_what_wake_ups_lost(ada, plan, said, monkeypatch, settings):
     settings.SWEEP_SECONDS = 0
-    monkeypatch.setattr("apps.orchestration.listening.wake", lambda run: None)
-    monkeypatch.setattr("apps.orchestration.executing.wake", lambda run: None)
+    monkeypatch.setattr("apps.orchestration.looking.look_soon", lambda run: None)
     agent = await bridge.run(lambda: plan(TWO))
     receipt = await sent(ada.principal, agent, said("hello"))
     async with asyncio.timeout(30):
