@@ -86,7 +86,7 @@ def _sign_in(page: Page, target: Target) -> None:
 def _painted(page: Page, address: str) -> float:
     page.goto("about:blank")
     page.goto(address, wait_until="load")
-    return float(page.wait_for_function("window.painted").json_value())
+    return float(page.wait_for_function("() => window.painted").json_value())
 
 
 def _kept(page: Page, address: str) -> float:
