@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import cache
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
+from django.utils.module_loading import import_string
 
 from apps.conversations import blobs, inheritance, unused
 from apps.conversations.models import Accepted, Context, Event, Message, QueuedMessage, Run, SessionMark, Share, Task
@@ -28,9 +31,16 @@ def erase(context: Context, upto: int) -> None:
     SessionMark.objects.filter(context=context).delete()
     _forget_what_others_were_given(context)
     search.forget(context)
+    for hold in _holders():
+        hold(context)
     Task.objects.filter(context=context).delete()
     Message.objects.filter(context=context).delete()
     _erase_log(context, upto)
+
+
+@cache
+def _holders() -> tuple[Callable[[Context], None], ...]:
+    return tuple(import_string(path) for path in settings.BEFORE_ERASURE)
 
 
 def _erase_log(context: Context, upto: int) -> None:

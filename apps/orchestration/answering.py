@@ -31,7 +31,7 @@ def settle_all(board: Board) -> None:
     """What no answer came of, the plan's owner is asked; answers are passed on after the commit (see `engine`)."""
     for step in board.steps(state=State.ENDED, phase=Phase.ANSWERING):
         if answer_of(step) is None:
-            board.move(step, State.ASKING, phase=Phase.WORK, answers=MOST_ANSWERS, why="")
+            board.move(step, State.ASKING, phase=Phase.WORK, answers=MOST_ANSWERS, why="", asked_at=board.now)
             if step.consulted_id is not None:
                 board.unwanted.append(step.consulted_id)
 

@@ -62,7 +62,8 @@ def decide(run_id: uuid.UUID) -> Decision | Over | None:
         if TaskState(run.task.state).is_terminal:  # its plan need not be read for this, nor be readable
             return _close(run, now)
         decision = _decided(Board(run, now))
-        statements.update(PlanRun, {"task": run.pk}, {"advanced_at": now})
+        # Who does not come to look again leaves a run that was not looked at to its end to the sweep.
+        statements.update(PlanRun, {"task": run.pk}, {"advanced_at": None if decision.is_spent else now})
         return decision
 
 

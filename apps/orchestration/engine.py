@@ -5,9 +5,13 @@ What follows (sending, canceling, telling) is idempotent: the next who looks doe
 
 from __future__ import annotations
 
+import math
+import time
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 
@@ -23,15 +27,28 @@ from apps.runtime import outcomes, suspending
 from apps.runtime.delegating import question_of
 from bridge import statements
 
-AWAY = (OperationalError, InterfaceError, OSError)
+AWAY = (OperationalError, InterfaceError, ConnectionError, TimeoutError)
 """What a database or a broker that is away raises: that says nothing of the run."""
 
-MOST_FAILURES = 5  # of looks at a run one after the other, some seconds apart
+MOST_FAILURES = 5  # of looks at a run one after the other, as far apart as sweeps are
 GIVEN_UP = "Parley could not go on with this plan. Whoever operates it finds why in its log."
 
 MOST_LOOKS = 200  # in one go: the sweep goes on with a run that does not come to rest
 
-_failures: dict[uuid.UUID, int] = {}  # of the looks of this process, since the last that went well
+_failures: dict[uuid.UUID, Failures] = {}  # of the looks of this process, since the last that went well
+
+
+@dataclass
+class Failures:
+    """How often looks failed, and when (`time.monotonic`) that was counted last."""
+
+    number: int = 0
+    counted_at: float = -math.inf
+
+    def count(self) -> None:
+        now = time.monotonic()
+        if now - self.counted_at >= settings.SWEEP_SECONDS:
+            self.number, self.counted_at = self.number + 1, now
 
 
 def advance(run_id: uuid.UUID) -> None:
@@ -52,8 +69,9 @@ def advance(run_id: uuid.UUID) -> None:
         _put_back(run_id)
         raise
     except Exception:
-        _failures[run_id] = _failures.get(run_id, 0) + 1
-        if _failures[run_id] < MOST_FAILURES:
+        failures = _failures.setdefault(run_id, Failures())
+        failures.count()
+        if failures.number < MOST_FAILURES:
             _put_back(run_id)
         else:
             _give_up(run_id)
@@ -61,8 +79,9 @@ def advance(run_id: uuid.UUID) -> None:
 
 
 def _put_back(run_id: uuid.UUID) -> None:
-    """The sweep comes to others first."""
-    PlanRun.objects.filter(pk=run_id).update(advanced_at=statements.database_time())
+    """The sweep comes to others first; one that is to be looked at whatever its steps are stays so."""
+    looked_at = PlanRun.objects.filter(pk=run_id, advanced_at__isnull=False)
+    looked_at.update(advanced_at=statements.database_time())
 
 
 def _give_up(run_id: uuid.UUID) -> None:

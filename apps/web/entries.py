@@ -135,7 +135,7 @@ def _status(context: Context, event: Event) -> JSON:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     fields, outline = questions.fields_of(payload.get("slot")), outline_of(payload.get("slot"))
     if fields or outline:
-        form = {"fields": fields, "outline": outline, "task": event.task_id, "index": event.index}
+        form = {"fields": fields, "outline": outline, "task": event.task_id, "asked": event.index}
         status["form"] = render_to_string("web/_question.html", form)
     return status
 

@@ -15,8 +15,8 @@ from apps.conversations.archives.warming import warm
 from apps.conversations.errors import ContextNotFound
 from apps.conversations.models import Context
 from apps.runtime.publishing import publish_queue
-from apps.web.composing import message_from, refuse_too_large
-from apps.web.sending import act
+from apps.web.composing import refuse_too_large
+from apps.web.sending import act, message_of
 
 
 @act
@@ -24,7 +24,7 @@ async def queue(request: HttpRequest, principal: Principal, session: uuid.UUID) 
     """Queue a message; sent again, nothing new."""
     refuse_too_large(request)
     context = await bridge.run(_context, principal, session)
-    said = message_from(request, context.agent)
+    said = await message_of(request, principal, context.agent)
     message = {name: said[name] for name in said if name not in ("messageId", "role")}
     await bridge.run(queued.add, principal, context, said["messageId"], message)
     publish_queue(context.pk)

@@ -81,7 +81,7 @@ async def begin(request: HttpRequest, principal: Principal, slug: str) -> HttpRe
     agent = await bridge.run(Agent.objects.visible_to(principal).filter(slug=slug).first)
     if agent is None:
         raise ContextNotFound("There is no such agent, or you may not use it.")
-    return _recorded(await send(principal, agent, await _message(request, principal, agent)))
+    return _recorded(await send(principal, agent, await message_of(request, principal, agent)))
 
 
 @act
@@ -91,11 +91,12 @@ async def say(request: HttpRequest, principal: Principal, session: uuid.UUID) ->
     context = await bridge.run(_context, principal, session)
     task = await bridge.run(_named_task, context, request.POST.get("task", ""))
     agent, slot = (task.agent, task.slot) if task else (context.agent, None)
-    message = await _message(request, principal, agent, slot)
+    message = await message_of(request, principal, agent, slot)
     return _recorded(await _send_once(principal, context, task, message, _asked(request)))
 
 
-async def _message(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
+async def message_of(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
+    """What the form of a composer says, with the files that came before it in pieces (see `composing`)."""
     keys = request.POST.getlist("upload")
     uploaded = await bridge.run(uploaded_files, principal, agent, keys) if keys else []
     return message_from(request, agent, slot, uploaded=uploaded)

@@ -102,6 +102,7 @@ LEDGER_LISTENERS = [
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 UNUSED_FILE_SECONDS = 3600.0  # for which a stored file is left alone that nothing names: somebody may be about to
 COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage, where its workspace does not say
+BEFORE_ERASURE = ["apps.orchestration.keeping.hold"]  # each is called before the rows of a context are deleted
 COLD_OBSTACLES = [  # each says why a session has to stay in the tables, if it does
     "apps.a2a.webhooks.outbox.waits",
     "apps.gateway.canceling.is_open",

@@ -11,6 +11,7 @@ export function read(form) {
   }
   const said = new FormData(form);
   const id = (form.dataset.message ??= uuid()); // the same once more, where the answer to it was lost on its way
+  form.addEventListener("input", () => delete form.dataset.message, { once: true }); // what is changed is another answer
   said.append("message", id);
   const files = [...said.values()].filter((value) => value instanceof File && value.name);
   for (const [name, value] of [...said]) if (value instanceof File && !value.name) said.delete(name);

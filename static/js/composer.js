@@ -102,11 +102,6 @@ export class Composer {
     this.words.style.height = `${this.words.scrollHeight}px`;
   }
 
-  shut(yes) {
-    if (this.words.disabled === yes) return;
-    for (const element of this.form.querySelectorAll("textarea, #files, .send")) element.disabled = yes;
-  }
-
   write(text) {
     this.words.value = text;
     this.written();
@@ -115,6 +110,7 @@ export class Composer {
   clear() {
     this.write("");
     this.also = [];
+    this.form.dispatchEvent(new Event("cleared"));
     this.sender?.attachments?.clear();
     this.complain("");
   }

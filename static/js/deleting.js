@@ -40,6 +40,9 @@ export function resume() {
   document.dispatchEvent(new Event("sessions-changed")); // the server listed them still
 }
 
+/** Whoever leaves takes nothing back any more. */
+export const finish = () => Promise.all(Object.keys(pending()).map(carryOut));
+
 function offer(id, title) {
   const act = { name: "Undo", run: () => giveBack(id), stays: STAYS, over: () => carryOut(id) };
   offered.set(id, toast(`“${title}” is deleted.`, act));

@@ -8,5 +8,6 @@ export async function leave(form) {
   } catch (problem) {
     if (problem instanceof Unreachable) return toast("You are offline. Sign out when the line is back.");
   }
+  if (localStorage.getItem(`parley.deleting.${document.body.dataset.user}`)) await (await import("./deleting.js")).finish();
   return form.submit();
 }

@@ -29,7 +29,8 @@ async function send(form, said) {
     if (form.contains(document.activeElement)) $("run-title").focus({ preventScroll: true }); // its button goes
     htmx.trigger($("standing"), "refresh");
   } catch (problem) {
-    complain(form, problem.message, problem.field);
+    const now = form.isConnected ? form : document.querySelector(`[data-plan-act][action="${form.getAttribute("action")}"]`);
+    complain(now ?? form, problem.message, problem.field); // the run's page may have been brought anew meanwhile
   } finally {
     form.removeAttribute("aria-busy");
   }

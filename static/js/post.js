@@ -36,6 +36,7 @@ export async function postOnce(address, form) {
   const answer = await asked(address, { method: "POST", body: form, signal });
   const said = await answer.json().catch(() => null);
   if (answer.ok && said) return said;
+  if (answer.ok && !answer.redirected) throw new Unreachable(); // the line was lost in the middle of the answer
   throw new Refused(said?.error?.message ?? said?.error ?? SENTENCES[answer.status] ?? SENTENCES.other, answer.status, said?.field);
 }
 

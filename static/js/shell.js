@@ -61,8 +61,8 @@ document.addEventListener("click", (event) => {
 // What this browser keeps of a person
 
 const { user } = document.body.dataset;
+keepFor(user); // before what is kept is sent: it may be another's
 watch(sidebar);
-keepFor(user);
 if (localStorage.getItem(`parley.deleting.${user}`)) import("./deleting.js").then(({ resume }) => resume());
 document.getElementById("sign-out").addEventListener("submit", (event) => {
   event.preventDefault();

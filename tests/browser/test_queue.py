@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -19,6 +20,14 @@ def waiting(page: Page) -> Locator:
 
 def row(page: Page, words: str) -> Locator:
     return waiting(page).filter(has_text=words)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A file that goes to the server in pieces."""
+    path = tmp_path / "large.txt"
+    path.write_bytes(b"0123456789abcde\n" * 131_072)
+    return path
 
 
 def working(page: Page, seconds: int = 60) -> None:
@@ -121,3 +130,27 @@ def test_what_the_server_refuses_comes_back(page: Page, complaints: list[str]) -
     expect(page.locator("#words")).to_have_value("0 too much")
     complaints.clear()
     page.get_by_role("button", name="Stop").click()
+
+
+def test_a_large_file_waits_with_its_words_and_a_lost_line_loses_neither(page: Page, large: Path, complaints: Any) -> None:
+    working(page)
+    page.locator("#files").set_input_files(large)
+    expect(page.get_by_role("progressbar")).to_be_hidden(timeout=60_000)  # all of it is there
+    say(page, "0 with a file")
+    expect(row(page, "0 with a file")).to_contain_text("large.txt")
+    page.route("**/queue", lambda route: route.abort())
+    say(page, "0 without a line")
+    pending = page.locator("#queue li.pending", has_text="0 without a line")
+    expect(pending).to_be_visible()
+    page.reload()
+    expect(pending).to_be_visible()
+    page.unroute("**/queue")
+    page.evaluate("dispatchEvent(new Event('online'))")
+    expect(waiting(page).locator(".queue-text [dir]")).to_have_text(["0 with a file", "0 without a line"])
+    page.get_by_role("button", name="Stop").click()
+    row(page, "0 with a file").get_by_role("button", name="Send now").click()
+    heard(page, "Done with with a file.")
+    heard(page, "Done with without a line.")
+    expect(page.locator(".from-user", has_text="with a file")).to_contain_text("large.txt")
+    expect(page.locator(".from-user", has_text="without a line")).to_have_count(1)
+    complaints.clear()  # of the requests that were cut off

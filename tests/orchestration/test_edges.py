@@ -1,5 +1,7 @@
 """Steps at the edge of what can be: what one person's data may not reach, and what must not stop a run for ever."""
 
+import datetime
+
 import pytest
 from django.core.exceptions import ValidationError
 
@@ -7,7 +9,7 @@ import bridge
 from apps.agents import versions
 from apps.agents.models import Agent, AgentVersion
 from apps.conversations.models import Artifact, Task
-from apps.orchestration import board, controls, engine, outputs, plans, sweeping
+from apps.orchestration import board, controls, deciding, engine, outputs, plans, sweeping
 from apps.orchestration.models import PlanRun, Step
 from tests.orchestration.plan_agents import DONE, GATE
 from tests.orchestration.test_plans_run import the_record_holds
@@ -16,6 +18,7 @@ from tests.runtime.delegating import done, ended, sent, until, words
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker")]
 
+LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 LIST = {"type": "object", "properties": {"list": {"type": "array"}}}
 EACH = {"each": {"agent": "loud", "message": "{{ item|tojson }}", "for_each": "inputs.list"}}
 
@@ -194,15 +197,16 @@ async def test_a_run_that_cannot_be_looked_at_does_not_keep_others_waiting(ada, 
 
     def look():
         Step.objects.update(key="nobody_knows_it", state="ended")
-        PlanRun.objects.update(advanced_at=None)
+        PlanRun.objects.update(advanced_at=LONG_AGO)
         with pytest.raises(KeyError):
             engine.advance(receipt.task)
-        assert PlanRun.objects.get().advanced_at is not None  # the sweep comes to those first that waited longest
+        assert PlanRun.objects.get().advanced_at > LONG_AGO  # the sweep comes to those first that waited longest
 
     await bridge.run(look)
 
 
-async def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(ada, plan, said):
+async def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(ada, plan, said, settings):
+    settings.SWEEP_SECONDS = 0
     agent = await bridge.run(lambda: plan({"one": {"agent": "patient", "message": "x"}}))
     receipt = await sent(ada.principal, agent, said())
     await until(lambda: DONE["patient"])
@@ -222,6 +226,51 @@ async def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(ada, pl
     await until(lambda: PlanRun.objects.filter(finished_at__isnull=False).exists())
     assert await bridge.run(lambda: Step.objects.get().state) == "canceled"
     await until(lambda: Task.objects.filter(state="canceled", parent=receipt.task).exists())
+
+
+async def test_a_look_that_took_its_time_is_gone_on_with_whoever_is_lost(ada, plan, said, monkeypatch):
+    steps = {key: {"agent": "patient", "message": key} for key in ("one", "two", "three")}
+    receipt = await sent(ada.principal, await bridge.run(lambda: plan(steps)), said())
+    await until(lambda: DONE["patient"] == 3)
+
+    def spend():
+        Step.objects.filter(key="three").update(state="waiting", task=None)
+        monkeypatch.setattr(board, "SECONDS", 0)
+        decision = deciding.decide(receipt.task)
+        assert decision.is_spent
+        assert PlanRun.objects.get().advanced_at is None
+        assert sweeping.sweep() == 1
+
+    await bridge.run(spend)
+
+
+async def test_a_step_whose_task_moved_unheard_is_set_right(ada, plan, said):
+    steps = {"ask": {"agent": "curious", "message": "it"}, "wait": {"agent": "patient", "message": "x"}}
+    receipt = await sent(ada.principal, await bridge.run(lambda: plan(steps)), said())
+    await until(lambda: DONE["patient"] and Step.objects.filter(key="ask", state="asking").exists())
+
+    def disturb_and_sweep():
+        Step.objects.filter(key="ask").update(state="running", asked_at=None)
+        Step.objects.filter(key="wait").update(state="asking")
+        sweeping.sweep()
+        states = dict(Step.objects.values_list("key", "state"))
+        assert states == {"ask": "asking", "wait": "running"}
+        assert Step.objects.get(key="ask").asked_at is not None
+        asks = Step.objects.get(key="ask").task
+        Step.objects.filter(key="wait").update(phase="answering", consulted=asks)  # as if it were being answered
+
+    await bridge.run(disturb_and_sweep)
+    GATE.set()
+    await until(lambda: Task.objects.filter(plan_steps__key="wait", state="completed").exists())
+    assert await bridge.run(lambda: Step.objects.get(key="wait").state) == "running"
+
+    def set_right():
+        Step.objects.filter(key="wait").update(phase="work", consulted=None)
+        sweeping.sweep()
+
+    await bridge.run(set_right)
+    await until(lambda: Step.objects.get(key="wait").state == "done")
+    assert (await bridge.run(lambda: Task.objects.get(pk=receipt.task).state)) == "input-required"
 
 
 async def test_nobody_else_is_asked_in_peoples_place(ada, plan, said):

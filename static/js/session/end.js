@@ -88,10 +88,12 @@ export class End {
   keep(change) {
     const line = this.follows ? null : this.firstSeen();
     const before = line?.getBoundingClientRect().top;
-    const hadFocus = this.scroller.contains(document.activeElement);
+    const had = document.activeElement;
+    const hasFocus = () => this.scroller.contains(document.activeElement) && document.activeElement.checkVisibility();
+    const hadFocus = this.scroller.contains(had);
     change();
-    const now = document.activeElement;
-    if (hadFocus && !(this.scroller.contains(now) && now.checkVisibility())) this.scroller.focus({ preventScroll: true });
+    if (hadFocus && !hasFocus()) had.focus({ preventScroll: true }); // it was drawn again
+    if (hadFocus && !hasFocus()) this.scroller.focus({ preventScroll: true });
     if (this.follows) this.toBottom();
     else if (line?.isConnected) this.scroller.scrollTop += line.getBoundingClientRect().top - before;
   }

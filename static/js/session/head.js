@@ -48,7 +48,9 @@ class Head {
     const addressed = addressedTask(state);
     const answers = waiting && addressed?.id === waiting.id;
     const shut = Boolean(answers && waiting.wantsCredential); // a key that is written here would be part of the conversation
-    composer.shut(shut);
+    if (composer.words.disabled !== shut) {
+      for (const element of composer.form.querySelectorAll("textarea, #files, .send")) element.disabled = shut;
+    }
     const { name } = answers ? (waiting.agent ?? state.agent) : state.agent;
     composer.words.placeholder = shut ? "Use the button above" : answers ? `Answer ${name}…` : `Message ${name}…`;
     composer.form.querySelector(".composer-hint").textContent =

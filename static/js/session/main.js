@@ -65,7 +65,8 @@ const send = async (how, message) => {
     await (await sending)[how](message);
   } catch (problem) {
     sending = null;
-    message.giveBack?.(LOST) ?? page.composer.giveBack(message, LOST);
+    if (message.giveBack) message.giveBack(LOST);
+    else page.composer.giveBack(message, LOST);
     throw problem;
   }
 };

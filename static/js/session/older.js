@@ -11,10 +11,21 @@ let reading = null; // one page of it at a time
 /** Put the turns before the first of the page in front of it, as many as there is room for. */
 export async function showOlder(page) {
   if (reading || page.first <= 1) return;
-  try {
+  await orComplain(page, async () => {
     await readOn(page);
     page.drawSoon();
     page.end.look(); // who went down meanwhile is left there
+  });
+}
+
+/** Show the message that the page's address names. */
+export function showLinked(page, index) {
+  return orComplain(page, () => showMessage(page, index));
+}
+
+async function orComplain(page, act) {
+  try {
+    await act();
   } catch {
     page.complain("What was said before could not be loaded. Look at your connection, then try again.");
   }

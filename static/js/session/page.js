@@ -37,7 +37,7 @@ export class SessionPage {
   async begin() {
     this.draw();
     const [loading] = performance.getEntriesByType("navigation");
-    if (loading?.workerStart) this.take(await this.recalled()); // a page that the browser kept: it may know more than that
+    if (loading?.workerStart) await this.take(await this.recalled()); // a page that the browser kept: it may know more than that
     this.opened = this.state.last;
     this.showLinked();
     this.line = new Follower({
@@ -102,7 +102,7 @@ export class SessionPage {
   /** What comes while something is loaded that is needed to show it waits for that, and so does what comes after it. */
   take(news) {
     this.held.push(...news);
-    if (!this.isLearning) this.takeHeld();
+    return this.isLearning ? null : this.takeHeld();
   }
 
   async takeHeld() {
@@ -136,7 +136,7 @@ export class SessionPage {
   /** Go to the message that the address names. */
   async showLinked() {
     const [, index] = location.hash.match(/^#m-(\d+)$/) ?? [];
-    if (index) (await import("./older.js")).showMessage(this, Number(index));
+    if (index) await import("./older.js").then(({ showLinked }) => showLinked(this, Number(index)));
   }
 
   // Drawing: at most once a frame, and at once where nobody looks (a page in the background gets no frames)

@@ -2,7 +2,7 @@
 // "Send now" says it into the work that goes on.
 import { api } from "../api.js";
 import { h, icon } from "../dom.js";
-import { Refused, post } from "../post.js";
+import { Unreachable } from "../post.js";
 import { toast } from "../toast.js";
 import { addressedTask, busyTask } from "./standing.js";
 
@@ -13,20 +13,29 @@ export function start(page) {
 class Queue {
   constructor(page, place) {
     Object.assign(this, { page, place, items: [], held: "", editing: null, isNow: false, adding: [] });
-    this.before = Promise.resolve(); // what was queued comes in that order, however quickly one writes
     this.path = `/sessions/${page.id}/queue`;
     this.elsewhere = "BroadcastChannel" in globalThis ? new BroadcastChannel(`parley.queue.${page.id}`) : null;
     if (this.elsewhere) this.elsewhere.onmessage = () => this.read();
     const say = page.composer.send;
-    page.composer.send = (message) => (this.takes() ? this.add(message, say) : say(message));
+    page.composer.send = (message) => (this.takes() ? this.add(message) : say(message));
     this.button = this.sendNow();
     place.addEventListener("click", (event) => this.clicked(event));
     page.on("entries", (fresh) => this.heard(fresh));
     page.on("drawn", () => this.dress());
-    page.on("line", (name) => name === "live" && this.read());
+    page.on("line", (name) => name === "live" && this.back());
     document.addEventListener("visibilitychange", () => document.hidden || this.read());
     this.dress();
     this.read();
+    if (localStorage.getItem("unsent")) this.outbox().then((box) => box?.resume());
+  }
+
+  /** What keeps a message until the server has it; null where it cannot be loaded just now. */
+  outbox() {
+    this.opening ??= import("../outbox.js").then(
+      ({ Outbox }) => (this.box = new Outbox(`${this.page.id}/queue`, this)),
+      () => (this.opening = null),
+    );
+    return this.opening;
   }
 
   // The composer
@@ -71,30 +80,44 @@ class Queue {
     if (isBusy) form.querySelector(".composer-hint").textContent = "What you send waits until this is done";
   }
 
-  /** Queue a message of the composer's; where the server cannot be reached, it goes the way of the others. */
-  async add(message, say) {
-    const said = message.said ?? [
-      ["message", message.id], ["text", message.text], ...message.files.map((file) => ["files", file]),
-    ];
-    const form = new FormData();
-    for (const [name, value] of said) form.append(name, value, ...(value instanceof File ? [value.name] : []));
-    this.adding.push(message);
-    this.draw();
-    await (this.before = this.before.then(() => this.put(message, form, say)));
+  /** Queue a message of the composer's. */
+  async add({ id, text, files, said }) {
+    const message = { id, text, files: files.map(({ name, size, type }) => ({ name, size, type })), said };
+    this.waits(message);
+    const box = await this.outbox();
+    if (box) await box.send({ ...message, address: this.page.beginning.queue });
+    else this.refused(message, new Unreachable().message);
   }
 
-  async put(message, form, say) {
-    try {
-      await post(this.page.beginning.queue, form);
-      this.page.announce("It waits until the work is done.");
-    } catch (problem) {
-      if (problem instanceof Refused) this.page.composer.giveBack(message, problem.message);
-      else say(message);
-    }
+  // What the outbox tells
+
+  waits(message) {
+    if (this.adding.some(({ id }) => id === message.id)) return;
+    this.adding.push(message);
+    this.draw();
+  }
+
+  async sent(message) {
+    this.page.announce("It waits until the work is done.");
     await this.read();
-    this.adding = this.adding.filter((one) => one !== message);
+    this.over(message);
+  }
+
+  refused(message, sentence) {
+    this.over(message);
+    this.page.composer.giveBack(message, sentence);
+    return true;
+  }
+
+  over({ id }) {
+    this.adding = this.adding.filter((one) => one.id !== id);
     this.draw();
     this.elsewhere?.postMessage("changed");
+  }
+
+  back() {
+    this.read();
+    this.box?.hurry();
   }
 
   // What waits

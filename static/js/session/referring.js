@@ -18,7 +18,7 @@ function chips(page) {
   if (known) return known;
   const list = h("ul", { class: "plain refers", "aria-label": "What your next message refers to" });
   notes.append(list);
-  page.composer.form.addEventListener("submit", () => queueMicrotask(() => page.composer.words.value || list.replaceChildren()));
+  page.composer.form.addEventListener("cleared", () => list.replaceChildren());
   return list;
 }
 

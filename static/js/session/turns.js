@@ -1,5 +1,17 @@
 // What is reduced of a task that has several turns: its questions, their answers, and what was said while it worked.
+import { h, safe } from "../dom.js";
 import { ENDED, WAITS, change, changeTurn, itemOf, learn, turnOf } from "./reducer.js";
+import { draws } from "./view.js";
+
+const forms = new Map(); // of questions, as they are filled in
+
+draws({
+  /** However often it is drawn, what was filled in stays. */
+  question(element, { key, form }) {
+    if (forms.get(key)?.said !== form) forms.set(key, { said: form, drawn: safe(h("div"), form).firstElementChild });
+    element.append(forms.get(key).drawn);
+  },
+});
 
 learn({
   user_message(state, entry, said) {

@@ -22,14 +22,14 @@ export class View {
     return [...this.drawn.values()].find((one) => one.element === element)?.item ?? null;
   }
 
-  /** Let the page have these items, and no others. A form stays as it was filled in until it is drawn again. */
+  /** Let the page have these items, and no others. */
   draw({ items, artifacts, ratings }) {
     Object.assign(this, { artifacts, ratings });
     const keys = new Set(items.map((item) => item.key));
-    for (const [key, { item, element }] of this.drawn) {
+    for (const [key, { element }] of this.drawn) {
       if (keys.has(key)) continue;
       element.remove();
-      if (!item.form) this.drawn.delete(key);
+      this.drawn.delete(key);
     }
     if (this.list.inert) this.list.replaceChildren(); // what was kept of it stood there until now
     this.list.inert = false;
@@ -67,7 +67,7 @@ export class View {
     if (body.hasChildNodes()) element.append(body);
     EXTRAS.files?.(element, item);
     this.deliveries(element, item);
-    if (item.form) element.append(safe(h("div"), item.form).firstElementChild);
+    if (item.form) EXTRAS.question?.(element, item);
     if (mine) EXTRAS.own?.(element, item);
     if (isFailed(item)) element.append(h("div", { class: "after" }, again(item.taskId)));
     if (item.outcome === "completed") element.append(rating(item.taskId, this.ratings[item.taskId]));
