@@ -16,6 +16,7 @@ LARGEST = 1_000_000  # characters of a text, or values of a list with what is in
 MOST = 100 * LARGEST  # of all that together
 MOST_BITS = 4_096  # of a number
 LONG_NAME = 100  # characters
+LONGEST_SOUGHT = 100  # characters that each character of a text is compared with, where nothing can stop it meanwhile
 
 SIZED = (str, Mapping, list, tuple)
 
@@ -103,3 +104,8 @@ def fits(made: Any) -> Any:
 def check_size(size: int) -> None:
     if size > LARGEST:
         raise TooMuch(f"it puts together more than {LARGEST:,} characters or values")
+
+
+def check_sought(name: str, *sought: Any) -> None:
+    if any(isinstance(one, str) and len(one) > LONGEST_SOUGHT for one in sought):
+        raise TooMuch(f"`{name}` takes at most {LONGEST_SOUGHT} characters to look for")

@@ -180,6 +180,29 @@ def test_texts_have_a_largest_size():
         render("{{ a }}é", {"a": "x" * (LARGEST - 1)})
 
 
+def test_slices_are_counted_with_what_is_made():
+    copies = "".join(f"{{% set a{n} = a[{n + 1}:] %}}" for n in range(120))
+    with pytest.raises(TemplateProblem, match="puts together more than 100,000,000 characters"):
+        render(copies, {"a": "x" * 1_000_000})
+    assert render("{{ a[1:] }} {{ [1, 2, 3][:2] }} {{ range(9)[7:]|list }}", {"a": "xyz"}) == "yz [1, 2] [7, 8]"
+    assert value("a[0][1:]", {"a": ["xyz"]}) == "yz"
+
+
+@pytest.mark.parametrize("name", ["strip", "lstrip", "rstrip", "rsplit"])
+def test_what_a_text_is_compared_with_has_a_largest_size(name):
+    names = {"a": "x" * 1_000_000, "most": "y" * 99 + "x", "more": "x" + "y" * 100}
+    assert value(f"a.{name}(most)", names)[:1] in ("", [names["a"]])
+    with pytest.raises(TemplateProblem, match=f"^`{name}` takes at most 100 characters to look for.$"):
+        value(f"a.{name}(more)", names)
+
+
+def test_the_filter_trim_takes_no_more_characters_either():
+    assert value("'--x '|trim('- ')", {}) == value("' x '|trim", {}) == "x"
+    for source in ("a|trim(a)", "a|trim(chars=a)", "[a]|map('trim', a)", "a.rsplit(sep=a)"):
+        with pytest.raises(TemplateProblem, match="takes at most 100 characters to look for"):
+            value(source, {"a": "x" * 101})
+
+
 def test_a_value_that_would_grow_is_stopped():
     assert problem("range(9999)|map(attribute='q', default=range(9999)|list)", value) == "It takes longer than 2 s."
 
