@@ -12,7 +12,7 @@ from jinja2 import Undefined, pass_context
 from jinja2.filters import FILTERS
 from jinja2.runtime import Context, LoopContext
 
-from apps.orchestration.budgets import check_size, check_sought, fits, take
+from apps.orchestration.budgets import check_size, check_sought, fits, look, take
 
 LOOP = frozenset(("index", "index0", "revindex", "revindex0", "first", "last", "length", "previtem", "nextitem"))
 BUILT_IN = (
@@ -42,7 +42,15 @@ def written(value: Any) -> str:
 def _as_json(value: Any, indent: int | None = None) -> str:
     if indent is not None and not 0 <= indent <= 8:
         raise ValueError("indent by 0 to 8")
-    return json.dumps(value, ensure_ascii=False, indent=indent, default=_plain)
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    pieces, size = [], 0
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_plain).iterencode(value):
+        look()
+        size += len(piece)
+        check_size(size)  # before the next: what is indented, or found in many places, grows far beyond what it is of
+        pieces.append(piece)
+    return "".join(pieces)
 
 
 def _plain(value: Any) -> Any:

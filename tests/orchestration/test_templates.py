@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -205,6 +206,23 @@ def test_the_filter_trim_takes_no_more_characters_either():
 
 def test_a_value_that_would_grow_is_stopped():
     assert problem("range(9999)|map(attribute='q', default=range(9999)|list)", value) == "It takes longer than 2 s."
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "range(9999)|map(attribute='q', default=range(9999)|list)|tojson",
+        "{'a': range(9999)|map(attribute='q', default=range(9999)|list)}|string",
+        "[" * 20 + "range(9999)|list" + "]" * 20 + "|tojson(8)",
+    ],
+)
+def test_json_is_stopped_while_it_is_written(source):
+    tracemalloc.start()
+    try:
+        assert "puts together more than 1,000,000 characters" in problem(source, value)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_a_template_speaks_of_is_told_without_it():
