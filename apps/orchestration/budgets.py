@@ -26,12 +26,19 @@ class TooMuch(Exception):
 
 
 @dataclass
+class Time:
+    """How long templates may take that share it, in seconds of the processor's time."""
+
+    left: float = SECONDS
+
+
+@dataclass
 class _Budget:
     """What one template may still take."""
 
+    until: float
     turns: int = MOST_TURNS
     left: int = MOST
-    until: float = field(default_factory=lambda: time.thread_time() + SECONDS)
     sizes: dict[int, tuple[Any, int]] = field(default_factory=dict)
 
     def take(self) -> None:
@@ -71,13 +78,15 @@ _budget: ContextVar[_Budget] = ContextVar("_budget")
 
 
 @contextmanager
-def budget() -> Iterator[None]:
-    """The budget of whatever a template does within."""
-    token = _budget.set(_Budget())
+def budget(shared: Time | None = None) -> Iterator[None]:
+    """The budget of whatever a template does within; of its time what is left of `shared`, if that is given."""
+    given, begun = shared or Time(), time.thread_time()
+    token = _budget.set(_Budget(begun + given.left))
     try:
         yield
     finally:
         _budget.reset(token)
+        given.left -= time.thread_time() - begun
 
 
 def look() -> None:
