@@ -16,6 +16,7 @@ LARGEST = 1_000_000  # characters of a text, or values of a list with what is in
 MOST = 100 * LARGEST  # of all that together
 MOST_BITS = 4_096  # of a number
 LONG_NAME = 100  # characters
+LONGEST_SOUGHT = 100  # characters that each character of a text is compared with, where nothing can stop it meanwhile
 
 SIZED = (str, Mapping, list, tuple)
 
@@ -25,12 +26,19 @@ class TooMuch(Exception):
 
 
 @dataclass
+class Time:
+    """How long templates may take that share it, in seconds of the processor's time."""
+
+    left: float = SECONDS
+
+
+@dataclass
 class _Budget:
     """What one template may still take."""
 
+    until: float
     turns: int = MOST_TURNS
     left: int = MOST
-    until: float = field(default_factory=lambda: time.thread_time() + SECONDS)
     sizes: dict[int, tuple[Any, int]] = field(default_factory=dict)
 
     def take(self) -> None:
@@ -70,13 +78,15 @@ _budget: ContextVar[_Budget] = ContextVar("_budget")
 
 
 @contextmanager
-def budget() -> Iterator[None]:
-    """The budget of whatever a template does within."""
-    token = _budget.set(_Budget())
+def budget(shared: Time | None = None) -> Iterator[None]:
+    """The budget of whatever a template does within; of its time what is left of `shared`, if that is given."""
+    given, begun = shared or Time(), time.thread_time()
+    token = _budget.set(_Budget(begun + given.left))
     try:
         yield
     finally:
         _budget.reset(token)
+        given.left -= time.thread_time() - begun
 
 
 def look() -> None:
@@ -103,3 +113,8 @@ def fits(made: Any) -> Any:
 def check_size(size: int) -> None:
     if size > LARGEST:
         raise TooMuch(f"it puts together more than {LARGEST:,} characters or values")
+
+
+def check_sought(name: str, *sought: Any) -> None:
+    if any(isinstance(one, str) and len(one) > LONGEST_SOUGHT for one in sought):
+        raise TooMuch(f"`{name}` takes at most {LONGEST_SOUGHT} characters to look for")

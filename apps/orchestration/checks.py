@@ -83,8 +83,10 @@ def _of_skills(definition: PlanDefinition, known: dict[str, Agent]) -> Iterator[
 
 def _of_circles(definition: PlanDefinition, slug: str, known: dict[str, Agent]) -> Iterator[tuple[str, str]]:
     """Plans that would call each other without end. Only those that the definition names can close a circle."""
-    for path, one in definition.agents():
-        if way := [one] if one == slug else _way(one, slug, known):
+    named = list(definition.agents())
+    ways = {one: [one] if one == slug else _way(one, slug, known) for one in dict.fromkeys(one for _, one in named)}
+    for path, one in named:
+        if way := ways[one]:
             circle = " → ".join([slug, *way])
             said = "A plan cannot name itself" if way == [slug] else "These plans name each other in a circle"
             yield path, f"{said}: {circle}."

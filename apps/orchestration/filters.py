@@ -12,13 +12,13 @@ from jinja2 import Undefined, pass_context
 from jinja2.filters import FILTERS
 from jinja2.runtime import Context, LoopContext
 
-from apps.orchestration.budgets import check_size, fits, take
+from apps.orchestration.budgets import check_size, check_sought, fits, look, take
 
 LOOP = frozenset(("index", "index0", "revindex", "revindex0", "first", "last", "length", "previtem", "nextitem"))
 BUILT_IN = (
     "abs", "capitalize", "count", "d", "default", "dictsort", "first", "float", "int", "items", "last", "length",
     "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort", "title",
-    "trim", "truncate", "unique", "upper", "wordcount",
+    "truncate", "unique", "upper", "wordcount",
 )  # fmt: skip
 """Jinja's filters whose effort is that of reading what they are given."""
 
@@ -42,7 +42,15 @@ def written(value: Any) -> str:
 def _as_json(value: Any, indent: int | None = None) -> str:
     if indent is not None and not 0 <= indent <= 8:
         raise ValueError("indent by 0 to 8")
-    return json.dumps(value, ensure_ascii=False, indent=indent, default=_plain)
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    pieces, size = [], 0
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_plain).iterencode(value):
+        look()
+        size += len(piece)
+        check_size(size)  # before the next: what is indented, or found in many places, grows far beyond what it is of
+        pieces.append(piece)
+    return "".join(pieces)
 
 
 def _plain(value: Any) -> Any:
@@ -95,6 +103,11 @@ def _replace(value: Any, old: Any, new: Any, count: int = -1) -> str:
     return text.replace(gone, there, count)
 
 
+def _trim(value: Any, chars: str | None = None) -> str:
+    check_sought("trim", chars)
+    return str(FILTERS["trim"](value, chars))
+
+
 def _round(value: float, precision: int = 0) -> float:
     if not -15 <= precision <= 15:
         raise ValueError("round to at most 15 digits")
@@ -119,6 +132,7 @@ OWN: dict[str, Callable[..., Any]] = {
     "string": written,
     "sum": _sum,
     "tojson": _as_json,
+    "trim": _trim,
 }
 EACH, JOINED, MADE = "each", "joined", "made"
 """What loops, `~` and lists are turned into; harmless where a template names them."""

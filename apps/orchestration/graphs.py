@@ -7,12 +7,16 @@ from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from apps.orchestration import templates
+from apps.orchestration.budgets import SECONDS, Time
 from apps.orchestration.definitions import MOST_STEPS, Fallback, PlanDefinition, StepDefinition
 from apps.orchestration.inputs import OWN_INPUTS
 from apps.orchestration.schemas import properties_of
 from apps.orchestration.templates import Spoken, TemplateProblem
 
 MOST_NAMED = 20
+NO_TIME = (
+    f"The conditions and lists that speak of nothing take longer than {SECONDS:g} s together. Write out what they give."
+)
 
 Problems = list[tuple[str, str]]
 """What is wrong: (path, sentence)."""
@@ -101,7 +105,8 @@ def outputs(definition: PlanDefinition) -> list[str]:
 
 def problems(definition: PlanDefinition) -> Problems:
     """Why the steps cannot work together; empty where they can."""
-    found = [problem for key in definition.steps for problem in _of_step(definition, key)]
+    time = Time()  # of all that is worked out here: a definition may have hundreds of constants
+    found = [problem for key in definition.steps for problem in _of_step(definition, key, time)]
     found += _of_outputs(definition)
     most = sum(step.repeat.max if step.repeat else 1 for step in definition.steps.values())
     if most > MOST_STEPS:
@@ -109,7 +114,7 @@ def problems(definition: PlanDefinition) -> Problems:
     return found or _of_circle(definition)
 
 
-def _of_step(definition: PlanDefinition, key: str) -> Iterator[tuple[str, str]]:
+def _of_step(definition: PlanDefinition, key: str, time: Time) -> Iterator[tuple[str, str]]:
     step, at = definition.steps[key], f"steps.{key}"
     named: set[str] = set()
     for number, other in enumerate(step.depends_on):
@@ -117,7 +122,7 @@ def _of_step(definition: PlanDefinition, key: str) -> Iterator[tuple[str, str]]:
             yield f"{at}.depends_on.{number}", sentence
         named.add(other)
     for source in sources(step):
-        for sentence in _of_source(definition, key, source):
+        for sentence in _of_source(definition, key, source, time):
             yield f"{at}.{source.field}", sentence
     for field, sentence in _of_combination(step):
         yield f"{at}.{field}", sentence
@@ -131,7 +136,7 @@ def _of_dependency(definition: PlanDefinition, key: str, other: str, earlier: se
     return f"`{other}` is named twice." if other in earlier else ""
 
 
-def _of_source(definition: PlanDefinition, key: str, source: Source) -> Iterator[str]:
+def _of_source(definition: PlanDefinition, key: str, source: Source, time: Time) -> Iterator[str]:
     """What is wrong with a template of a step."""
     try:
         spoken = source.spoken
@@ -150,7 +155,7 @@ def _of_source(definition: PlanDefinition, key: str, source: Source) -> Iterator
             yield f"`inputs` has no `{name}`; it has {_listed(sorted(known))}. State it in `inputs.properties`."
     for name in sorted(spoken.names - {"inputs", "steps"} - source.names):
         yield _of_name(name, source.field)
-    if not spoken.names and (sentence := _of_constant(source)):
+    if not spoken.names and (sentence := _of_constant(source, time)):
         yield sentence
 
 
@@ -163,14 +168,16 @@ def _of_name(name: str, field: str) -> str:
     return f"There is no `{name}` here. Speak of `inputs` and `steps`."
 
 
-def _of_constant(source: Source) -> str:
+def _of_constant(source: Source, time: Time) -> str:
     """Why a step is never done, whatever it is given."""
     if source.field not in ("when", "for_each"):
         return ""
+    if time.left <= 0:
+        return NO_TIME
     try:
-        given = templates.value(source.text, {})
+        given = templates.value(source.text, {}, time)
     except TemplateProblem as problem:
-        return str(problem)
+        return str(problem) if time.left > 0 else NO_TIME
     if source.field == "when":
         return "" if given else "This never holds, so the step is never reached."
     if not isinstance(given, list):

@@ -13,7 +13,7 @@ from django.db import IntegrityError
 from agentkit import AgentFailure
 from agentkit.parts import is_file, kind_of
 from apps.agents.models import AgentVersion
-from apps.conversations import blobs, ledger
+from apps.conversations import blobs, ledger, strict_json
 from apps.conversations.events import JSON
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Message, Task
@@ -110,14 +110,17 @@ def _inputs(plan: Plan, said: list[Message], known: JSON) -> JSON:
 
 
 def _answer(text: str, asked: JSON) -> JSON:
-    """What a text says in answer to what was asked for, where that is one thing: of a number or a list, as JSON."""
+    """What a text says in answer to what was asked for, where that is one thing: of a number or a list, as JSON.
+
+    What no database takes, such as NaN, stays a text, which the schema then refuses.
+    """
     fields: JSON = asked.get("properties", {})
     if not text or len(fields) != 1:
         return {}
     ((name, schema),) = fields.items()
     if isinstance(schema, dict) and schema.get("type", "string") != "string":
-        with suppress(ValueError, RecursionError):
-            return {name: json.loads(text)}
+        with suppress(strict_json.NotStrict, ValueError):
+            return {name: strict_json.storable(strict_json.read(text.encode(errors="replace")))}
     return {name: text}
 
 

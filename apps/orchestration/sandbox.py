@@ -11,7 +11,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from apps.orchestration.budgets import MOST_BITS, TooMuch, check_size, fits, look, take
+from apps.orchestration.budgets import MOST_BITS, TooMuch, check_size, check_sought, fits, look, take
 from apps.orchestration.filters import BUILT_IN, EACH, JOINED, MADE, OWN, bounded, fields_of, filters, written
 
 ABSENT: Any = Undefined()._undefined_obj
@@ -21,6 +21,7 @@ TEXT_METHODS = frozenset((
     "upper", "lower", "title", "capitalize", "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "find",
     "startswith", "endswith", "removeprefix", "removesuffix", "count", "isdigit",
 ))  # fmt: skip
+TEXT_METHODS_THAT_COMPARE = frozenset(("strip", "lstrip", "rstrip", "rsplit"))  # each character with all they are given
 LONGEST_RANGE = 10_000
 MAPPING_METHODS = frozenset(("items", "keys", "values", "get"))
 NODES = (
@@ -85,6 +86,8 @@ class Environment(ImmutableSandboxedEnvironment):
             str(__obj)
         if not __self.is_safe_callable(__obj):
             raise TypeError("it calls what cannot be called here")
+        if getattr(__obj, "__name__", "") in TEXT_METHODS_THAT_COMPARE:
+            check_sought(__obj.__name__, *args, *kwargs.values())
         return fits(__context.call(__obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -179,6 +182,10 @@ class _Counted(NodeTransformer):
         self.generic_visit(node)
         return _filtered(node, MADE)
 
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(node, MADE) if isinstance(node.arg, nodes.Slice) else node
+
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
         return _filtered(node, MADE) if node.ctx == "load" else node
@@ -189,6 +196,6 @@ def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
 
 
 def counted(tree: nodes.Template) -> nodes.Template:
-    """The same, with its loops, lists and `~` counted."""
+    """The same, with its loops, lists, slices and `~` counted."""
     made: nodes.Template = _Counted().visit(tree)
     return made.set_environment(ENVIRONMENT)  # type: ignore[return-value]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from jinja2 import Template, TemplateError, TemplateSyntaxError, Undefined, meta, nodes
 from jinja2.parser import Parser
 
-from apps.orchestration.budgets import TooMuch, budget, look
+from apps.orchestration.budgets import Time, TooMuch, budget, look
 from apps.orchestration.filters import written
 from apps.orchestration.sandbox import ABSENT, ENVIRONMENT, NotThere, counted, permitted
 
@@ -59,11 +59,14 @@ def render(template: str, names: Mapping[str, Any]) -> str:
         return "".join(pieces)
 
 
-def value(expression: str, names: Mapping[str, Any]) -> Any:
-    """What an expression gives: JSON, and results (dataclasses) as they were given. Raises TemplateProblem."""
+def value(expression: str, names: Mapping[str, Any], shared: Time | None = None) -> Any:
+    """What an expression gives: JSON, and results (dataclasses) as they were given. Raises TemplateProblem.
+
+    It takes no longer than is left of `shared`, where several are worked out.
+    """
     with _told(expression, names, is_expression=True):
         made = _expression(expression)
-        with budget():
+        with budget(shared):
             context = made.new_context(dict(names))
             for _ in made.root_render_func(context):
                 pass

@@ -7,6 +7,7 @@ from typing import cast
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
@@ -98,7 +99,7 @@ def new(request: HttpRequest) -> HttpResponse:
     writing = Writing.read(request) if request.method == "POST" else Writing(EXAMPLE)
     writing.look(user, writing.slug)
     if request.method == "POST" and Agent.objects.filter(slug=writing.slug).exists():
-        writing.problems.append(("slug", f"There is an agent {writing.slug} already. Choose another short name."))
+        writing.problems.append(("slug", _taken(writing.slug)))
     if request.method == "POST" and _saved(user, writing, writing.slug, None):
         return redirect("web:plan", writing.slug)
     return page(request, "web/plan_edit.html", writing=writing, plan=None, choices=_choices(user, None))
@@ -152,7 +153,14 @@ def _saved(user: User, writing: Writing, slug: str, plan: Agent | None) -> bool:
     except ValidationError as error:
         writing.complain(error)
         return False
+    except IntegrityError:  # somebody took it just now
+        writing.problems.append(("slug", _taken(slug)))
+        return False
     return True
+
+
+def _taken(slug: str) -> str:
+    return f"There is an agent {slug} already. Choose another short name."
 
 
 def _choices(user: User, plan: Agent | None) -> dict[str, str]:

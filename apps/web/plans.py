@@ -136,10 +136,15 @@ async def start(request: HttpRequest, principal: Principal, slug: str) -> HttpRe
 
 def plan_of(principal: Principal, slug: str) -> Agent:
     """Raises Http404."""
-    found = finding.plans(principal).filter(slug=slug).first()
+    found = _named(principal, slug)
     if found is None:
         raise Http404
     return found
+
+
+def _named(principal: Principal, slug: str) -> Agent | None:
+    """No database is asked for what cannot be a slug: PostgreSQL takes no U+0000."""
+    return finding.plans(principal).filter(slug=slug).first() if slug.isprintable() else None
 
 
 def runs_of(principal: Principal) -> QuerySet[Task]:
@@ -152,7 +157,7 @@ def _size(plan: Agent) -> int:
 
 
 def _startable(principal: Principal, slug: str) -> tuple[Agent, Inputs]:
-    agent = finding.plans(principal).filter(slug=slug).first()
+    agent = _named(principal, slug)
     definition = finding.definition_of(agent) if agent else None
     if agent is None or definition is None:
         raise ContextNotFound("There is no such plan, or you may not use it.")

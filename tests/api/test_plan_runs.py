@@ -116,6 +116,27 @@ async def test_the_same_key_starts_a_plan_once_and_is_for_nothing_else(ada_calls
     assert await bridge.run(Task.objects.count) == 1
 
 
+async def test_a_key_that_started_one_plan_starts_no_other(ada_calls: Caller, bob_calls: Caller, plan: Plan) -> None:
+    for slug in ("plan", "other"):
+        await bridge.run(lambda slug=slug: plan(TWO, slug=slug, inputs=TOPIC))
+    body = {"plan": "plan", "inputs": {"topic": "bees"}}
+    assert (await ada_calls.post("/plans/runs", body, idempotency_key="once")).status == 201
+    other = await ada_calls.post("/plans/runs", {**body, "plan": "other"}, idempotency_key="once")
+    assert (other.status, other.fields) == (422, ["Idempotency-Key"])
+    assert await bridge.run(Task.objects.count) == 1
+    assert (await ada_calls.post("/plans/runs", body, idempotency_key="once")).status == 200
+    assert (await bob_calls.post("/plans/runs", {**body, "plan": "other"}, idempotency_key="once")).status == 201
+
+
+async def test_who_may_not_wait_has_started_nothing(ada_calls: Caller, plan: Plan, settings: Any) -> None:
+    await bridge.run(lambda: plan(TWO, inputs=TOPIC))
+    settings.STREAMS_PER_CALLER = 0
+    body = {"plan": "plan", "inputs": {"topic": "bees"}}
+    assert (await ada_calls.post("/plans/runs", {**body, "wait": True})).status == 429
+    assert await bridge.run(Task.objects.count) == 0
+    assert (await ada_calls.post("/plans/runs", body)).status == 201
+
+
 @pytest.mark.parametrize(
     ("inputs", "path"),
     [({}, "inputs.topic"), ({"topic": 5}, "inputs.topic"), ({"topic": "x", "place": {}}, "inputs.place.x")],

@@ -151,11 +151,36 @@ def test_a_plan_is_started_in_the_operators_name_once(admin_client, admin_user, 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("city", ""), ("city", "Ur"), ("days", "many"), ("by", "air"), ("stops", "{"), ("stops", "[1]")],
+    [("city", ""), ("city", "Ur"), ("days", "many"), ("by", "air"), ("stops", "{"), ("stops", "[1]")]
+    + [("stops", text) for text in ("[NaN]", "[1e999]", r'["\u0000"]', "[" * 100_000, "[" * 5000 + "]" * 5000)],
 )
 def test_what_cannot_be_is_said_at_its_field_and_nothing_is_begun(admin_client, trip, field, value):
     answer = admin_client.post(plan_page(trip, "start"), given(**{"city": "Lisbon", field: value}))
     assert list(answer.context["form"].errors) == [f"input-{field}"]
+    assert not Task.objects.exists()
+
+
+def test_json_is_shown_again_as_it_was_written(admin_client, trip):
+    answer = admin_client.post(plan_page(trip, "start"), given(city="", stops='[ "Porto"]'))
+    assert "[ &quot;Porto&quot;]" in answer.text
+    assert list(answer.context["form"].errors) == ["input-city"]
+
+
+@pytest.mark.parametrize("closed", [{"is_enabled": False}, {"access": "groups"}])
+def test_a_plan_that_is_not_open_to_the_operator_is_not_begun(admin_client, admin_user, trip, closed):
+    User.objects.filter(pk=admin_user.pk).update(is_superuser=False)
+    admin_user.user_permissions.set(Permission.objects.filter(codename__in=["view_plan", "add_planrun"]))
+    Agent.objects.filter(pk=trip.pk).update(**closed)
+    answer = admin_client.post(plan_page(trip, "start"), given(city="Lisbon"))
+    assert "There is no such agent, or you may not use it." in answer.text
+    assert not Task.objects.exists()
+
+
+def test_an_address_that_names_no_run_leads_to_nothing(admin_client):
+    for wrong in ("nothing", str(uuid.UUID(int=1))):
+        address = reverse("admin:orchestration_planrun_again", args=[wrong])
+        for answer in (admin_client.get(address), admin_client.post(address, {"_form_submitted": "True", "step": "a"})):
+            assert answer.status_code < 500
     assert not Task.objects.exists()
 
 

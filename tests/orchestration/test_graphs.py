@@ -1,5 +1,6 @@
 """The graph of a plan: what waits for what; what cannot be is refused, with the path to it."""
 
+import time
 from itertools import pairwise
 
 import pytest
@@ -90,6 +91,21 @@ def test_steps_that_cannot_work_are_refused_by_their_path(steps, path, sentence)
 )
 def test_steps_that_can_work_are_not_refused(step):
     assert graphs.problems(plan({"a": step})) == []
+
+
+def test_constants_share_one_time_and_what_is_left_over_is_refused():
+    slow = "range(9999)|map(attribute='q', default=range(9999)|list)"
+    steps = {f"s{number}": {"for_each": slow} for number in range(30)} | {"last": {"when": "true"}}
+    begun = time.thread_time()
+    found = dict(graphs.problems(plan(steps)))
+    assert time.thread_time() - begun < 10
+    assert set(found.values()) == {graphs.NO_TIME}
+    assert len(found) == 31
+
+
+def test_what_is_worked_out_soon_is_no_matter_of_how_many_there_are():
+    steps = {f"s{number}": {"when": f"{number} < 500", "for_each": f"[{number}]"} for number in range(300)}
+    assert graphs.problems(plan(steps)) == []
 
 
 def test_an_input_that_is_stated_may_be_spoken_of():

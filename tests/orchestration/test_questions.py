@@ -118,6 +118,25 @@ async def test_inputs_of_the_wrong_shape_are_asked_for_again(ada, plan, said):
     assert task.state == "completed"
 
 
+@pytest.mark.parametrize(
+    ("schema", "wrong", "right"),
+    [
+        ({"type": "number"}, ["NaN", "1e999", "-1e999"], "2.5"),
+        ({"type": "array", "items": {}}, [r'["\u0000"]', "[-Infinity]", '[{"a": 1, "a": 2}]'], "[1]"),
+    ],
+)
+async def test_an_answer_that_cannot_be_kept_is_asked_for_again(ada, plan, said, schema, wrong, right):
+    inputs = {"type": "object", "properties": {"given": schema}, "required": ["given"]}
+    agent = await bridge.run(lambda: plan({"one": {"agent": "loud", "message": "{{ inputs.given }}"}}, inputs=inputs))
+    task = await done(ada.principal, agent, said("go"))
+    for text in wrong:
+        task = await answered(ada, agent, said, task, text)
+        assert task.state == "input-required", text
+        assert f"is not of type '{schema['type']}'" in words(task)
+    task = await answered(ada, agent, said, task, right)
+    assert (task.state, DONE[f"loud:{right}"]) == ("completed", 1)
+
+
 UPLOAD = {
     "screen": {
         "person": {"ask": "Upload the screening data for {{ inputs.text }}.", "upload": True},

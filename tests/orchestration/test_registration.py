@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
 from apps.agents import cards
@@ -143,6 +145,18 @@ def test_plans_that_name_each_other_in_a_circle_are_refused():
     found = refused({"a": {}, "b": {"agent": "three"}}, slug="one")
     assert found == {"steps.b.agent": "These plans name each other in a circle: one → three → two → one."}
     register_plan("four", plan({"a": {"agent": "three"}, "b": {"agent": "two"}}))
+
+
+def test_a_plan_that_is_named_often_is_looked_through_once():
+    register_plan("one", plan())
+    register_plan("two", plan({"a": {"agent": "one"}}))
+
+    def asked_for(steps: int) -> int:
+        with CaptureQueriesContext(connection) as asked:
+            checks.check(plan({f"s{number}": {"agent": "two"} for number in range(steps)}), "three")
+        return len(asked)
+
+    assert asked_for(1) == asked_for(30)
 
 
 def test_an_agent_that_its_author_may_not_use_is_not_there_for_them(ada, bob):

@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -180,8 +181,48 @@ def test_texts_have_a_largest_size():
         render("{{ a }}é", {"a": "x" * (LARGEST - 1)})
 
 
+def test_slices_are_counted_with_what_is_made():
+    copies = "".join(f"{{% set a{n} = a[{n + 1}:] %}}" for n in range(120))
+    with pytest.raises(TemplateProblem, match="puts together more than 100,000,000 characters"):
+        render(copies, {"a": "x" * 1_000_000})
+    assert render("{{ a[1:] }} {{ [1, 2, 3][:2] }} {{ range(9)[7:]|list }}", {"a": "xyz"}) == "yz [1, 2] [7, 8]"
+    assert value("a[0][1:]", {"a": ["xyz"]}) == "yz"
+
+
+@pytest.mark.parametrize("name", ["strip", "lstrip", "rstrip", "rsplit"])
+def test_what_a_text_is_compared_with_has_a_largest_size(name):
+    names = {"a": "x" * 1_000_000, "most": "y" * 99 + "x", "more": "x" + "y" * 100}
+    assert value(f"a.{name}(most)", names)[:1] in ("", [names["a"]])
+    with pytest.raises(TemplateProblem, match=f"^`{name}` takes at most 100 characters to look for.$"):
+        value(f"a.{name}(more)", names)
+
+
+def test_the_filter_trim_takes_no_more_characters_either():
+    assert value("'--x '|trim('- ')", {}) == value("' x '|trim", {}) == "x"
+    for source in ("a|trim(a)", "a|trim(chars=a)", "[a]|map('trim', a)", "a.rsplit(sep=a)"):
+        with pytest.raises(TemplateProblem, match="takes at most 100 characters to look for"):
+            value(source, {"a": "x" * 101})
+
+
 def test_a_value_that_would_grow_is_stopped():
     assert problem("range(9999)|map(attribute='q', default=range(9999)|list)", value) == "It takes longer than 2 s."
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "range(9999)|map(attribute='q', default=range(9999)|list)|tojson",
+        "{'a': range(9999)|map(attribute='q', default=range(9999)|list)}|string",
+        "[" * 20 + "range(9999)|list" + "]" * 20 + "|tojson(8)",
+    ],
+)
+def test_json_is_stopped_while_it_is_written(source):
+    tracemalloc.start()
+    try:
+        assert "puts together more than 1,000,000 characters" in problem(source, value)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_a_template_speaks_of_is_told_without_it():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.db.models.signals import pre_save
 
 from apps.agents.models import Agent
 from apps.orchestration.definitions import PlanDefinition
@@ -75,6 +76,17 @@ def test_what_cannot_be_saved_is_said_by_its_path_and_kept_as_written(ada_browse
     assert path in problems(response)
     assert response.context["writing"].text == form.get("definition", GOOD)
     assert not Agent.objects.filter(kind="plan").exists()
+
+
+def test_a_name_that_somebody_takes_at_the_same_moment_is_said_at_its_field(ada_browser, bob):
+    def overtake(**_):
+        pre_save.disconnect(overtake, Agent)
+        register_plan("louder", PlanDefinition.from_yaml(GOOD), author=bob)
+
+    pre_save.connect(overtake, Agent)
+    response = saved(ada_browser)
+    assert response.status_code == 200
+    assert problems(response) == {"slug": "There is an agent louder already. Choose another short name."}
 
 
 def test_a_change_is_a_new_version(ada_browser, own):

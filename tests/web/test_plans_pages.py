@@ -77,6 +77,13 @@ def test_a_plan_that_one_may_not_use_is_not_found(ada_browser, bob_browser, ada,
     assert ada_browser.get("/plans/loud").status_code == 404
 
 
+@pytest.mark.parametrize("ending", ["", "/yaml", "/edit"])
+def test_a_name_that_no_database_takes_is_not_found_without_asking_it(ada_browser, ending):
+    with CaptureQueriesContext(connection) as asked:
+        assert ada_browser.get(f"/plans/%00{ending}").status_code == 404
+    assert not any("agents_agent" in one["sql"] for one in asked)
+
+
 @pytest.mark.parametrize("address", ["/plans", "/plans/plan", "/plans/new", f"/plans/runs/{uuid.UUID(int=1)}"])
 def test_who_is_signed_out_is_led_to_sign_in(client, db, address):
     assert client.get(address)["Location"].startswith("/sign-in")
@@ -122,8 +129,9 @@ async def test_what_cannot_be_started_is_said_by_its_field(ada_at_work, plan):  
     for written in ("[1]", '{"a": NaN}', '{"a": 1e999}', r'{"a": "\ud800"}', '{"a": 1, "a": 2}', '{"a":' * 99):
         wrong = await started(ada_at_work, **{"answer-city": "Lisbon", "inputs": written})
         assert (wrong.status_code, wrong.json()["field"]) == (422, "inputs"), written
-    nowhere = await ada_at_work.post("/plans/none/runs", {"message": str(uuid.uuid4())})
-    assert nowhere.status_code == 404
+    for slug in ("none", "%00"):
+        nowhere = await ada_at_work.post(f"/plans/{slug}/runs", {"message": str(uuid.uuid4())})
+        assert nowhere.status_code == 404
     assert not await bridge.run(Task.objects.exists)
 
 

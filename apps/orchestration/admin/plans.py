@@ -15,6 +15,7 @@ from unfold.decorators import action
 
 from apps.accounts.models import User
 from apps.agents.models import Agent, AgentVersion
+from apps.conversations import switching
 from apps.conversations.errors import Refusal
 from apps.conversations.models import Task
 from apps.orchestration import checks, depicting, finding, starting
@@ -77,6 +78,7 @@ class PlanAdmin(DrawnAdmin):
         """The task of the run; None where it was refused, which the form then says."""
         given, key = form.inputs, str(form.cleaned_data["key"])
         try:
+            switching.check_open(user.principal, plan)
             return starting.start(user.principal, plan, given, key=key, text=form.cleaned_data["text"]).task
         except starting.Unfit as unfit:
             for path, sentence in unfit.problems:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin import display
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -57,7 +59,9 @@ class AgainForm(BaseDialogForm):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        run = PlanRun.objects.select_related("task__agent").filter(pk=self.object_id).first()
+        run = None
+        with suppress(ValidationError):  # the address names what is no id
+            run = PlanRun.objects.select_related("task__agent").filter(pk=self.object_id).first()
         if run is not None:
             plan = plan_at(run.task.agent.current_version_id or run.version_id)
             field = self.fields["step"]

@@ -6,6 +6,8 @@ import uuid
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
+from django.forms.fields import InvalidJSONInput
 from unfold.widgets import (
     UnfoldAdminDecimalFieldWidget,
     UnfoldAdminIntegerFieldWidget,
@@ -15,6 +17,7 @@ from unfold.widgets import (
     UnfoldBooleanWidget,
 )
 
+from apps.conversations import strict_json
 from apps.orchestration.definitions import PlanDefinition
 from apps.orchestration.inputs import OWN_INPUTS
 from apps.orchestration.schemas import properties_of
@@ -22,6 +25,23 @@ from apps.orchestration.schemas import properties_of
 JSON = dict[str, Any]
 PREFIX = "input-"  # so that no input is called like a field of the form
 LONG = 200  # characters of a text from which on it gets several lines
+
+
+class StrictJsonField(forms.JSONField):
+    """JSON that can be kept: no NaN, no U+0000, not nested too deeply. It is shown again as it was written."""
+
+    def to_python(self, value: Any) -> Any:
+        if value in self.empty_values:
+            return None
+        try:
+            return strict_json.storable(strict_json.read(str(value).encode(errors="replace")))
+        except strict_json.NotStrict as problem:
+            raise ValidationError(str(problem).replace("The body", "It"), code="invalid") from None
+        except ValueError as problem:
+            raise ValidationError(str(problem), code="invalid") from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        return None if data is None else InvalidJSONInput(data)
 
 
 class StartForm(forms.Form):
@@ -82,4 +102,4 @@ def _field(name: str, schema: JSON, required: bool) -> forms.Field:
         case {"type": "boolean"}:
             return forms.BooleanField(widget=UnfoldBooleanWidget, **{**about, "required": False})
     about["help_text"] = f"{about['help_text']} As JSON.".strip()
-    return forms.JSONField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 4, "spellcheck": "false"}), **about)
+    return StrictJsonField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 4, "spellcheck": "false"}), **about)
