@@ -132,7 +132,9 @@ def test_what_the_server_refuses_comes_back(page: Page, complaints: list[str]) -
     page.get_by_role("button", name="Stop").click()
 
 
-def test_a_large_file_waits_with_its_words_and_a_lost_line_loses_neither(page: Page, large: Path, complaints: Any) -> None:
+def test_a_large_file_waits_with_its_words_and_no_lost_line_loses_them(
+    page: Page, large: Path, complaints: Any
+) -> None:
     working(page)
     page.locator("#files").set_input_files(large)
     expect(page.get_by_role("progressbar")).to_be_hidden(timeout=60_000)  # all of it is there
