@@ -30,6 +30,8 @@ TAGS = {
     "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
 ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "span": {"class"}, "code": {"class"}}
+# What may be wider than its place is moved by keyboard, too.
+SET = {"a": {"target": "_blank"}, "pre": {"tabindex": "0"}, "table": {"tabindex": "0"}}
 SCHEMES = {"http", "https", "mailto"}
 
 _formatter = HtmlFormatter(nowrap=True)
@@ -73,7 +75,7 @@ def _rendered(text: str) -> str:
         attributes=ATTRIBUTES,
         url_schemes=SCHEMES,
         link_rel="noopener noreferrer nofollow",
-        set_tag_attribute_values={"a": {"target": "_blank"}},
+        set_tag_attribute_values=SET,
     )
 
 

@@ -6,6 +6,6 @@ export async function sendOthers() {
   const [, place, here] = location.pathname.split("/");
   const refused = await sendAll(place === "sessions" ? here : "");
   for (const { session, refused: sentence } of refused) {
-    toast(`A message could not be sent. ${sentence}`, { name: "Open", run: () => location.assign(`/sessions/${session}`) });
+    toast(`A message could not be sent. ${sentence}`, { name: "Open", run: () => location.assign(`/sessions/${session.split("/")[0]}`) });
   }
 }

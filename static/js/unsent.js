@@ -89,10 +89,10 @@ export function takeBack(session, id) {
 
 /** From any page: send all that waits, but what a session waits for that is open. Gives what was refused. */
 export async function sendAll(open = "") {
-  const sessions = new Set((await all()).map(({ session }) => session));
-  sessions.delete(open);
+  const elsewhere = async () => (await all()).filter(({ session }) => session.split("/")[0] !== open); // `<session>/queue` too
+  const sessions = new Set((await elsewhere()).map(({ session }) => session));
   for (const session of sessions) if (!(await send(session))) break;
-  return (await all()).filter(({ session, refused }) => refused && session !== open);
+  return (await elsewhere()).filter(({ refused }) => refused);
 }
 
 export function mayWait() {

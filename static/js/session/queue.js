@@ -124,7 +124,14 @@ class Queue {
 
   heard(fresh) {
     const counts = ({ type, progress }) => type === "user_message" || (type === "agent_status" && !progress);
-    if ((this.items.length || this.adding.length) && fresh.some(counts)) this.read();
+    if (!(this.items.length || this.adding.length) || !fresh.some(counts)) return;
+    this.isThere(fresh.map(({ message }) => message?.messageId));
+    this.read();
+  }
+
+  /** The server has these, whoever sent them. */
+  isThere(ids) {
+    this.adding = this.adding.filter(({ id }) => !ids.includes(id));
   }
 
   async read() {
@@ -135,6 +142,7 @@ class Queue {
   async done(asking) {
     const { items, held } = await asking;
     Object.assign(this, { items, held });
+    this.isThere(items.map(({ messageId }) => messageId));
     if (this.editing && !items.some(({ id }) => id === this.editing)) this.late(this.place.querySelector("textarea").value);
     this.draw();
   }
@@ -149,10 +157,8 @@ class Queue {
     const focused = this.place.contains(document.activeElement) ? document.activeElement : null;
     const wanted = focused && { id: focused.closest("li")?.dataset.id, act: focused.dataset.act };
     const open = this.editing && this.place.querySelector(`[data-id="${this.editing}"]`);
-    const known = new Set(this.items.map(({ messageId }) => messageId));
-    const coming = this.adding.filter(({ id }) => !known.has(id));
     const rows = this.items.map((item) => (item.id === this.editing && open ? open : this.row(item)));
-    rows.push(...coming.map(({ text, files }) => h("li", { class: "pending" }, words(text, files))));
+    rows.push(...this.adding.map(({ text, files }) => h("li", { class: "pending" }, words(text, files))));
     if (!rows.length) this.place.replaceChildren();
     else this.place.replaceChildren(h("section", { class: "queue", "aria-label": "Waiting to be sent" }, this.head(), h("ol", { class: "plain" }, rows)));
     if (wanted && !this.place.contains(focused)) this.focus(wanted);

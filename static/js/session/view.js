@@ -145,15 +145,13 @@ function thumbnail(src) {
   return picture;
 }
 
-/** Each piece of code can be copied: `code.js` does it. Wide ones and wide tables are moved by keyboard too. */
+/** Each piece of code can be copied: `code.js` does it. */
 function withCopies(words) {
-  for (const wide of words.querySelectorAll("pre, table")) {
-    wide.tabIndex = 0;
-    if (!wide.matches("pre")) continue;
+  for (const pre of words.querySelectorAll("pre")) {
     const button = h("button", { type: "button", class: "quiet small copy-code" }, "Copy");
     const code = h("div", { class: "code" });
-    wide.replaceWith(code);
-    code.append(wide, button);
+    pre.replaceWith(code);
+    code.append(pre, button);
   }
   return words;
 }
