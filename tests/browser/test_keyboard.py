@@ -12,7 +12,7 @@ from tests.browser.test_sidebar import entry, live, session_of
 from tests.faults.calling import Caller
 from tests.stack import Stack
 
-MOST = 120  # presses of Tab to get anywhere on a page
+MOST = 400  # presses of Tab to get anywhere on a page: other tests leave agents and sessions
 ON_SOMETHING = "() => document.activeElement && document.activeElement !== document.body"
 # Of what Tab goes to: a ring on it, or on what it stands in.
 IS_SEEN = """() => {

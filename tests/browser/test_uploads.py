@@ -61,7 +61,8 @@ def test_a_large_file_is_seen_to_go_and_goes_on_after_a_lost_line(page: Page, la
 def test_a_large_file_can_be_left_behind_while_it_goes(page: Page, large: Path) -> None:
     page.route(PIECES, lambda route: None if route.request.method == "PATCH" else route.continue_())
     page.goto("/agents/echo")
-    page.locator("#files").set_input_files(large)
+    with page.expect_request(lambda request: request.method == "PATCH"):  # the server knows of it by then
+        page.locator("#files").set_input_files(large)
     expect(page.get_by_role("progressbar")).to_be_visible()
     with page.expect_request(lambda request: request.method == "DELETE") as given_up:
         page.get_by_role("button", name="Remove large.txt").click()
