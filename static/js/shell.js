@@ -69,4 +69,4 @@ document.getElementById("sign-out").addEventListener("submit", (event) => {
   const form = event.target;
   import("./leaving.js").then(({ leave }) => leave(form), () => form.submit());
 });
-addEventListener("load", () => setTimeout(keepOffline, QUIET));
+addEventListener("load", () => setTimeout(() => keepOffline().catch(() => {}), QUIET));

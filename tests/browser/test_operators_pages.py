@@ -15,7 +15,7 @@ from tests.stack import Stack
 
 pytestmark = pytest.mark.browser
 
-SOON = 15_000  # milliseconds
+SOON = 45_000  # milliseconds
 
 
 @pytest.fixture
