@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 
 from apps.conversations.events import JSON
@@ -31,7 +32,10 @@ def settle_all(board: Board) -> None:
     """What no answer came of, the plan's owner is asked; answers are passed on after the commit (see `engine`)."""
     for step in board.steps(state=State.ENDED, phase=Phase.ANSWERING):
         if answer_of(step) is None:
-            board.move(step, State.ASKING, phase=Phase.WORK, answers=MOST_ANSWERS, why="", asked_at=board.now)
+            limit = board.plan.step(step.key).time_limit
+            due_at = board.now + datetime.timedelta(seconds=limit) if limit else None  # anew, once it is answered
+            asks = {"answers": MOST_ANSWERS, "why": "", "asked_at": board.now, "due_at": due_at}
+            board.move(step, State.ASKING, phase=Phase.WORK, **asks)
             if step.consulted_id is not None:
                 board.unwanted.append(step.consulted_id)
 

@@ -83,10 +83,12 @@ async def test_an_answering_agent_answers_in_the_owners_place(ada, plan, said):
 
 
 async def test_what_an_answering_agent_cannot_answer_the_owner_is_asked(ada, plan, said):
-    steps = {"colour": {"agent": "curious", "message": "it"}}
+    steps = {"colour": {"agent": "curious", "message": "it", "time_limit": 600}}
     agent = await bridge.run(lambda: plan(steps, answering="curious"))
     task = await done(ada.principal, agent, said())
     assert (task.state, words(task)) == ("input-required", "Which colour for it?")
+    step = await bridge.run(Step.objects.get)
+    assert (step.due_at - step.asked_at).total_seconds() == pytest.approx(600, abs=60)
     assert (await answered(ada, agent, said, task, "grey")).state == "completed"
 
 
