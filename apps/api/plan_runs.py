@@ -19,10 +19,9 @@ import bridge
 from agentkit.parts import is_file
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
 from apps.api import pages
 from apps.api.fields import Body, Choice, Line, Listing, Query, Struct, page_of
-from apps.api.idempotency import HEADER, key_of
+from apps.api.idempotency import key_of
 from apps.api.parts import MOST_WORDS, parts_field
 from apps.api.plan_progress import questions_json, runs_json, steps_json, whole_run_json
 from apps.api.plan_shapes import PlaceShape, PlanQuestionShape, PlanRunShape, StartedShape, WholeRunShape
@@ -33,10 +32,9 @@ from apps.api.schema import A_FILE, documented
 from apps.api.sending import called_by_its_key, check_taken
 from apps.api.tasks import find as find_task
 from apps.api.views import Endpoint
-from apps.conversations.errors import InvalidParams
 from apps.conversations.intake import Receipt, cancel_found
 from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Accepted, Task
+from apps.conversations.models import Task
 from apps.orchestration import controls, depicting, finding, starting
 from apps.orchestration.depicting import Progress
 from apps.orchestration.models import PlanRun
@@ -267,21 +265,12 @@ def _started(principal: Principal, asked: JSON, key: str, span: str) -> Receipt:
     if others := [(f"files[{place}]", NO_FILE) for place, part in enumerate(files) if not is_file(part)]:
         raise InvalidFields(others)
     check_taken(plan, files)
-    _check_key(principal, plan, key)
     known: JSON = {"text": asked.get("text", ""), "files": files, "traceparent": span}
     try:
         with called_by_its_key():
             return starting.start(principal, plan, asked.get("inputs", {}), key=key, **known)
     except starting.Unfit as unfit:
         raise InvalidFields(unfit.problems) from None
-
-
-def _check_key(principal: Principal, plan: Agent, key: str) -> None:
-    """A messageId is remembered for each agent, a key for all plans. Raises InvalidParams."""
-    used = Accepted.objects.filter(sender=principal.sender, message_id=key, agent__kind=Agent.Kind.PLAN)
-    plans = set(used.values_list("agent", flat=True))
-    if plans and plan.pk not in plans:
-        raise InvalidParams(f"This {HEADER} was used for another plan. Use a new {HEADER}.", HEADER)
 
 
 urlpatterns = [

@@ -16,6 +16,7 @@ from apps.conversations.intake import Receipt
 from apps.orchestration import opening
 from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.plans import plan_at
+from apps.orchestration.starting import claims
 from apps.orchestration.waking import wake
 from apps.runtime.sending import accept_and_publish
 
@@ -52,10 +53,10 @@ def again(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
     """Run the plan again from a step, as a new task that keeps the results of all steps that do not need that one.
 
     The message of the new task says what it continues, so the record has it. `key` is its messageId: whoever repeats
-    it gets the same task. Synchronous. Raises errors.Refusal.
+    it gets the same task, and it starts no other plan. Synchronous. Raises errors.Refusal.
     """
     agent, message = _again(principal, run.pk, from_step, key)
-    return accept_and_publish(principal, agent, message)
+    return accept_and_publish(principal, agent, message, claims(principal, agent, message["messageId"]))
 
 
 def _again(principal: Principal, run_id: uuid.UUID, from_step: str, key: str) -> tuple[Agent, JSON]:

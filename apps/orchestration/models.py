@@ -58,6 +58,20 @@ class PlanRun(models.Model):
         return str(self.pk)
 
 
+class StartKey(models.Model):
+    """Which plan a caller's key was used for: the same key starts no other (see `starting.claims`)."""
+
+    sender = models.CharField(max_length=60)
+    key = models.CharField(max_length=200)
+    plan = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["sender", "key"], name="a_key_is_for_one_plan")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
 class StepQuerySet(models.QuerySet["Step"]):
     def visible_to(self, principal: Principal) -> StepQuerySet:
         return self.filter(run__task__owner_id=principal.user_id)

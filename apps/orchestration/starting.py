@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations.errors import InvalidParams, UnsupportedOperation
 from apps.conversations.events import JSON
-from apps.conversations.intake import Receipt
+from apps.conversations.intake import Alongside, Receipt
+from apps.conversations.ledger import Ledger
 from apps.conversations.models import Accepted
 from apps.orchestration import checks, finding, inputs
 from apps.orchestration.graphs import Problems
+from apps.orchestration.models import StartKey
 from apps.runtime.sending import accept_and_publish
 
 
@@ -37,13 +40,28 @@ def start(
     """Begin a run of a plan that the caller may use, once for each `key` (its messageId). Synchronous.
 
     Raises Unfit for inputs that are missing or cannot be and for agents that the caller may not use,
-    errors.Refusal where the key was used for something else; then nothing was stored.
+    errors.Refusal where the key was used for something else, be it another plan; then nothing was stored.
     """
     words = [{"text": text}] if text else []
     message = {"messageId": key, "role": "ROLE_USER", "parts": [*words, {"data": given}, *files]}
     if not Accepted.objects.filter(sender=principal.sender, agent=plan, message_id=key).exists():
         _check(principal, plan, {"text": text, **given, "files": list(files)})
-    return accept_and_publish(principal, plan, message, traceparent=traceparent)
+    return accept_and_publish(principal, plan, message, claims(principal, plan, key), traceparent=traceparent)
+
+
+def claims(principal: Principal, plan: Agent, key: str) -> Alongside:
+    """What makes the key one for this plan alone, in the transaction that accepts its start.
+
+    A messageId is remembered for each agent, a key for all plans. Who comes with the same key for another plan at that
+    moment waits for the first, and is refused: it raises InvalidParams.
+    """
+
+    def claim(log: Ledger, task: uuid.UUID) -> None:
+        claimed, _ = StartKey.objects.get_or_create(sender=principal.sender, key=key, defaults={"plan": plan})
+        if claimed.plan_id != plan.pk:
+            raise InvalidParams("This messageId was used for another plan. Use a new messageId.", "messageId")
+
+    return claim
 
 
 def _check(principal: Principal, plan: Agent, given: JSON) -> None:
