@@ -48,7 +48,7 @@ def _run_json(task: Task, run: PlanRun | None, total: int, done: int) -> JSON:
         "createdAt": timestamp(task.created_at),
         "updatedAt": timestamp(task.status_at),
         "beganAt": timestamp(run.created_at) if run else None,
-        "finishedAt": _time(run.finished_at) if run else None,
+        "finishedAt": timestamp(task.status_at) if task.is_finished else None,
         "continuesRun": _id(run.continues_id) if run else None,
         "continuesFrom": run.begun_at_step if run else "",
     }

@@ -76,7 +76,9 @@ class PlanRunShape(Shape):
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField(help_text="When its state was recorded.")
     began_at = serializers.DateTimeField(allow_null=True, help_text="Null while its inputs are not complete.")
-    finished_at = serializers.DateTimeField(allow_null=True, help_text="When all that it called for had ended.")
+    finished_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it ended; what it had called for may end a moment later."
+    )
     continues_run = serializers.UUIDField(allow_null=True, help_text="The earlier run whose results it keeps.")
     continues_from = serializers.CharField(help_text="The key of the step from which on it was done again.")
 
