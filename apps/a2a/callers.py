@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -12,7 +13,7 @@ from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.a2a.fields import Fields
 from apps.accounts import access_tokens, quotas
 from apps.accounts.access_tokens import SIGN_IN, USER, Claims
-from apps.accounts.credentials import KEY, BadCredentials, Find, principal_of
+from apps.accounts.credentials import KEY, BadCredentials, principal_of
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
@@ -21,12 +22,23 @@ from bridge.statements import Selection, one_of_all, one_of_each
 
 AGENT = Selection(lambda slug: Agent.objects.filter(slug=slug), "slug")
 
+Identify = Callable[[], Principal]
+
 
 def admit(authorization: str, address: str, slug: str) -> tuple[Principal, Agent]:
     """The caller that an `Authorization` header names, by key or by a token for this agent, and the agent. One query.
 
     Raises what `caller` raises, Unauthenticated (an anonymous caller of an agent that is not public), AgentNotFound.
     """
+    return _let_in(authorization, slug, partial(_counted, address=address))
+
+
+def admit_again(authorization: str, slug: str) -> tuple[Principal, Agent]:
+    """The same of a caller who was let in before and still listens, which is counted as nothing. One query."""
+    return _let_in(authorization, slug, lambda identify: identify())
+
+
+def _let_in(authorization: str, slug: str, known: Callable[[Identify], Principal]) -> tuple[Principal, Agent]:
     slug = slug if slug.isprintable() else ""
     agents: list[Agent | None] = []
 
@@ -41,23 +53,23 @@ def admit(authorization: str, address: str, slug: str) -> tuple[Principal, Agent
         return user, sign_in
 
     if access_tokens.is_named_by(authorization):
-        principal = _counted(lambda: access_tokens.principal_of(authorization, slug, owner_and_agent), address)
+        principal = known(lambda: access_tokens.principal_of(authorization, slug, owner_and_agent))
     else:
-        principal = caller(authorization, address, key_and_agent)
+        principal = known(lambda: principal_of(authorization, key_and_agent))
     agent = _enabled(agents[0] if agents else AGENT.one(slug))
     check_access(principal, agent)
     return principal, agent
 
 
-def caller(authorization: str, address: str, find: Find = KEY.one) -> Principal:
+def caller(authorization: str, address: str) -> Principal:
     """The caller that an `Authorization` header names, who comes from an address; that of bad credentials counts it.
 
     Raises BadCredentials, quotas.TooMuch.
     """
-    return _counted(lambda: principal_of(authorization, find), address)
+    return _counted(lambda: principal_of(authorization), address)
 
 
-def _counted(identify: Callable[[], Principal], address: str) -> Principal:
+def _counted(identify: Identify, address: str) -> Principal:
     try:
         principal = identify()
     except BadCredentials:

@@ -7,13 +7,14 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
 
 import bridge
 from apps.a2a import extensions, versions
-from apps.a2a.callers import admit, agent_for, caller
+from apps.a2a.callers import admit, admit_again, agent_for, caller
 from apps.a2a.errors import NotJson, ParseError
 from apps.a2a.operations import OPERATIONS, OWN_METHODS, STREAMING, Call, check_scope
 from apps.accounts import quotas
@@ -36,11 +37,18 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an operation answers, the headers that go with it, and what is to be called when all of it was said."""
+    """What an operation answers, and the headers that go with it.
 
-    content: Any  # a JSON value, or Updates to be streamed
+    Attributes:
+        content: a JSON value, or Updates to be streamed.
+        ended: is to be called when all of it was said.
+        recheck: raises BadCredentials or Refusal where the call would not be let in any more. Synchronous.
+    """
+
+    content: Any
     headers: dict[str, str]
     ended: Callable[[], None]
+    recheck: Callable[[], None]
 
     @property
     def streams(self) -> bool:
@@ -100,4 +108,10 @@ async def carry_out(arrival: Arrival, method: str, params: Any, version: str = v
         if method in STREAMING:
             meanwhile.callback(quotas.open_stream(principal, address_of(request)))
         operation = OPERATIONS.get(method) or OWN_METHODS[method]
-        return Answer(await operation(call), headers, meanwhile.pop_all().close)
+        recheck = partial(_recheck, request.headers.get("Authorization", ""), agent.slug, method)
+        return Answer(await operation(call), headers, meanwhile.pop_all().close, recheck)
+
+
+def _recheck(authorization: str, slug: str, method: str) -> None:
+    principal, _ = admit_again(authorization, slug)
+    check_scope(principal, method)

@@ -90,7 +90,7 @@ def _response(request_id: Id, answer: Answer) -> HttpResponseBase:
         update=lambda response: _result(request_id, response),
         error=lambda error: _error(request_id, problem(error)),
     )
-    return EventStream(answer.content, wording, answer.headers, answer.ended)
+    return EventStream(answer, wording)
 
 
 def _refusal(request_id: Id, error: Exception) -> HttpResponse:

@@ -125,4 +125,4 @@ async def _given(request: HttpRequest) -> JSON:
 def _response(request: HttpRequest, answer: Answer) -> HttpResponseBase:
     if not answer.streams:
         return json_response(answer.content, headers=answer.headers, content_type=media_type(request))
-    return EventStream(answer.content, WORDING, answer.headers, answer.ended)
+    return EventStream(answer, WORDING)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -27,7 +26,6 @@ from apps.conversations import sse
 from apps.conversations.events import EventType
 
 MOST_SESSIONS = 200  # that may be named
-RECHECK_SECONDS = 45.0  # how often it is looked again whether the caller may still hear
 
 
 class Frames(BaseRenderer):
@@ -112,17 +110,9 @@ async def frames(follower: Follower) -> AsyncGenerator[bytes]:
             yield frame
 
 
-async def watched(stream: AsyncGenerator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes]:
-    """The stream, for as long as the caller may have it: a key is revoked, somebody signs out."""
-    clock = asyncio.get_running_loop().time
-    checked = clock()
-    async with aclosing(stream):
-        async for frame in stream:
-            if clock() - checked >= RECHECK_SECONDS:
-                checked = clock()
-                if not await bridge.run(may_still, endpoint):
-                    return
-            yield frame
+def watched(stream: AsyncGenerator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes]:
+    """The stream, for as long as the caller may have it. It just ends: who comes back is told why not."""
+    return sse.watched(stream, lambda: None if may_still(endpoint) else b"")
 
 
 def may_still(endpoint: Endpoint) -> bool:

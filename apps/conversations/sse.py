@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 from django.http import StreamingHttpResponse
 
+import bridge
+
 HEARTBEAT_SECONDS = 15.0
+RECHECK_SECONDS = 45.0  # how often it is looked again whether the caller may still hear
 BEGUN = b": begun\n\n"  # so that the head of the response is not kept back
 ALIVE = b": still here\n\n"
 ALIVE_AT = b": still here\nid: %b\n\n"  # no event, but where the next connection is to go on
@@ -53,6 +56,24 @@ async def spoken[T](
             yield say(came[0])
     finally:
         await _close(batches, coming)
+
+
+async def watched(frames: AsyncGenerator[bytes], last_words: Callable[[], bytes | None]) -> AsyncGenerator[bytes]:
+    """The frames, for as long as their caller may have them: a key is revoked, a token expires, somebody signs out.
+
+    `last_words` says, where the database may be asked, with what to end, or None: go on. It is asked now and then, when
+    a frame comes; those that `spoken` gives come at least with every sign of life.
+    """
+    clock = asyncio.get_running_loop().time
+    checked = clock()
+    async with aclosing(frames):
+        async for frame in frames:
+            if clock() - checked >= RECHECK_SECONDS:
+                checked = clock()
+                if (last := await bridge.run(last_words)) is not None:
+                    yield last
+                    return
+            yield frame
 
 
 async def _next[T](batches: AsyncGenerator[T]) -> tuple[T] | None:

@@ -10,7 +10,6 @@ from asgiref.testing import ApplicationCommunicator
 import bridge
 from apps.accounts import quotas
 from apps.accounts.models import ApiKey
-from apps.api import events
 from apps.conversations import clearing, intake, ledger, positions
 from apps.conversations.events import EventType
 from apps.conversations.models import Event
@@ -213,7 +212,7 @@ async def test_a_quiet_stream_says_that_it_is_there_and_where_it_is(ada_calls, b
 
 
 async def test_a_key_that_is_revoked_ends_the_stream(ada_calls, ada, monkeypatch):
-    monkeypatch.setattr(events, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("apps.conversations.sse.RECHECK_SECONDS", 0.05)
     monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.02)
     async with line(ada_calls) as stream:
         for _ in range(5):
@@ -225,7 +224,7 @@ async def test_a_key_that_is_revoked_ends_the_stream(ada_calls, ada, monkeypatch
 
 
 async def test_a_new_password_ends_the_stream_of_a_browser(ada_browses, ada, monkeypatch):
-    monkeypatch.setattr(events, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("apps.conversations.sse.RECHECK_SECONDS", 0.05)
     monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.02)
     async with line(ada_browses) as stream:
         for _ in range(5):

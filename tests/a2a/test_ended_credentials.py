@@ -1,0 +1,160 @@
+"""A stream is its caller's for as long as their credentials are good; then it ends, and its last event says why."""
+
+import asyncio
+import datetime
+import json
+
+import pytest
+from django.test import AsyncClient
+from django.utils import timezone
+
+import bridge
+from apps.a2a import callers
+from apps.accounts import access_tokens
+from apps.accounts.models import ApiKey
+from apps.agents.models import Agent
+from apps.conversations.models import Task
+from tests.a2a.agents import steps
+from tests.a2a.calling import Caller, message
+from tests.a2a.old_calling import OldCaller, OldResource, said, told
+from tests.a2a.resting import Resource
+from tests.a2a.test_disconnecting import followed
+from tests.a2a.test_queries import counted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """A stream is looked at again a hundred times a second."""
+    monkeypatch.setattr("apps.conversations.sse.RECHECK_SECONDS", 0.01)
+    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.01)
+
+
+class Stream:
+    """An open stream: the frames that came."""
+
+    def __init__(self, response):
+        assert response.streaming, response.content
+        self._chunks = response.streaming_content
+        self.frames = []
+
+    async def more(self):
+        """False at the end."""
+        async for chunk in self._chunks:
+            self.frames += [frame for frame in chunk.split(b"\n\n") if frame]
+            return True
+        return False
+
+    async def is_looked_at(self, times=5):
+        """The stream has begun, and goes on through so many signs of life."""
+        signs = 0
+        while signs < times:
+            assert await self.more(), self.frames
+            signs += self.frames[-1].startswith(b":")
+
+    async def last(self):
+        """The lines of the last frame, by their names, once the stream has ended."""
+        async with asyncio.timeout(20):
+            while await self.more():
+                pass
+        return dict(line.split(b": ", 1) for line in self.frames[-1].split(b"\n"))
+
+
+async def json_rpc(slug, key):
+    return Stream(await Caller(slug, key).open("SendStreamingMessage", {"message": message("3")}))
+
+
+async def http_json(slug, key):
+    return Stream(await Resource(slug, key).send("POST", "message:stream", {"message": message("3")}))
+
+
+async def old_json_rpc(slug, key):
+    return Stream(await OldCaller(slug, key).open("message/stream", {"message": said("3")}))
+
+
+async def old_http_json(slug, key):
+    return Stream(await OldResource(slug, key).send("POST", "v1/message:stream", {"message": told("3")}))
+
+
+@pytest.mark.parametrize("begin", [json_rpc, old_json_rpc])
+async def test_a_revoked_key_ends_a_stream_with_an_error_of_its_request(ada_key, stepping, begin):
+    stream = await begin("stepping", ada_key)
+    await stream.is_looked_at()
+    await bridge.run(lambda: ApiKey.objects.get().revoke())
+    error = json.loads((await stream.last())[b"data"])
+    assert (error["id"], error["error"]["code"]) == (7, 401)
+    assert "Make a new one" in error["error"]["message"]
+    assert followed() == 0
+    assert (await bridge.run(Task.objects.get)).state == "submitted"  # it goes on without anybody who listens
+
+
+@pytest.mark.parametrize("begin", [http_json, old_http_json])
+async def test_a_key_that_expires_ends_a_stream_with_an_event_of_its_own(ada_key, stepping, begin):
+    stream = await begin("stepping", ada_key)
+    await stream.is_looked_at()
+    await ApiKey.objects.aupdate(expires_at=timezone.now())
+    last = await stream.last()
+    assert last[b"event"] == b"error"
+    error = json.loads(last[b"data"])["error"]
+    assert (error["code"], error["status"]) == (401, "UNAUTHENTICATED")
+
+
+@pytest.fixture
+async def browser(ada):
+    client = AsyncClient()
+    await client.aforce_login(ada)
+    return client
+
+
+async def token_of(browser):
+    return (await browser.post("/agents/stepping/try/token")).json()["token"]
+
+
+async def test_the_token_of_the_console_ends_its_streams_when_it_expires(browser, stepping, monkeypatch):
+    monkeypatch.setattr(access_tokens, "LIFETIME", datetime.timedelta(seconds=2))
+    stream = await json_rpc("stepping", await token_of(browser))
+    await stream.is_looked_at(1)
+    error = json.loads((await stream.last())[b"data"])["error"]
+    assert (error["code"], "has expired" in error["message"]) == (401, True)
+
+
+async def test_signing_out_ends_the_streams_of_the_console(browser, stepping):
+    stream = await json_rpc("stepping", await token_of(browser))
+    await stream.is_looked_at()
+    await browser.post("/sign-out")
+    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 401
+
+
+async def test_an_agent_that_is_closed_to_a_caller_ends_their_stream(ada_key, stepping):
+    stream = await json_rpc("stepping", ada_key)
+    await stream.is_looked_at()
+    await Agent.objects.filter(pk=stepping.pk).aupdate(access=Agent.Access.GROUPS)
+    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 404
+
+
+async def test_a_stream_goes_on_to_its_end_while_its_key_is_good(worker, ada_at, stepping):
+    async def read():
+        return [event async for event in ada_at("stepping").stream("SendStreamingMessage", {"message": message("3")})]
+
+    steps.allow(5)
+    events = await read()
+    assert events[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_at_the_front_door_it_is_looked_at_with_the_agent_that_was_named(ada_key, stepping):
+    asked = {"tenant": "stepping", "message": message("3")}
+    stream = Stream(await Caller("", ada_key).open("SendStreamingMessage", asked))
+    await stream.is_looked_at()
+    await bridge.run(lambda: ApiKey.objects.get().revoke())
+    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 401
+
+
+async def test_looking_again_is_one_query_and_no_request(ada_at, ada_key, stepping, settings):
+    stream = await json_rpc("stepping", ada_key)
+    settings.REQUESTS_PER_MINUTE = 0
+    await stream.is_looked_at()
+    assert (await ada_at("stepping").call("ListTasks", {})).status == 429
+    assert await bridge.run(counted, callers.admit_again, f"Bearer {ada_key}", "stepping") == 1
+    await bridge.run(lambda: ApiKey.objects.get().revoke())
+    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 401
