@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db.models import Q, QuerySet
+from django.db.models import Func, IntegerField, Q, QuerySet
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -13,6 +14,23 @@ from apps.conversations.archives import warming
 from apps.conversations.models import Task
 from apps.orchestration.definitions import PlanDefinition
 from apps.orchestration.models import PlanRun, Step
+
+
+class StepCount(Func):
+    """How many steps the definition in a JSON column states, counted where it is."""
+
+    template = "(SELECT COUNT(*) FROM json_each(%(expressions)s, '$.steps'))"
+    output_field = IntegerField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **options: Any) -> Any:
+        template = "(SELECT COUNT(*) FROM jsonb_path_query(%(expressions)s, '$.steps[*]'))"
+        return self.as_sql(compiler, connection, template=template, **options)
+
+
+def sized[T: Agent](plans: QuerySet[T]) -> QuerySet[T]:
+    """The plans for a list: each with its `size`, in steps, while their definitions stay in the database."""
+    counted: QuerySet[T] = plans.annotate(size=StepCount("current_version__content"))  # type: ignore[assignment]
+    return counted.defer("current_version__content")
 
 
 def plans(principal: Principal) -> QuerySet[Agent]:

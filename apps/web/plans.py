@@ -84,12 +84,12 @@ def plans(request: HttpRequest) -> HttpResponse:
     """All of them, with the reader's newest run of each, and their newest runs of all."""
     principal = principal_of(request)
     newest = runs_of(principal).filter(agent=OuterRef("pk")).order_by("-created_at")
-    found = finding.plans(principal).annotate(
+    found = finding.sized(finding.plans(principal)).annotate(
         last_run=Subquery(newest.values("pk")[:1]),
         last_state=Subquery(newest.values("state")[:1]),
         last_at=Subquery(newest.values("created_at")[:1]),
     )
-    listed = [(plan, _size(plan)) for plan in found.order_by("name")[:MOST_PLANS]]
+    listed = list(found.order_by("name")[:MOST_PLANS])
     return page(request, "web/plans.html", plans=listed, runs=list(runs_of(principal)[:RECENT]))
 
 
@@ -150,10 +150,6 @@ def _named(principal: Principal, slug: str) -> Agent | None:
 def runs_of(principal: Principal) -> QuerySet[Task]:
     """The newest first."""
     return finding.runs(principal).order_by("-created_at", "-pk")
-
-
-def _size(plan: Agent) -> int:
-    return len(plan.current_version.content.get("steps", ())) if plan.current_version else 0
 
 
 def _startable(principal: Principal, slug: str) -> tuple[Agent, Inputs]:

@@ -14,6 +14,7 @@ import bridge
 from apps.agents.models import Agent
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Message, Task
+from apps.orchestration import finding
 from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.opening import begin
 from tests.orchestration.conftest import agents, plan  # noqa: F401 fixtures
@@ -66,6 +67,24 @@ def test_plans_are_listed_with_the_newest_run_of_the_reader(ada_browser, bob_bro
     page = bob_browser.get("/plans").text
     assert "You have not run it yet." in page
     assert str(task.pk) not in page
+
+
+def test_a_list_of_plans_reads_no_definition(ada_browser, ada, two, plan):  # noqa: F811
+    def asked():
+        with CaptureQueriesContext(connection) as made:
+            assert "2 steps" in ada_browser.get("/plans").text
+        return made.captured_queries
+
+    few = len(asked())
+    for number in range(4):
+        plan(TWO, slug=f"plan-{number}")
+    assert len(asked()) == few
+    [listed, *_] = finding.sized(finding.plans(ada.principal))
+    assert (listed.size, listed.current_version.get_deferred_fields()) == (2, {"content"})
+    Agent.objects.filter(pk=two.pk).update(current_version=None)
+    sizes = dict(finding.sized(finding.plans(ada.principal)).values_list("slug", "size"))
+    assert (sizes["plan"], sizes["plan-1"]) == (0, 2)
+    assert "0 steps" in ada_browser.get("/plans").text
 
 
 def test_a_plan_that_one_may_not_use_is_not_found(ada_browser, bob_browser, ada, two):

@@ -43,7 +43,7 @@ class PlanAdmin(DrawnAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Plan]:
         found: QuerySet[Plan] = super().get_queryset(request)
-        return found.filter(kind=Agent.Kind.PLAN).select_related("current_version")
+        return finding.sized(found.filter(kind=Agent.Kind.PLAN).select_related("current_version"))
 
     def has_start_permission(self, request: HttpRequest, object_id: object = None) -> bool:
         return request.user.has_perm("orchestration.add_planrun")
@@ -111,7 +111,7 @@ class PlanAdmin(DrawnAdmin):
 
     @display(description="steps")
     def steps(self, plan: Plan) -> int:
-        return len(plan.current_version.content.get("steps", ())) if plan.current_version else 0
+        return plan.size  # type: ignore[attr-defined]
 
     @display(description="can be worked at")
     def works(self, plan: Plan) -> str:
