@@ -61,6 +61,11 @@ def media_type_of(part: JSON) -> str:
     return guessed_media_type(part.get("filename", ""))
 
 
+def known_media_type(part: JSON) -> str:
+    """The same; of a link only what is said of it, which may be nothing."""
+    return "" if "url" in part and not part.get("mediaType") else media_type_of(part)
+
+
 def size_of(part: JSON) -> int | None:
     """Bytes of a part's content; None for a link."""
     if "stored" in part:

@@ -14,11 +14,11 @@ from typing import Any
 from apps.conversations import blobs
 from apps.conversations.events import JSON
 from apps.conversations.models import Artifact
-from apps.conversations.parts import size_of
+from apps.conversations.parts import known_media_type, size_of
 from apps.conversations.wire import MADE
 from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.plans import plan_at
-from apps.orchestration.results import ArtifactResult, StepResult, media_type_of
+from apps.orchestration.results import ArtifactResult, StepResult
 from apps.runtime.cleaning import clean
 from bridge.statements import Selection
 
@@ -191,7 +191,7 @@ def result_of(parts: Sequence[JSON], name: str) -> ArtifactResult:
     read = ArtifactResult.of(name, [_read(part) for part in parts])
     data = read.data
     if data is None and read.media_type == JSON_TYPE:
-        part = next(part for part in parts if media_type_of(part) == JSON_TYPE)
+        part = next(part for part in parts if known_media_type(part) == JSON_TYPE)
         with suppress(ValueError, RecursionError):
             data = json.loads(read.text or blobs.beginning_of(part, MOST_BYTES))
     return replace(read, data=data, parts=tuple(parts))
@@ -201,13 +201,14 @@ def _read(part: JSON) -> JSON:
     """The part with its content in it, where a template can make something of that."""
     if _is_read(part):
         return blobs.inline(part)
-    return {"url": "", **{name: value for name, value in part.items() if name != "stored"}}
+    about = {name: value for name, value in part.items() if name != "stored"}
+    return {"url": "", **about, "mediaType": known_media_type(part)}
 
 
 def _is_read(part: JSON) -> bool:
     if "stored" not in part:
         return True
-    is_text = media_type_of(part).startswith("text/") or part["stored"]["kind"] != "raw"
+    is_text = known_media_type(part).startswith("text/") or part["stored"]["kind"] != "raw"
     return is_text and bool(part["stored"]["size"] <= MOST_BYTES)
 
 

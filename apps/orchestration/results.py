@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.conversations import answers
+from apps.conversations.parts import known_media_type
 from apps.orchestration.definitions import Check
 
 JSON = dict[str, Any]
@@ -22,7 +23,7 @@ class ArtifactResult:
     """An artifact of a step.
 
     Attributes:
-        text: of its parts that are text; of a file too, where its media type says that it is text.
+        text: of its parts that are text; of a file too, where its media type, or else its name, says that it is text.
         data: its first JSON.
         parts: as A2A has them.
     """
@@ -36,7 +37,7 @@ class ArtifactResult:
     @classmethod
     def of(cls, name: str, parts: Sequence[JSON]) -> ArtifactResult:
         """From A2A parts with their content in them."""
-        first_type = next((given for part in parts if (given := media_type_of(part))), "")
+        first_type = next((given for part in parts if (given := known_media_type(part))), "")
         texts = [text for part in parts if (text := _text_of(part)) is not None]
         data = next((part["data"] for part in parts if "data" in part), None)
         return cls(name, first_type, "\n".join(texts), data, tuple(parts))
@@ -90,16 +91,10 @@ def names_for(
     return names | {name: given for name, given in optional.items() if given is not ABSENT}
 
 
-def media_type_of(part: Mapping[str, Any]) -> str:
-    """The media type of an A2A part, without parameters."""
-    stated = str(part.get("mediaType", "")).partition(";")[0].strip().lower()
-    return stated or ("application/json" if "data" in part else "text/plain" if "text" in part else "")
-
-
-def _text_of(part: Mapping[str, Any]) -> str | None:
+def _text_of(part: JSON) -> str | None:
     if isinstance(part.get("text"), str):
         return str(part["text"])
-    if isinstance(part.get("raw"), str) and media_type_of(part).startswith("text/"):
+    if isinstance(part.get("raw"), str) and known_media_type(part).startswith("text/"):
         try:
             return base64.b64decode(part["raw"]).decode("utf-8-sig", "replace")
         except ValueError:
@@ -125,7 +120,7 @@ def problem_with(check: Check, artifacts: Sequence[ArtifactResult]) -> str:
 def _problem_with_type(wanted: str, artifact: ArtifactResult, what: str) -> str:
     if not wanted:
         return ""
-    there = [*dict.fromkeys(one for one in (artifact.media_type, *map(media_type_of, artifact.parts)) if one)]
+    there = [*dict.fromkeys(one for one in (artifact.media_type, *map(known_media_type, artifact.parts)) if one)]
     least = wanted.lower()
     family = least.removesuffix("*") if least.endswith("/*") else None
     if any(one == least or least == "*/*" or (family and one.startswith(family)) for one in there):

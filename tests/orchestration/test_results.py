@@ -20,6 +20,15 @@ def test_an_artifact_is_read_by_its_parts():
     assert ArtifactResult.of("odd", [{"raw": "%%%", "mediaType": "text/plain"}]).name == "odd"
 
 
+def test_a_file_without_a_media_type_is_what_its_name_says():
+    raw = base64.b64encode(CSV.encode()).decode()
+    named = ArtifactResult.of("table", [{"raw": raw, "filename": "table.csv"}])
+    assert (named.media_type, named.text) == ("text/csv", CSV)
+    assert problem_with(check(media_type="text/csv", columns=["effect"]), [named]) == ""
+    nameless = ArtifactResult.of("table", [{"raw": raw}])
+    assert (nameless.media_type, nameless.text) == ("application/octet-stream", "")
+
+
 def test_a_step_gives_the_first_json_of_its_artifacts():
     step = StepResult.of("look", "done", "Done.", [TABLE, HITS])
     assert step.data == HITS.data

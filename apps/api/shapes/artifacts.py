@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from apps.api.shapes.naming import JSON, parts_json, timestamp
 from apps.conversations.models import Artifact
-from apps.conversations.parts import media_type_of, pieces_joined, size_of
+from apps.conversations.parts import known_media_type, pieces_joined, size_of
 from apps.conversations.versions import Versions, numbered
 
 MIXED = "multipart/mixed"
@@ -50,5 +50,5 @@ def id_of(row: Artifact) -> str:
 
 
 def _media_type(parts: list[JSON]) -> str:
-    types = {part.get("mediaType", "") if "url" in part else media_type_of(part) for part in parts}
+    types = {known_media_type(part) for part in parts}
     return types.pop() if len(types) == 1 else MIXED

@@ -9,7 +9,7 @@ from typing import Any
 from apps.conversations import blobs
 from apps.conversations.digests import digest_of
 from apps.conversations.models import Message
-from apps.conversations.parts import is_file, media_type_of, pieces_joined, size_of
+from apps.conversations.parts import is_file, known_media_type, pieces_joined, size_of
 from apps.conversations.provenance.graphs import Kind, Node
 
 JSON = dict[str, Any]
@@ -36,7 +36,7 @@ def given_with(message: Message) -> Iterator[Node]:
     for number, part in enumerate(message.parts):
         if not (is_file(part) or "data" in part or (size_of(part) or 0) > LONG):
             continue
-        media_type = part.get("mediaType", "") if "url" in part else media_type_of(part)
+        media_type = known_media_type(part)
         about: JSON = {
             "sha256": digest(part) or None,
             "name": part.get("filename", ""),

@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.accounts.principals import Principal
 from apps.conversations.models import Artifact, Message, Task
-from apps.conversations.parts import media_type_of, pieces_joined, size_of, words_of
+from apps.conversations.parts import known_media_type, pieces_joined, size_of, words_of
 from apps.conversations.provenance.graphs import Kind, Node
 
 JSON = dict[str, Any]
@@ -32,7 +32,7 @@ def unavailable(key: uuid.UUID) -> Node:
 
 def of_artifact(artifact: Artifact) -> Node:
     parts = pieces_joined(artifact.parts)
-    types = {part.get("mediaType", "") if "url" in part else media_type_of(part) for part in parts}
+    types = {known_media_type(part) for part in parts}
     details = {
         "taskId": str(artifact.task_id),
         "sessionId": str(artifact.task.context_id),
