@@ -1,0 +1,81 @@
+"""Whoever deletes a session and whoever looks at its plan wait for each other in one order, so neither is cut off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.conversations import clearing, intake, ledger
+from apps.conversations.models import Context, Task
+from apps.orchestration import keeping
+from apps.orchestration.deciding import RUN, decide
+from apps.orchestration.models import PlanRun, Step
+from apps.orchestration.opening import begin
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
+
+Beside = Callable[..., Future[Any]]
+STEPS = {key: {"agent": "loud", "message": key} for key in ("one", "two", "three")}
+WAITS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+@pytest.fixture
+def run(ada: User, plan: Callable[..., Agent], said: Callable[..., dict[str, Any]]) -> PlanRun:
+    agent = plan(STEPS)
+    task = Task.objects.get(pk=intake.accept(ada.principal, agent, said("go")).task)
+    assert agent.current_version
+    begin(task, agent.current_version)
+    return PlanRun.objects.select_related("task").get(pk=task.pk)
+
+
+@pytest.fixture
+def beside() -> Iterator[Beside]:
+    """Does something in another thread, with a connection of its own."""
+
+    def done(act: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return act(*given)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        yield lambda act, *given: threads.submit(done, act, *given)
+
+
+def until_somebody_waits_for_a_lock() -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(WAITS)
+            if cursor.fetchone()[0]:
+                return
+        assert time.monotonic() < deadline, "nobody waits"
+        time.sleep(0.01)  # what is waited for is in the database
+
+
+def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun, beside: Beside) -> None:
+    with ledger.transacting():
+        assert RUN.one_now(run.pk), "as `decide` takes it"
+        deleting = beside(clearing.clear_session, ada.principal, run.task.context_id)
+        until_somebody_waits_for_a_lock()
+        assert Step.objects.filter(run=run).update(state=Step.State.STARTING) == len(STEPS)
+    deleting.result(20)
+    assert not PlanRun.objects.exists()
+    assert Context.objects.get().deleted_at
+
+
+def test_who_deletes_first_is_waited_for_by_who_looks(run: PlanRun, beside: Beside) -> None:
+    with ledger.transacting():
+        keeping.hold(run.task.context)
+        looking = beside(decide, run.pk)
+        until_somebody_waits_for_a_lock()
+        Task.objects.filter(context=run.task.context).delete()
+    assert looking.result(20) is None
+    assert not Step.objects.exists()
