@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
 from django.http import StreamingHttpResponse
 
 import bridge
@@ -62,7 +63,8 @@ async def watched(frames: AsyncGenerator[bytes], last_words: Callable[[], bytes 
     """The frames, for as long as their caller may have them: a key is revoked, a token expires, somebody signs out.
 
     `last_words` says, where the database may be asked, with what to end, or None: go on. It is asked now and then, when
-    a frame comes; those that `spoken` gives come at least with every sign of life.
+    a frame comes; those that `spoken` gives come at least with every sign of life. That the database is away ends
+    nothing.
     """
     clock = asyncio.get_running_loop().time
     checked = clock()
@@ -70,7 +72,10 @@ async def watched(frames: AsyncGenerator[bytes], last_words: Callable[[], bytes 
         async for frame in frames:
             if clock() - checked >= RECHECK_SECONDS:
                 checked = clock()
-                if (last := await bridge.run(last_words)) is not None:
+                last = None
+                with suppress(OperationalError, InterfaceError):
+                    last = await bridge.run(last_words)
+                if last is not None:
                     yield last
                     return
             yield frame

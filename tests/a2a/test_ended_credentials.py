@@ -5,6 +5,7 @@ import datetime
 import json
 
 import pytest
+from django.db import OperationalError
 from django.test import AsyncClient
 from django.utils import timezone
 
@@ -131,6 +132,22 @@ async def test_an_agent_that_is_closed_to_a_caller_ends_their_stream(ada_key, st
     await stream.is_looked_at()
     await Agent.objects.filter(pk=stepping.pk).aupdate(access=Agent.Access.GROUPS)
     assert json.loads((await stream.last())[b"data"])["error"]["code"] == 404
+
+
+async def test_a_stream_outlives_a_database_that_is_away_when_it_is_looked_at(ada_key, stepping, monkeypatch):
+    stream = await json_rpc("stepping", ada_key)
+    asked = []
+
+    def away(*_):
+        asked.append(1)
+        raise OperationalError("the server is restarting")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("apps.a2a.calls.admit_again", away)
+        await stream.is_looked_at()
+        assert asked
+    await bridge.run(lambda: ApiKey.objects.get().revoke())
+    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 401
 
 
 async def test_a_stream_goes_on_to_its_end_while_its_key_is_good(worker, ada_at, stepping):
