@@ -53,6 +53,8 @@ KEPT = (
     "js/session/older.js",
     "js/session/sending.js",
     "js/session/window.js",
+    "js/session/steps.js",
+    "js/session/streaming.js",
     "js/session/work.js",
     "js/session/worked.js",
     "js/session/panel.js",

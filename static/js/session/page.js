@@ -148,7 +148,7 @@ export class SessionPage {
     state.artifactsChanged = false;
     end.keep(() => {
       view.draw({ ...state, items: end.over(state.items) });
-      $("earlier").hidden = this.first <= 1 && !end.window.from;
+      $("earlier").hidden = this.first <= 1 && !end.window?.from;
     });
     this.tell("drawn");
   }
