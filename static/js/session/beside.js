@@ -1,0 +1,26 @@
+// What the server draws beside a conversation (its newest task in time, what waits to be sent) is drawn anew when something
+// begins, waits or ends, when somebody comes back, and the picture also now and then while something is worked at.
+import { busyTask } from "./standing.js";
+
+const LATER = 10_000; // ms until the picture of what goes on is drawn again
+
+export function start(page) {
+  const renew = () => import("./renewing.js").then(({ renewQueue }) => renewQueue(), () => {});
+  const timeline = document.getElementById("panel-timeline");
+  let isGone = false;
+  const draw = () => {
+    if (isGone) return;
+    htmx.trigger(timeline, "turned");
+    if (document.querySelector("#queued li")) renew();
+  };
+  const isTurn = ({ type, progress }) => type === "user_message" || (type === "agent_status" && !progress);
+  page.on("entries", (fresh) => fresh.some(isTurn) && draw());
+  page.on("line", (name) => {
+    isGone ||= name === "gone";
+    if (name === "live") draw();
+  });
+  document.addEventListener("visibilitychange", () => document.hidden || draw());
+  setInterval(() => isGone || document.hidden || !busyTask(page.state) || htmx.trigger(timeline, "turned"), LATER);
+  draw();
+  if (performance.getEntriesByType("navigation")[0]?.workerStart) renew(); // a page that the browser kept may lack some
+}
