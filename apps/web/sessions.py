@@ -21,6 +21,7 @@ from apps.web.listed import by_name, files_of
 from apps.web.principals import principal_of
 from apps.web.queue import queue_of
 from apps.web.shell import page
+from apps.web.standing import standing_of
 from apps.web.trees import branches_json
 
 JSON = dict[str, Any]
@@ -41,7 +42,8 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     begun = beginning(context)
     files = files_of(begun)
     listed = {"files": by_name(files), "file_count": len(files)}
-    return page(request, "web/session.html", beginning=begun, queue=queue_of(context), **listed, **about)
+    stands = {"standing": standing_of(begun), "queue": queue_of(context)}
+    return page(request, "web/session.html", beginning=begun, **stands, **listed, **about)
 
 
 @require_safe

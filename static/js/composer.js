@@ -15,7 +15,7 @@ export class Composer {
     this.words.value ||= localStorage.getItem(this.draft) ?? "";
     this.listen();
     this.grow();
-    form.querySelector(".send").disabled = false; // until now the browser would have sent the form by itself
+    form.querySelector(".send").disabled = this.words.disabled; // until now the browser would have sent the form by itself
   }
 
   listen() {

@@ -4,7 +4,7 @@ import { addressedTask, busyTask, waitingTask } from "./standing.js";
 
 const $ = (id) => document.getElementById(id);
 
-/** The server drew how a session looks that nothing happens in. */
+/** The server drew how it looks at first (`web/standing.py`). */
 export function start(page) {
   const head = new Head(page);
   page.on("drawn", () => head.draw());

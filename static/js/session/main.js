@@ -29,7 +29,7 @@ const FEATURES = [
     when: (state) => Object.keys(state.artifacts).length !== LISTED,
     on: { click: "#to-panel, #items [data-artifact], #artifacts [data-key]" },
   },
-  { load: () => import("./head.js"), when: (state) => state.open.size || isNewer(state) },
+  { load: () => import("./head.js"), when: (state) => page.stopping || isNewer(state) },
   { load: () => import("./asked.js"), when: () => $("items").querySelector(".question") },
   { load: () => import("./questions.js"), on: { input: "#items form.question", submit: "#items form.question" } },
   { load: () => import("./queue.js"), when: hasUnsent, on: { click: "#queued button", focusin: "#queued" } },
