@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.urls import reverse
+from django.utils.html import format_html
 
 from apps.conversations import lineage, wire
 from apps.conversations.events import EventType
 from apps.conversations.models import Artifact, Context, Event
 from apps.web import parts
+from apps.web.listed import size_of
+from apps.web.templatetags.parley import icon
 
 JSON = dict[str, Any]
 
@@ -34,10 +37,20 @@ def delivered_artifact(context: Context, row: Artifact) -> JSON:
         "at": wire.timestamp(row.created_at),
         "isSigned": bool(row.signature),
         "parts": files,
-        "thumbnail": _thumbnail(files),
+        "chip": _chip(row.name, files),
         "look": address_of(context, row, "artifact-look"),
         "words": _words(joined),
     }
+
+
+def _chip(name: str, files: list[JSON]) -> str:
+    """What stands below an answer for an artifact: its sign, or the picture itself, its name and size. Safe HTML."""
+    first: JSON = files[0] if files else {"mediaType": "", "size": None}
+    sign = icon("picture" if first["mediaType"].startswith("image/") else "file")
+    if (small := _thumbnail(files)) is not None:
+        sign = format_html('<img class="thumbnail" src="{}" alt="" loading="lazy" decoding="async">', small)
+    size = "" if first["size"] is None else size_of(first["size"])
+    return format_html('{}<span class="name">{}</span><span class="size">{}</span>', sign, name or "File", size)
 
 
 def _thumbnail(files: list[JSON]) -> str | None:

@@ -6,6 +6,7 @@ comes with the `agent_complete` that delivers it.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,8 +27,10 @@ from apps.web.outlines import outline_of
 JSON = dict[str, Any]
 
 TOKENS = (EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 3  # of entries; browsers forget what they kept in another one
+FORMAT = 4  # of entries; browsers forget what they kept in another one
 LONGEST_VALUE = 2000  # characters of a tool's arguments or result
+CODE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
+COPY = '<button type="button" class="quiet small copy-code">Copy</button>'
 
 
 def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = True) -> list[JSON]:
@@ -105,6 +108,8 @@ def _message(context: Context, event: Event, *, marked_up: bool, without_last: b
         parts.shown(part, address, marked_up=marked_up, labels=labels)
         for part, address in zip(said, addresses, strict=True)
     ]
+    if marked_up:
+        shown = [{**one, "html": with_copies(one["html"])} if "html" in one else one for one in shown]
     entry = {"messageId": message["messageId"], "text": parts.words_of(said), "parts": shown}
     named = message.get("referenceTaskIds")
     return {**entry, "references": named} if named else entry
@@ -150,7 +155,12 @@ def wanted_credential(payload: JSON) -> JSON | None:
 
 def _laid_out(text: str) -> JSON:
     """A whole text: it takes the place of what streamed."""
-    return {"text": text, "html": prose.laid_out(text)}
+    return {"text": text, "html": with_copies(prose.laid_out(text))}
+
+
+def with_copies(html: str) -> str:
+    """Safe HTML in which each piece of code can be copied (`session/code.js` does it)."""
+    return CODE.sub(rf'<div class="code">\g<0>{COPY}</div>', html)
 
 
 def _chunk(event: Event) -> JSON:

@@ -3,20 +3,73 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
 from django.urls import path
+from django.views.decorators.http import require_safe
 
 import bridge
 from apps.accounts.principals import Principal
 from apps.conversations import queued, switching
 from apps.conversations.archives.warming import warm
 from apps.conversations.errors import ContextNotFound
-from apps.conversations.models import Context
+from apps.conversations.models import Context, QueuedMessage
+from apps.conversations.parts import words_of
 from apps.runtime.publishing import publish_queue
 from apps.web.composing import refuse_too_large
+from apps.web.principals import principal_of
 from apps.web.sending import act, message_of
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits in a session, as its page shows it. `held` says why nothing of it is sent by itself; empty: it is."""
+
+    agent: str
+    rows: list[QueuedMessage]
+    held: str
+
+    @property
+    def is_stuck(self) -> bool:
+        return bool(self.held or self._problem)
+
+    @property
+    def note(self) -> str:
+        if self._problem:
+            return f"This could not be sent: {self._problem}"
+        return self.held or f"Sent when {self.agent} is done"
+
+    @property
+    def _problem(self) -> str:
+        return next((row.problem for row in self.rows if row.problem), "")
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        for row in self.rows:
+            files = [part["filename"] for part in row.parts if part.get("filename")]
+            ids = {"id": row.pk, "message_id": row.message_id}
+            yield {**ids, "text": words_of(row.parts), "files": files, "is_being_sent": row.is_being_sent}
+
+
+def queue_of(context: Context) -> Queue:
+    """The queue of a session, which has its agent. One query where nothing waits, otherwise two."""
+    rows = list(QueuedMessage.objects.filter(context=context))
+    return Queue(context.agent.name, rows, queued.held(context) if rows else "")
+
+
+@require_safe
+@login_required
+def shown(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """What waits, drawn. Somebody else's session is not found."""
+    visible = Context.objects.visible_to(principal_of(request)).select_related("agent")
+    if (context := visible.filter(pk=session).first()) is None:
+        raise Http404
+    return render(request, "web/_queue.html", {"queue": queue_of(context)})
 
 
 @act
@@ -39,4 +92,7 @@ def _context(principal: Principal, session: uuid.UUID) -> Context:
     return warm(context)
 
 
-urlpatterns = [path("sessions/<uuid:session>/queue", queue, name="queue")]
+urlpatterns = [
+    path("sessions/<uuid:session>/queue", queue, name="queue"),
+    path("sessions/<uuid:session>/queued", shown, name="queued"),
+]

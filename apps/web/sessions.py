@@ -13,13 +13,15 @@ from django.views.decorators.http import require_safe
 from apps.agents.models import Agent
 from apps.conversations import lineage
 from apps.conversations.archives.warming import warm
-from apps.conversations.models import Context, Message, QueuedMessage
+from apps.conversations.models import Context, Message
 from apps.web.authors import card_of, choices
 from apps.web.deliveries import artifacts_before
 from apps.web.entries import FORMAT, entries_of, settled_events
 from apps.web.listed import by_name, files_of
 from apps.web.principals import principal_of
+from apps.web.queue import queue_of
 from apps.web.shell import page
+from apps.web.standing import standing_of
 from apps.web.trees import branches_json
 
 JSON = dict[str, Any]
@@ -40,7 +42,8 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     begun = beginning(context)
     files = files_of(begun)
     listed = {"files": by_name(files), "file_count": len(files)}
-    return page(request, "web/session.html", beginning=begun, **listed, **about)
+    stands = {"standing": standing_of(begun), "queue": queue_of(context)}
+    return page(request, "web/session.html", beginning=begun, **stands, **listed, **about)
 
 
 @require_safe
@@ -77,7 +80,6 @@ def beginning(context: Context) -> JSON:
         "stop": reverse("web:stop", args=[context.pk]),
         "earlier": reverse("web:earlier", args=[context.pk]),
         "queue": reverse("web:queue", args=[context.pk]),
-        "queued": QueuedMessage.objects.filter(context=context).exists(),
     }
 
 

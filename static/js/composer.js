@@ -3,8 +3,9 @@
 
 export class Composer {
   /**
-   * `send(message)` is given {id, text, files, said}: `said` are a form's fields, as [name, value]. Others add fields to the
-   * next message by `also`, and say by `editLast` what ArrowUp does where nothing is written.
+   * `send(message)` is given {id, text, files, said, isNow}: `said` are a form's fields, as [name, value], `isNow` whether it
+   * is said into the work that goes on. Others add fields to the next message by `also`, and say by `editLast` what ArrowUp
+   * does where nothing is written.
    */
   constructor(form, send) {
     Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null });
@@ -14,13 +15,15 @@ export class Composer {
     this.words.value ||= localStorage.getItem(this.draft) ?? "";
     this.listen();
     this.grow();
-    form.querySelector(".send").disabled = false; // until now the browser would have sent the form by itself
+    form.querySelector(".send").disabled = this.words.disabled; // until now the browser would have sent the form by itself
   }
 
   listen() {
     const { form, words } = this;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
+      this.isNow = Boolean(event.submitter?.matches(".send-now"));
+      if (this.isNow) words.focus();
       this.submit();
     });
     words.addEventListener("input", () => this.written());
@@ -39,7 +42,8 @@ export class Composer {
 
   pressed(event) {
     if (event.isComposing || event.shiftKey) return;
-    if (event.key === "Enter") this.form.requestSubmit();
+    const isNow = event.ctrlKey || event.metaKey;
+    if (event.key === "Enter") this.form.requestSubmit(isNow ? this.form.querySelector(".send-now") : null);
     else if (event.key === "ArrowUp" && !this.words.value && this.editLast) this.editLast();
     else if (event.key === "Escape") this.leave();
     else return;

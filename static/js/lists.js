@@ -9,7 +9,7 @@ let due = 0;
 let read = 0;
 let isReading = false;
 let hasMoved = false;
-let isInTitle = false;
+let isInTitle = Number(document.querySelector(".sidebar .recent").dataset.waiting) > 0; // as the page began
 
 /** What agents do is shown where it is; what people do may move a row. */
 export function hear(events) {

@@ -22,7 +22,8 @@ export class Sidebar {
       if (target.id === "show-more") (await import("./redraw.js")).showMore(target);
     });
     this.follow(position);
-    if (Number(element.querySelector(".recent").dataset.waiting)) this.lists().then((lists) => lists.count());
+    const waiting = Number(element.querySelector(".recent").dataset.waiting);
+    if (waiting) import("./waiting.js").then(({ show }) => show(waiting), () => {});
     if (performance.getEntriesByType("navigation")[0]?.workerStart) this.renewSoon(); // the page may be an old one
   }
 

@@ -156,3 +156,42 @@ def test_a_large_file_waits_with_its_words_and_no_lost_line_loses_them(
     expect(page.locator(".from-user", has_text="with a file")).to_contain_text("large.txt")
     expect(page.locator(".from-user", has_text="without a line")).to_have_count(1)
     complaints.clear()  # of the requests that were cut off
+
+
+def test_what_is_sent_before_the_queue_has_its_script_waits_in_its_order(page: Page) -> None:
+    working(page)
+    assert not page.evaluate(
+        "performance.getEntriesByType('resource').some(({name}) => name.includes('/session/queue.'))"
+    )
+    held = []
+    page.route("**/js/session/queue.*", lambda route: held.append(route))
+    say(page, "0 the second")
+    say(page, "0 the third")
+    expect(page.locator("#words")).to_have_value("")
+    until_held(page, held)
+    for route in held:
+        route.continue_()
+    expect(waiting(page).locator(".queue-text [dir]")).to_have_text(["0 the second", "0 the third"])
+    page.get_by_role("button", name="Stop").click()
+
+
+def until_held(page: Page, held: list[Any]) -> None:
+    while not held:
+        page.wait_for_timeout(50)
+
+
+def test_the_focus_stays_where_somebody_deletes_elsewhere(page: Page, complaints: list[str]) -> None:
+    working(page)
+    say(page, "0 the second")
+    say(page, "0 the third")
+    expect(waiting(page)).to_have_count(2)
+    other = page.context.new_page()
+    other.goto(page.url)
+    row(other, "0 the third").get_by_role("button", name="Delete").focus()
+    row(page, "0 the second").get_by_role("button", name="Delete").click()
+    expect(waiting(other)).to_have_count(1)
+    expect(row(other, "0 the third").get_by_role("button", name="Delete")).to_be_focused()
+    row(page, "0 the third").get_by_role("button", name="Delete").click()
+    expect(waiting(other)).to_have_count(0)
+    expect(other.locator("#words")).to_be_focused()
+    page.get_by_role("button", name="Stop").click()

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.doing import begin, say, settled
 
 REDUCE = """async ([entries, artifacts = []]) => {
-  for (const name of ["local", "making", "extras", "turns"]) await import(`/static/js/session/${name}.js`);
+  for (const name of ["local", "making", "streaming", "extras", "turns"]) await import(`/static/js/session/${name}.js`);
   const { begin, reduce } = await import("/static/js/session/reducer.js");
   return entries.reduce(reduce, begin(artifacts));
 }"""

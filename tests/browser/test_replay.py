@@ -32,9 +32,11 @@ CAPTURE = f"""
       super(address, ...more);
       if (!String(address).includes("/ws/sessions/")) return;
       this.addEventListener("message", async ({{data}}) => {{
-        const {{last}} = JSON.parse(data);
+        const {{entries = [], last}} = JSON.parse(data);
         if (!last) return;
         newest = last;
+        const asks = entries.some(({{state}}) => state === "input-required"); // drawn once what that takes is loaded
+        while (asks && newest === last && !document.querySelector("form.question")) await frame();
         await frame(); await frame(); await frame();
         if (newest === last && !document.querySelector(".pending")) captured.push([last, read()]);
       }});

@@ -33,3 +33,18 @@ async def test_nothing_to_say_and_somebody_elses_session_are_refused(ada_at_work
     answer = await ada_at_work.post(f"/sessions/{mine.context}/queue", {"message": new_id(), "text": " "})
     assert answer.status_code == 422
     assert not await QueuedMessage.objects.aexists()
+
+
+async def test_what_waits_is_drawn_for_its_owner_alone(
+    ada_at_work, ada, ada_browser, bob_browser, report, said, new_id
+):
+    working = await bridge.run(intake.accept, ada.principal, report, said("first"))
+    await ada_at_work.post(f"/sessions/{working.context}/queue", {"message": new_id(), "text": "<i>second</i>"})
+    address = f"/sessions/{working.context}/queued"
+    drawn = await bridge.run(lambda: ada_browser.get(address).content.decode())
+    assert "&lt;i&gt;second&lt;/i&gt;" in drawn
+    assert "Sent when" in drawn
+    assert "data-held" not in drawn
+    page = await bridge.run(lambda: ada_browser.get(f"/sessions/{working.context}").content.decode())
+    assert "&lt;i&gt;second&lt;/i&gt;" in page
+    assert (await bridge.run(lambda: bob_browser.get(address))).status_code == 404

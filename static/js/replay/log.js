@@ -2,6 +2,7 @@
 import "../session/extras.js";
 import "../session/making.js";
 import { begin, reduce } from "../session/reducer.js";
+import "../session/streaming.js";
 import "../session/turns.js";
 
 const APART = 100; // events between two states that are kept

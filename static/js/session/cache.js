@@ -9,7 +9,10 @@ const QUIET = 1500; // ms without news before they are written
 const PIECES = { agent_token_start: ["completed"], agent_token: ["completed"] }; // and when they are not needed any more
 PIECES.artifact_update = ["completed", "failed", "rejected", "canceled"];
 
-/** The cache of a page's session; from the first time on it keeps what the page has, and what comes. */
+/**
+ * The cache of a page's session; from the first time on it keeps what the page has, and what comes. A turn that goes on is
+ * asked for again in any case: it is kept when it is over.
+ */
 export function cacheOf(page) {
   page.cache ??= new Cache(page);
   return page.cache;

@@ -5,27 +5,13 @@ const SHORT = 60; // items of a conversation that are all in the page
 const NEAR = 48; // px from the end that still count as being there
 const AHEAD = 1.5; // heights of the view to have ready above and below
 
-/** All of a short conversation. A long one has a Window instead. */
-class Whole {
-  from = 0;
-  length = 0;
-  isAtEnd = true;
-
-  over(items) {
-    this.length = items.length;
-    return items;
-  }
-
-  toEnd() {}
-  around() {}
-  up() {}
-  down() {}
-}
-
 export class End {
+  window = null; // of a long conversation; of a short one all is in the page
+  length = 0;
+
   /** `changed()` draws anew; `older()` is asked for what is not here yet. */
   constructor(scroller, pill, { changed, older }) {
-    Object.assign(this, { scroller, pill, changed, older, follows: true, window: new Whole() });
+    Object.assign(this, { scroller, pill, changed, older, follows: true });
     this.list = scroller.querySelector("ol");
     scroller.addEventListener("scroll", () => this.look(), { passive: true });
     pill.addEventListener("click", () => {
@@ -40,37 +26,41 @@ export class End {
 
   /** The items to draw. */
   over(items) {
+    this.length = items.length;
     this.lengthen(items.length).catch(() => {}); // tried again with what comes next
-    return this.window.over(items, this.follows);
+    return this.window?.over(items, this.follows) ?? items;
   }
 
   /** From here on the conversation is a long one, if so many items are many. */
   async lengthen(count = Infinity) {
-    if (this.isLong || count <= SHORT) return;
+    if (this.window || count <= SHORT) return;
     const { Window } = await import("./window.js");
-    if (!this.isLong) this.window = new Window(this.window.length);
-    this.isLong = true;
+    this.window ??= new Window(this.length);
+  }
+
+  get isAtEnd() {
+    return this.window?.isAtEnd ?? true;
   }
 
   look() {
     const { scrollHeight, scrollTop, clientHeight } = this.scroller;
     const below = scrollHeight - scrollTop - clientHeight;
-    this.follows = below < NEAR && this.window.isAtEnd;
+    this.follows = below < NEAR && this.isAtEnd;
     if (this.follows) this.pill.hidden = true;
     else if (scrollTop < AHEAD * clientHeight) this.up();
-    else if (below < AHEAD * clientHeight && this.window.down()) this.changed();
+    else if (below < AHEAD * clientHeight && this.window?.down()) this.changed();
   }
 
   up() {
-    if (this.window.up()) this.changed();
+    if (this.window?.up()) this.changed();
     else this.older();
   }
 
   go() {
-    const isFar = !this.window.isAtEnd;
+    const isFar = !this.isAtEnd;
     this.follows = true;
     this.pill.hidden = true;
-    this.window.toEnd();
+    this.window?.toEnd();
     if (isFar) this.changed();
     this.toBottom();
   }

@@ -1,12 +1,12 @@
 // Parts of the page that are loaded when they are first needed, and cost nothing until then.
 
 export class Features {
-  /** `features`: [{load, when(state) or on: "click .selector" (or submit, input), or both}]; each module has `start(page)`. */
+  /** `features`: [{load, when(state) or on: {click: ".selector"} (or submit, input, focusin), or both}]; each module has `start(page)`. */
   constructor(page, features) {
     this.page = page;
     this.asleep = new Set(features);
     page.on("drawn", () => this.look());
-    for (const name of ["click", "submit", "input"]) document.addEventListener(name, (event) => this.meet(event), { capture: true });
+    for (const name of ["click", "submit", "input", "focusin"]) document.addEventListener(name, (event) => this.meet(event), { capture: true });
   }
 
   look() {
@@ -16,10 +16,10 @@ export class Features {
   /** The first event of a feature waits until that is there, and then happens; those that come meanwhile are the same one. */
   async meet(event) {
     for (const feature of this.asleep) {
-      const [name, selector] = feature.on?.split(/ (.*)/s) ?? [];
-      const target = name === event.type && event.target.closest(selector);
+      const { type } = event;
+      const target = feature.on?.[type] && event.target.closest(feature.on[type]);
       if (!target) continue;
-      if (name === "input") return this.wake(feature); // which takes part from the next one on
+      if (type === "input" || type === "focusin") return this.wake(feature); // which takes part from the next one on
       event.preventDefault();
       event.stopImmediatePropagation();
       if (feature.isHeld) continue;
@@ -27,7 +27,7 @@ export class Features {
       const isThere = await this.wake(feature);
       feature.isHeld = false;
       if (!isThere) continue;
-      if (name === "click") target.click();
+      if (type === "click") target.click();
       else target.requestSubmit(event.submitter);
     }
   }

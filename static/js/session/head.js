@@ -4,7 +4,7 @@ import { addressedTask, busyTask, waitingTask } from "./standing.js";
 
 const $ = (id) => document.getElementById(id);
 
-/** The server drew how a session looks that nothing happens in. */
+/** The server drew how it looks at first (`web/standing.py`). */
 export function start(page) {
   const head = new Head(page);
   page.on("drawn", () => head.draw());
@@ -53,8 +53,17 @@ class Head {
     }
     const { name } = answers ? (waiting.agent ?? state.agent) : state.agent;
     composer.words.placeholder = shut ? "Use the button above" : answers ? `Answer ${name}…` : `Message ${name}…`;
-    composer.form.querySelector(".composer-hint").textContent =
-      addressed && addressed === busy ? "What you send now is read after this step" : "";
+    this.drawSend(composer, Boolean(addressed) && addressed === busy);
+  }
+
+  /** While somebody works, what is sent waits for that, or is said into it. */
+  drawSend({ form, words }, isBusy) {
+    const [send, now] = [form.querySelector(".send"), form.querySelector(".send-now")];
+    if (!isBusy && now === document.activeElement) words.focus();
+    now.hidden = !isBusy;
+    const name = isBusy ? "Send when the work is done" : "Send";
+    if (send.title !== name) send.title = send.lastElementChild.textContent = name;
+    form.querySelector(".composer-hint").textContent = isBusy ? "What you send waits until this is done" : "";
   }
 
   /** The agent with whom the session goes on. */

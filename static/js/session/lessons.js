@@ -2,7 +2,6 @@
 import { WAITS } from "./reducer.js";
 
 const LONG = 6000; // characters of a message that are folded, as in extras.js
-const PIECES = new Set(["agent_token_start", "agent_token", "artifact_update"]);
 const SELDOM = new Set(["agent_switched", "feedback", "fork"]);
 
 const LESSONS = [
@@ -10,7 +9,8 @@ const LESSONS = [
     load: () => import("./turns.js"),
     isOf: ({ type, taskId, opensTask, state }) => (type === "user_message" ? taskId && !opensTask : WAITS.has(state)),
   },
-  { load: () => import("./making.js"), isOf: ({ type, again, attempt }) => PIECES.has(type) || again || attempt > 1 },
+  { load: () => import("./streaming.js"), isOf: ({ type }) => /^agent_token(_start)?$/.test(type) },
+  { load: () => import("./making.js"), isOf: ({ type, again, attempt }) => type === "artifact_update" || again || attempt > 1 },
   { load: () => import("./extras.js"), isOf: ({ type, message }) => SELDOM.has(type) || (message && !isPlain(type, message)) },
 ];
 

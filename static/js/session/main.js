@@ -11,7 +11,9 @@ const LOST = "The server cannot be reached. What you wrote is kept here.";
 
 const LISTED = $("artifacts").querySelectorAll("[data-key]").length; // files that the server put into the panel
 
+const isKept = performance.getEntriesByType("navigation")[0]?.workerStart > 0; // the page, by the browser
 const isNews = (state) => state.last > (page.opened ?? Infinity);
+const hasUnsent = () => localStorage.getItem("unsent");
 const isNewer = (state) => state.last > page.beginning.last; // than what the server drew
 
 /** What the list of sessions has as read needs no word of it. */
@@ -25,28 +27,28 @@ const FEATURES = [
   {
     load: () => import("./panel.js"),
     when: (state) => Object.keys(state.artifacts).length !== LISTED,
-    on: "click #to-panel, #items [data-artifact], #artifacts [data-key]",
+    on: { click: "#to-panel, #items [data-artifact], #artifacts [data-key]" },
   },
-  { load: () => import("./head.js"), when: (state) => state.open.size || isNewer(state) },
-  { load: () => import("./questions.js"), when: () => $("items").querySelector(".question"), on: "submit #items form.question" },
-  { load: () => import("./queue.js"), when: (state) => page.beginning.queued || isBusy(state) },
-  { load: () => import("./stars.js"), on: "click #items .star" },
-  { load: () => import("./timeline.js"), when: isNewer },
-  { load: () => import("./sending.js"), when: () => localStorage.getItem("unsent"), on: "input #composer" },
-  { load: () => import("./sending.js"), on: "click #items [data-again], #items [data-retry], #items [data-take-back]" },
-  { load: () => import("./actions.js"), on: "click #items .actions button" },
-  { load: () => import("./code.js"), on: "click #items .copy-code" },
-  { load: () => import("./stopping.js"), on: "click #composer .stop" },
+  { load: () => import("./head.js"), when: (state) => page.stopping || isNewer(state) },
+  { load: () => import("./asked.js"), when: () => $("items").querySelector(".question") },
+  { load: () => import("./questions.js"), on: { input: "#items form.question", submit: "#items form.question" } },
+  { load: () => import("./queue.js"), when: hasUnsent, on: { click: "#queued button", focusin: "#queued" } },
+  { load: () => import("./stars.js"), on: { click: "#items .star" } },
+  { load: () => import("./beside.js"), when: (state) => isKept || isNewer(state) },
+  {
+    load: () => import("./sending.js"),
+    when: hasUnsent,
+    on: { input: "#composer", click: "#items [data-again], #items [data-retry], #items [data-take-back]" },
+  },
+  { load: () => import("./actions.js"), on: { click: "#items .actions button" } },
+  { load: () => import("./code.js"), on: { click: "#items .copy-code" } },
+  { load: () => import("./stopping.js"), on: { click: "#composer .stop" } },
   { load: () => import("./shown.js"), when: () => navigator.serviceWorker?.controller },
-  { load: () => import("./cache.js"), when: isNews },
+  { load: () => import("./cache.js"), when: (state) => isNews(state) && !isBusy(state) },
   { load: () => import("./announcer.js"), when: isNews },
   { load: () => import("./seen.js"), when: isUnread },
-  { load: () => import("./switching.js"), on: "click [data-switch]" },
-  { load: () => import("./menus.js"), on: "click #switch, #session-more" },
+  { load: () => import("./menus.js"), on: { click: "#switch, #session-more" } }, // and what they offer
   { load: () => import("./branches.js"), when: () => page.isBack || Object.keys(page.beginning.branches).length },
-  { load: () => import("./tree.js"), on: "click [data-act=tree]" },
-  { load: () => import("./copying.js"), on: "click [data-act=copy-markdown]" },
-  { load: () => import("./sharing.js"), on: "click [data-act=share]" },
 ];
 
 /** Whoever comes back to the page may have forked the session elsewhere. */
@@ -72,7 +74,9 @@ const send = async (how, message) => {
 };
 page.deliver = (message) => send("deliver", message);
 page.composer = new Composer($("composer"), (message) => send("say", message));
-new Features(page, FEATURES);
+page.elsewhere = new BroadcastChannel(`parley.queue.${page.id}`); // other tabs of it
+page.elsewhere.onmessage = () => import("./renewing.js").then(({ renewQueue }) => renewQueue(), () => {});
+page.features = new Features(page, FEATURES);
 await page.prepare();
 page.begin();
 if (!document.querySelector(".question")) page.composer.words.focus();

@@ -1,14 +1,9 @@
-// What is reduced and drawn while an agent makes something: words that stream, artifacts piece by piece, and what an attempt
-// that is begun again had begun.
-import { h } from "../dom.js";
-import { ENDED, artifactKey, change, changeTurn, drop, itemOf, learn, openStream, turnOf, workOf } from "./reducer.js";
-import { draws } from "./view.js";
+// What is reduced while an agent makes artifacts piece by piece, and of what an attempt that is begun again had begun.
+import { ENDED, artifactKey, change, changeTurn, drop, learn, turnOf, workOf } from "./reducer.js";
 
 const TEXT_KEPT = 20000; // characters of an artifact in the making that are kept to look at
 
 learn({
-  agent_token_start: token,
-  agent_token: token,
   artifact_update(state, entry) {
     const { taskId, artifactId, begins, size, index } = entry;
     const key = artifactKey(entry);
@@ -43,25 +38,6 @@ learn({
     completed(state, entry);
   },
 });
-
-draws({
-  /** More text of a stream: only that is touched. */
-  streamOn(element, before, item) {
-    if (!before.streaming || !item.streaming) return false;
-    element.querySelector(".streaming").textContent = item.text;
-    return true;
-  },
-
-  /** Text as it came, also where it never came to its end. */
-  streamed: ({ streaming, text }) => [h("p", { class: streaming ? "streaming caret" : "streaming" }, text)],
-});
-
-function token(state, entry) {
-  const key = `stream:${entry.artifactId}`;
-  const known = itemOf(state, key);
-  if (known) change(state, key, { text: known.text + entry.text });
-  else openStream(state, entry);
-}
 
 /** What an attempt that was cut off, or given back, had begun is begun again. */
 function withoutUnfinished(state, taskId) {

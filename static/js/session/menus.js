@@ -1,7 +1,15 @@
 // Menus by keyboard: arrows go through what there is, Home and End to its ends; Escape closes, as everywhere.
 
+const OFFERED = [
+  { load: () => import("./switching.js"), on: { click: "[data-switch]" } },
+  { load: () => import("./tree.js"), on: { click: "[data-act=tree]" } },
+  { load: () => import("./copying.js"), on: { click: "[data-act=copy-markdown]" } },
+  { load: () => import("./sharing.js"), on: { click: "[data-act=share]" } },
+];
+
 /** The menus in the head of the page. */
-export function start() {
+export function start(page) {
+  for (const feature of OFFERED) page.features.asleep.add(feature);
   for (const opener of document.querySelectorAll("#session-more, #switch")) {
     const menu = document.getElementById(opener.getAttribute("popovertarget"));
     withArrows(menu);

@@ -69,7 +69,7 @@ export async function showMessage(page, index) {
   const place = page.state.items.findIndex((item) => item.index >= index);
   if (place < 0) return;
   page.end.follows = false;
-  page.end.window.around(place);
+  page.end.window?.around(place);
   page.draw();
   const element = page.element(page.state.items[place]);
   element.tabIndex = -1;

@@ -6,7 +6,7 @@ import { learning } from "./lessons.js";
 import { begin, isBusy, reduce } from "./reducer.js";
 import { View } from "./view.js";
 
-const NEXT = [{ type: "agent_token" }, { state: "input-required" }]; // what a task that goes on may tell of next
+const NEXT = [{ type: "agent_token" }]; // what a task that goes on may tell of next
 const REST = 2000; // ms until that is tried again which could not be loaded
 
 const $ = (id) => document.getElementById(id);
@@ -148,7 +148,7 @@ export class SessionPage {
     state.artifactsChanged = false;
     end.keep(() => {
       view.draw({ ...state, items: end.over(state.items) });
-      $("earlier").hidden = this.first <= 1 && !end.window.from;
+      $("earlier").hidden = this.first <= 1 && !end.window?.from;
     });
     this.tell("drawn");
   }

@@ -3,7 +3,7 @@ import { uuid } from "../ids.js";
 import { Unreachable } from "../post.js";
 import "./extras.js";
 import "./local.js";
-import { addressedTask } from "./standing.js";
+import { addressedTask, busyTask } from "./standing.js";
 
 /** What sends for a page; there is one. */
 export function start(page) {
@@ -25,6 +25,8 @@ class Sending {
       if (retry) this.box.hurry();
       if (takeBack) this.box.takeBack(takeBack);
     });
+    page.composer.words.addEventListener("input", () => this.isForQueue() && this.queue().catch(() => {}));
+    if (this.isForQueue()) this.queue().catch(() => {});
     this.outbox().then((box) => (localStorage.getItem("unsent") ? box?.resume() : null)); // while there is a line to load it by
   }
 
@@ -37,8 +39,28 @@ class Sending {
     return this.opening;
   }
 
-  /** What was written in the composer: {id, text, files, said}. */
-  say(message) {
+  /** Does what is written next wait for the work that goes on, or for what waits already? */
+  isForQueue() {
+    const busy = busyTask(this.page.state);
+    const isBusy = busy && busy === addressedTask(this.page.state);
+    return isBusy || document.querySelector("#queue ol:not([data-held]) > li");
+  }
+
+  /** While there is a line to load it by. It is asked for once: those who wait for it go on in the order of asking. */
+  queue() {
+    this.queueing ??= import("./queue.js").then(
+      ({ start }) => start(this.page),
+      (problem) => {
+        this.queueing = null;
+        throw problem;
+      },
+    );
+    return this.queueing;
+  }
+
+  /** What was written in the composer: {id, text, files, said, isNow}. */
+  async say(message) {
+    if (!message.isNow && this.isForQueue()) return (await this.queue()).add(message);
     const task = addressedTask(this.page.state);
     const said = task ? [...message.said, ["task", task.id]] : message.said;
     return this.deliver({ ...message, said, giveBack: (sentence) => this.page.composer.giveBack(message, sentence) });

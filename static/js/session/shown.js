@@ -4,7 +4,7 @@ const SCREENFUL = 20; // items, the last ones
 
 export function start({ end }) {
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden || !end.window.isAtEnd) return;
+    if (!document.hidden || !end.isAtEnd) return;
     const html = [...end.list.children].slice(-SCREENFUL).map((item) => item.outerHTML).join("");
     navigator.serviceWorker.controller.postMessage({ shown: { address: location.href, html } });
   });

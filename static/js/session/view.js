@@ -1,5 +1,5 @@
 // From items to the page: each item has one element, redrawn when the reducer has made the item a new one.
-import { bytes, h, icon, safe } from "../dom.js";
+import { h, icon, safe } from "../dom.js";
 import { dress } from "../times.js";
 
 const CHIPS = 8; // files that are named below an answer; all of them are in the panel
@@ -15,6 +15,8 @@ export function draws(extras) {
 export class View {
   constructor(list) {
     Object.assign(this, { list, drawn: new Map(), artifacts: {} });
+    const noPicture = ({ target }) => target.matches(".thumbnail") && target.replaceWith(icon("picture"));
+    list.addEventListener("error", noPicture, { capture: true });
   }
 
   /** What an element of the list shows. */
@@ -92,7 +94,7 @@ export class View {
   words(item) {
     if (item.artifactId && !item.parts.length) return EXTRAS.streamed?.(item) ?? [];
     return item.parts.flatMap((part) => {
-      if (part.kind === "text") return [...withCopies(safe(h("div"), part.html)).childNodes];
+      if (part.kind === "text") return [...safe(h("div"), part.html).childNodes];
       if (part.kind !== "data") return [];
       if (part.values.length === 1) return [h("p", { class: "verbatim" }, part.values[0].value)];
       return EXTRAS.values?.(part.values) ?? [];
@@ -103,18 +105,11 @@ export class View {
     const artifacts = (item.files ?? []).map((key) => [key, this.artifacts[key]]).filter(([, one]) => one);
     const worth = artifacts.filter(([, one]) => !repeats(one, item));
     if (!worth.length) return;
-    const chips = worth.slice(0, CHIPS).map(([key, one]) =>
-      h(
-        "button",
-        { type: "button", class: "chip", "data-artifact": key },
-        one.thumbnail ? thumbnail(one.thumbnail) : icon(one.parts[0]?.mediaType.startsWith("image/") ? "picture" : "file"),
-        h("span", { class: "name" }, one.name || "File"),
-        h("span", { class: "size" }, bytes(one.parts[0]?.size)),
-      ),
-    );
+    const chip = (key) => h("button", { type: "button", class: "chip", "data-artifact": key });
+    const chips = worth.slice(0, CHIPS).map(([key, one]) => safe(chip(key), one.chip));
     if (worth.length > CHIPS) {
-      const more = { type: "button", class: "chip", "data-artifact": worth[CHIPS][0] };
-      chips.push(h("button", more, `${worth.length - CHIPS} more`));
+      chips.push(chip(worth[CHIPS][0]));
+      chips.at(-1).textContent = `${worth.length - CHIPS} more`;
     }
     element.append(h("div", { class: "chips" }, chips));
   }
@@ -136,24 +131,6 @@ export class View {
     if (isOver) this.drawWorked = (await import("./worked.js")).drawWorked;
     else this.drawWork = (await import("./work.js")).drawWork;
   }
-}
-
-/** A delivered picture; the room for it is there before it is. */
-function thumbnail(src) {
-  const picture = h("img", { class: "thumbnail", src, alt: "", loading: "lazy", decoding: "async" });
-  picture.addEventListener("error", () => picture.replaceWith(icon("picture")));
-  return picture;
-}
-
-/** Each piece of code can be copied: `code.js` does it. */
-function withCopies(words) {
-  for (const pre of words.querySelectorAll("pre")) {
-    const button = h("button", { type: "button", class: "quiet small copy-code" }, "Copy");
-    const code = h("div", { class: "code" });
-    pre.replaceWith(code);
-    code.append(pre, button);
-  }
-  return words;
 }
 
 /** What the server drew once for all messages (`_message.html`). */

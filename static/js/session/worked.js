@@ -1,4 +1,4 @@
-// How work is shown that is over: one quiet line, what was done folded below it.
+// How work is shown that is over: one quiet line, what was done folded below it, which is loaded when somebody looks.
 import { h, icon, sign } from "../dom.js";
 
 const OUTCOMES = {
@@ -30,29 +30,10 @@ export function drawLine(element, item, line) {
   details.firstElementChild.replaceWith(h("summary", { class: "work-line" }, fold, line));
   if (hadFocus) details.firstElementChild.focus();
   if (!known) element.replaceChildren(details);
-  drawSteps(details.lastElementChild, item.steps);
-}
-
-const drawn = new WeakMap(); // the elements of steps: each is drawn once
-
-function drawSteps(list, steps) {
-  steps.forEach((step, place) => {
-    if (!drawn.has(step)) drawn.set(step, stepOf(step));
-    if (list.children[place] !== drawn.get(step)) list.insertBefore(drawn.get(step), list.children[place] ?? null);
-  });
-  while (list.children.length > steps.length) list.lastElementChild.remove();
-}
-
-function stepOf(step) {
-  if (step.kind !== "tool") return h("li", { class: step.kind }, step.text);
-  const said = [step.value, step.result].filter((value) => value && value !== "{}");
-  return h(
-    "li",
-    {},
-    h("span", { class: "tool" }, step.name),
-    step.isError ? h("span", { class: "error" }, " failed") : null,
-    said.map((value) => h("pre", {}, value)),
-  );
+  const list = details.lastElementChild;
+  const close = () => (details.open = false); // without a line there is nothing to show
+  details.ontoggle = () => details.open && import("./steps.js").then(({ drawSteps }) => drawSteps(list, item.steps), close);
+  details.ontoggle();
 }
 
 function done(item, again) {

@@ -1,0 +1,16 @@
+// The focus goes to each of an agent's questions once, when it is there; who answers it is heard by `questions.js`.
+
+export function start(page) {
+  const focused = new Set();
+  const focusNewest = () => {
+    const form = [...document.querySelectorAll("#items .question")].at(-1);
+    const message = form?.closest("li").dataset.message;
+    if (!form || focused.has(message)) return;
+    focused.add(message);
+    // … unless the person is in the middle of writing
+    const isWriting = document.activeElement?.matches("textarea, input") && document.activeElement.value;
+    if (!isWriting) form.querySelector("input:checked, input:not([type=hidden]), textarea, a")?.focus();
+  };
+  page.on("drawn", focusNewest);
+  focusNewest();
+}
