@@ -6,7 +6,7 @@ from typing import Any
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.conftest import PHONE, SESSION, sign_in
-from tests.browser.doing import begin, heard, messages, say
+from tests.browser.doing import begin, heard, messages, say, settled
 from tests.stack import Stack
 
 OFFLINE = "You are offline. You can read on; what you write is sent when the line is back."
@@ -116,6 +116,26 @@ def test_what_was_shown_is_there_again_before_the_script_of_the_page(open_browse
     assert page.evaluate("window.atFirst").count("<i>before</i>") == 2  # what was said, and its echo
     expect(messages(page)).to_have_count(2)
     expect(page.locator("#items")).not_to_have_attribute("inert", "")
+
+
+def test_a_turn_that_goes_on_can_be_read_without_a_line(open_browser: Any) -> None:
+    context: BrowserContext = open_browser(service_workers="allow")
+    page = context.new_page()
+    begin(page, "countdown", "2")
+    settled(page)
+    is_kept(page)
+    say(page, "600")
+    expect(page.locator("#head-state")).to_contain_text("Working")
+    expect(page.locator(".from-user.pending")).to_have_count(0)
+    context.set_offline(True)
+    expect(page.locator("#line-state")).to_have_text(OFFLINE)
+    page.wait_for_timeout(3000)  # what is kept is written behind
+    page.reload()
+    expect(page.locator("#line-state")).to_have_text(OFFLINE)
+    expect(page.locator(".from-user")).to_have_text([re.compile("2"), re.compile("600")])
+    context.set_offline(False)
+    page.get_by_role("button", name="Stop").click()
+    settled(page)
 
 
 def test_what_is_refused_after_all_is_given_back(open_browser: Any) -> None:

@@ -27,6 +27,5 @@ export function start(page) {
   document.addEventListener("visibilitychange", () => document.hidden || draw());
   setInterval(() => document.hidden || !busyTask(page.state) || drawTimeline(), LATER);
   drawTimeline();
-  const isKept = performance.getEntriesByType("navigation")[0]?.workerStart > 0; // by the browser: it may be an old one
-  if (isKept || document.querySelector("#queued li")) renew();
+  if (page.isKept || document.querySelector("#queued li")) renew();
 }

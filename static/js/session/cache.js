@@ -10,8 +10,8 @@ const PIECES = { agent_token_start: ["completed"], agent_token: ["completed"] };
 PIECES.artifact_update = ["completed", "failed", "rejected", "canceled"];
 
 /**
- * The cache of a page's session; from the first time on it keeps what the page has, and what comes. A turn that goes on is
- * asked for again in any case: it is kept when it is over.
+ * The cache of a page's session; from the first time on it keeps what the page has, and what comes. That is when a turn is
+ * over, or when the person or the line goes away in the middle of one.
  */
 export function cacheOf(page) {
   page.cache ??= new Cache(page);
@@ -19,6 +19,12 @@ export function cacheOf(page) {
 }
 
 export const start = cacheOf;
+
+/** Have a page take what it does not know. What is not there soon is not waited for, and taken when it is. */
+export async function recall(page) {
+  const known = cacheOf(page).after(page.state.last);
+  await Promise.race([known.then((entries) => page.take(entries)), new Promise((done) => setTimeout(done, PATIENCE))]);
+}
 
 class Cache {
   constructor(page) {
@@ -66,12 +72,6 @@ class Cache {
   async keep(first, until, entries) {
     const stores = await this.stores("readwrite");
     if (until >= first) stores?.blocks.put({ session: this.session, first, until, entries });
-  }
-
-  /** What follows on index `last`, if that is to be had soon: somebody waits for it. */
-  recall(last) {
-    const late = new Promise((done) => setTimeout(done, PATIENCE, []));
-    return Promise.race([this.after(last), late]);
   }
 
   /** What follows on index `last`; nothing, where nothing is known. */

@@ -11,7 +11,6 @@ const LOST = "The server cannot be reached. What you wrote is kept here.";
 
 const LISTED = $("artifacts").querySelectorAll("[data-key]").length; // files that the server put into the panel
 
-const isKept = performance.getEntriesByType("navigation")[0]?.workerStart > 0; // the page, by the browser
 const isNews = (state) => state.last > (page.opened ?? Infinity);
 const hasUnsent = () => localStorage.getItem("unsent");
 const isNewer = (state) => state.last > page.beginning.last; // than what the server drew
@@ -34,7 +33,7 @@ const FEATURES = [
   { load: () => import("./questions.js"), on: { input: "#items form.question", submit: "#items form.question" } },
   { load: () => import("./queue.js"), when: hasUnsent, on: { click: "#queued button", focusin: "#queued" } },
   { load: () => import("./stars.js"), on: { click: "#items .star" } },
-  { load: () => import("./beside.js"), when: (state) => isKept || isNewer(state) },
+  { load: () => import("./beside.js"), when: (state) => page.isKept || isNewer(state) },
   {
     load: () => import("./sending.js"),
     when: hasUnsent,
@@ -55,6 +54,11 @@ const FEATURES = [
 function back() {
   page.isBack = true;
   page.drawSoon();
+}
+
+/** When the person or the line goes away in the middle of a turn, what came of it is kept. */
+function keep() {
+  if (isNews(page.state)) import("./cache.js").then(({ start }) => start(page), () => {});
 }
 
 const beginning = JSON.parse($("beginning").textContent);
@@ -81,5 +85,7 @@ await page.prepare();
 page.begin();
 if (!document.querySelector(".question")) page.composer.words.focus();
 document.addEventListener("visibilitychange", back, { once: true });
+document.addEventListener("visibilitychange", keep);
+page.on("line", (name) => name === "lost" && keep());
 navigator.serviceWorker?.addEventListener("controllerchange", () => page.drawSoon());
 page.composer.editLast = async () => (await import("./editing.js")).editLast(page);

@@ -16,6 +16,7 @@ export class SessionPage {
   constructor(beginning) {
     this.beginning = beginning;
     this.id = beginning.session;
+    this.isKept = performance.getEntriesByType("navigation")[0]?.workerStart > 0; // by the browser, which may know more
     this.entries = beginning.entries; // of the log, as far back as the page goes
     this.first = beginning.first;
     this.held = []; // entries that came, in their order, and are not taken yet
@@ -36,8 +37,7 @@ export class SessionPage {
   /** Draw what there is, and follow the log from there. */
   async begin() {
     this.draw();
-    const [loading] = performance.getEntriesByType("navigation");
-    if (loading?.workerStart) await this.take(await this.recalled()); // a page that the browser kept: it may know more than that
+    if (this.isKept) await import("./cache.js").then(({ recall }) => recall(this), () => {});
     this.opened = this.state.last;
     this.showLinked();
     this.line = new Follower({
@@ -52,10 +52,6 @@ export class SessionPage {
   /** Have at hand what is needed to show the next that comes. */
   async foresee() {
     await Promise.all([this.view.loadWork(), learning(NEXT)]).catch(() => {});
-  }
-
-  async recalled() {
-    return import("./cache.js").then(({ cacheOf }) => cacheOf(this).recall(this.state.last)).catch(() => []);
   }
 
   // What the parts of the page hear of each other

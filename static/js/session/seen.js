@@ -4,7 +4,6 @@ const GLANCE = 400; // ms; who is gone by then has seen nothing
 const PAUSE = 2000;
 
 export function start(page) {
-  const isKept = Boolean(performance.getEntriesByType("navigation")[0]?.workerStart); // its lists are being read anew
   let told = 0;
   let at = 0;
   let waiting = 0;
@@ -14,7 +13,7 @@ export function start(page) {
     waiting = 0;
     const { last } = page.state;
     const row = document.querySelector(`.recent .unread[data-key="${page.id}"]`);
-    const isShown = row && !at && !isKept;
+    const isShown = row && !at && !page.isKept; // whose lists are being read anew
     const detail = (row || at) && { isMoved: false, isShown };
     [told, at] = [last, Date.now()];
     try {

@@ -1,6 +1,6 @@
 // The tree of a session's branches over its page; by itself it is a page of its own.
 import { showDialog } from "../dialog.js";
-import { safe } from "../dom.js";
+import { h, safe } from "../dom.js";
 
 export function start() {
   const menu = document.getElementById("session-menu");
@@ -12,10 +12,8 @@ export function start() {
     if (!answer?.ok || answer.redirected) return location.assign(href);
     menu.hidePopover();
     const opener = document.getElementById("session-more");
-    const dialog = showDialog("Branches", [...safe(document.createElement("div"), await answer.text()).childNodes], opener);
+    const dialog = showDialog("Branches", [...safe(h("div"), await answer.text()).childNodes], opener);
     dialog.classList.add("is-wide");
-    const here = dialog.querySelector(".tree [aria-current]");
-    here?.scrollIntoView({ block: "nearest" });
-    here?.focus({ preventScroll: true });
+    dialog.querySelector(".tree [aria-current]")?.focus();
   });
 }
