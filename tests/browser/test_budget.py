@@ -96,6 +96,7 @@ def written(parley: Stack, open_window: Callable[[], BrowserContext]) -> dict[st
     begin(page, "writing", "Write about rivers")
     expect(artifact(page, "notes.txt")).to_be_attached()
     settled(page)
+    page.wait_for_timeout(AFTERWARDS)
     entries = json.loads(page.request.get(page.url).text().split('id="beginning"')[1].split(">", 1)[1].split("<")[0])
     task = next(one["taskId"] for one in entries["entries"] if one.get("taskId"))
     return {"session": page.url, "task": f"/tasks/{task}", "replay": f"{page.url}/replay"}
@@ -173,6 +174,7 @@ def test_a_session_with_a_picture_is_light(page: Page, parley: Stack) -> None:
     begin(page, agent(parley, Drawing), "Draw a river")
     expect(page.locator(".thumbnail")).to_be_visible()
     settled(page)
+    page.wait_for_timeout(AFTERWARDS)  # a page says of what is new that it was seen, which is more
     session = page.url
     page.goto("about:blank")
     assert_light(loaded_by(page, session))
