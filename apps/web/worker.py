@@ -46,6 +46,7 @@ KEPT = (
     "js/session/making.js",
     "js/session/shown.js",
     "js/session/rating.js",
+    "js/session/head.js",
     "js/session/standing.js",
     "js/session/turns.js",
     "js/session/announcer.js",
