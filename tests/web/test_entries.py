@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from apps.conversations import ledger, wire
+from apps.conversations import ledger, prose, wire
 from apps.conversations.events import EventType
 from apps.conversations.forking import fork
 from apps.conversations.models import Context, Event
 from apps.web.deliveries import artifacts_before
-from apps.web.entries import entries_of, settled_events
+from apps.web.entries import entries_of, settled_events, with_copies
 from apps.web.sessions import TURNS, beginning
 from tests.web import telling
 
@@ -260,3 +260,22 @@ def test_a_fork_says_when_what_it_leaves_behind_was_last_heard_of(ada, working):
     assert forked["left"] == [str(working.task)]
     assert forked["leftAt"] == wire.timestamp(last.at)
     assert forked["leftAt"] < forked["at"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        '[x](https://a.example "<pre onclick=x()>y</pre>")',
+        "`<pre>y</pre>`",
+        "<pre onclick=x()>y</pre>",
+        "[<pre>](/a) </pre>",
+    ],
+)
+def test_what_only_looks_like_code_gets_no_button_and_stays_within_its_quotes(words):
+    html = prose.laid_out(words)
+    assert with_copies(html) == html
+
+
+def test_each_piece_of_code_gets_its_button():
+    html = with_copies(prose.laid_out("```\n</pre>\n```\n\nand\n\n```py\n1\n```"))
+    assert html.count('<div class="code"><pre') == html.count("copy-code") == html.count("</pre><button") == 2
