@@ -69,6 +69,12 @@ def sign_in(page: Page, parley: Stack, email: str = "", password: str = "") -> N
     page.wait_for_url(f"{parley.url}/")
 
 
+def sign_out(page: Page) -> None:
+    page.locator(".sidebar-foot [popovertarget=account]").click()
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url(re.compile("/sign-in"))
+
+
 @pytest.fixture
 def open_browser(chromium: Browser, parley: Stack, signed_in: Any) -> Iterator[Callable[..., BrowserContext]]:
     """A browser window of a size, in which the demo user is signed in; without a service worker, unless allowed."""

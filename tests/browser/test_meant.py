@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
 
-from tests.browser.conftest import PATIENCE, SESSION, sign_in
+from tests.browser.conftest import PATIENCE, SESSION, sign_in, sign_out
 from tests.browser.doing import begin, heard, messages, say, settled
 from tests.browser.test_offline import KEEPS, until, waiting
 from tests.browser.test_passing_on import act
@@ -93,9 +93,7 @@ def test_signing_out_takes_back_nothing_that_was_just_deleted(
     expect(entry(page, key)).to_have_count(0)
     page.locator(".toast").hover()
     assert state_of(calls, key), "it is not deleted while that can be taken back"
-    page.locator(".sidebar-foot [popovertarget=account]").click()
-    page.get_by_role("button", name="Sign out").click()
-    page.wait_for_url(re.compile("/sign-in"))
+    sign_out(page)
     assert state_of(calls, key) is None
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.browser.conftest import PHONE, SESSION, sign_in
+from tests.browser.conftest import PHONE, SESSION, sign_in, sign_out
 from tests.browser.doing import begin, heard, messages, say, settled
 from tests.stack import Stack
 
@@ -171,9 +171,7 @@ def test_nothing_stays_of_who_signs_out(chromium: Any, parley: Stack) -> None:
     assert any("pages-" in name for name in page.evaluate(KEEPS))
     other = context.new_page()
     other.goto("/")
-    page.locator(".sidebar-foot [popovertarget=account]").click()
-    page.get_by_role("button", name="Sign out").click()
-    page.wait_for_url(re.compile("/sign-in"))
+    sign_out(page)
     until(page, f"!(await ({KEEPS})()).length")
     expect(other).to_have_url(re.compile("/sign-in"))  # other tabs are led there too
     page.goto(session)

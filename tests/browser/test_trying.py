@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, Request, expect
 
-from tests.browser.conftest import PHONE, WIDE, sign_in
+from tests.browser.conftest import PHONE, WIDE, sign_in, sign_out
 from tests.browser.test_agents import LOOKS, look  # noqa: F401 (a fixture)
 
 
@@ -187,9 +187,7 @@ def test_signing_out_elsewhere_ends_the_token(open_browser, watched, parley) -> 
     # Another browser, where this page is not told of it
     elsewhere = open_browser(storage_state=page.context.storage_state()).new_page()
     elsewhere.goto("/agents")
-    elsewhere.get_by_role("button", name="Demo").click()
-    elsewhere.get_by_role("button", name="Sign out").click()
-    elsewhere.wait_for_url("**/sign-in**")
+    sign_out(elsewhere)
     exchange = send(page)
     ended(exchange, "401")
     expect(exchange.locator(".came")).to_contain_text("Open the agent’s page for a new one")
