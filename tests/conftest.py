@@ -50,6 +50,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Whoever began the run ends what its workers shared."""
+    if not hasattr(session.config, "workerinput"):
+        stack.forget_patterns()
+
+
 def pytest_xdist_auto_num_workers() -> int:
     return sharing.workers()
 

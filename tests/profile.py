@@ -4,7 +4,9 @@
 Each worker of a parallel run loads this anew: it has data, a queue and names of its own.
 """
 
+import atexit
 import os
+import shutil
 import tempfile
 import uuid
 from pathlib import Path
@@ -17,5 +19,8 @@ os.environ["SECRET_KEY"] = "a key for tests alone, which protects nothing at all
 os.environ["MASTER_KEY"] = "YSBrZXkgZm9yIHRlc3RzIGFsb25lLCAzMiBieXRlcyE"
 # What the tests commit need not outlive a crash of the machine: no commit waits for the disk.
 os.environ["PGOPTIONS"] = "-c synchronous_commit=off"
+if "PARLEY_TESTS_SHARED" not in os.environ:  # a parallel run's workers have that of the run, which it removes
+    os.environ["PARLEY_TESTS_SHARED"] = tempfile.mkdtemp(prefix="parley-run-")
+    atexit.register(shutil.rmtree, os.environ["PARLEY_TESTS_SHARED"], ignore_errors=True)
 for name in ("PUBLIC_BASE_URL", "LLM_API_KEY"):
     os.environ.pop(name, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -29,15 +30,21 @@ from kombu import Connection
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 240.0  # on a machine that does much else
 SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
-PREPARE = """
+COLLECT = """
 import django
 django.setup()
-from django.core.management import call_command
 from config.static_files import collect_if_changed
-call_command("migrate", verbosity=0)
-call_command("load_showcase")
 collect_if_changed()
 """
+PREPARE = f"""{COLLECT}
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+call_command("load_showcase")
+"""
+SHARED = "PARLEY_TESTS_SHARED"
+"""The variable that names the folder which the processes of a test run share; benchmarks have none."""
+NO_MATTER = {"RUN_LEASE_SECONDS", "OUTBOUND_ALLOW", "ACTS_PER_MINUTE", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL"}
+"""Settings that change nothing of what a new Parley begins with."""
 
 
 _held: list[socket.socket] = []
@@ -59,9 +66,21 @@ def free_port() -> int:
 @cache
 def static_files() -> Path:
     """Where the stacks of a test run share their collected static files: gathering them takes seconds."""
+    if SHARED in os.environ:
+        (folder := Path(os.environ[SHARED], "static")).mkdir(exist_ok=True)
+        return folder
     folder = Path(tempfile.mkdtemp(prefix="parley-static-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[Path]:
+    """The folder of the test run, which no other of its processes changes meanwhile."""
+    folder = Path(os.environ[SHARED])
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
 
 
 class Stack:
@@ -86,6 +105,7 @@ class Stack:
         self.workers: list[str] = [] if self.is_embedded else ["worker"]
         self._began: dict[str, int] = {}  # how long a process's log was when it was started
         (self.data_dir / "static").symlink_to(static_files())
+        self._begins_as_others = set(environment) <= NO_MATTER
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
         self.environment = {
             **inherited,
@@ -123,7 +143,7 @@ class Stack:
 
     def start(self, *names: str) -> None:
         """Start those processes (all that are not running, without names) and wait until requests are answered."""
-        if not self.is_embedded and not self.processes:
+        if not self.processes:
             self.prepare()
         self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
         self.wait_for("/readyz")
@@ -131,12 +151,49 @@ class Stack:
     def serve_alone(self, *options: str) -> None:
         """Let `manage.py serve` do everything, on either profile, unless it does."""
         if not self.is_running("serve"):
+            self._collect()
             self._start_process("serve", ["manage.py", "serve", *options])
             self.wait_for("/readyz")
 
     def prepare(self) -> None:
-        """What `serve` does by itself: the tables, the showcase, the static files. In one process, which is faster."""
-        self._run("-c", PREPARE)
+        """What `serve` does by itself: the tables, the showcase, the static files. In one process, which is faster.
+
+        In a test run that is done once: those that begin with the same have copies.
+        """
+        is_ours = self.is_embedded or self.services["DATABASE_URL"] == os.environ.get("DATABASE_URL")
+        as_others = SHARED in os.environ and is_ours and self._begins_as_others
+        self._collect()
+        if as_others:
+            self._copy(self._pattern())
+        elif not self.is_embedded:
+            self._run("-c", PREPARE)
+
+    def _collect(self) -> None:
+        """Gather the static files, unless another process of the test run has: two would disturb each other."""
+        if SHARED in os.environ:
+            with _one_at_a_time():
+                if not (static_files() / ".collected").exists():
+                    self._run("-c", COLLECT)
+
+    def _pattern(self) -> Path:
+        """The folder of the one that others are copied from; its name is that of its database."""
+        with _one_at_a_time() as folder:
+            known = folder / ("embedded" if self.is_embedded else "services")
+            if not known.exists():
+                pattern = Stack(services=self.services)
+                pattern._run("-c", PREPARE)
+                draft = folder / pattern.name
+                shutil.copytree(pattern.data_dir, draft, ignore=shutil.ignore_patterns("static"))
+                shutil.rmtree(pattern.data_dir)
+                known.symlink_to(draft.name)
+            return known.resolve()
+
+    def _copy(self, pattern: Path) -> None:
+        shutil.copytree(pattern, self.data_dir, dirs_exist_ok=True)
+        if not self.is_embedded:
+            with psycopg.connect(self.services["DATABASE_URL"], autocommit=True) as connection:
+                connection.execute(f'DROP DATABASE "{self.name}"')
+                connection.execute(f'CREATE DATABASE "{self.name}" TEMPLATE "{pattern.name}"')
 
     def launch(self, *names: str) -> None:
         """Start those processes; a worker is waited for until it takes work."""
@@ -242,6 +299,7 @@ class Stack:
         return self._run(*arguments)
 
     def _run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        self._begins_as_others = False  # whatever it has now shall stay
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=240, check=False,
@@ -279,6 +337,13 @@ class Stack:
     @property
     def demo_key(self) -> str:
         return self._first_login(f"API key of {self.demo_email}")
+
+
+def forget_patterns() -> None:
+    """Drop the database that those of a test run were copied from."""
+    if (known := Path(os.environ[SHARED], "services")).exists():
+        with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE IF EXISTS "{known.resolve().name}" WITH (FORCE)')
 
 
 @contextlib.contextmanager

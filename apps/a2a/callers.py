@@ -18,7 +18,7 @@ from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
 from apps.conversations.errors import InvalidParams
-from bridge.statements import Selection, one_of_all, one_of_each
+from bridge.selections import Selection, one_of_all, one_of_each
 
 AGENT = Selection(lambda slug: Agent.objects.filter(slug=slug), "slug")
 

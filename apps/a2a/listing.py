@@ -20,7 +20,7 @@ from apps.agents.models import Agent
 from apps.conversations import histories, wire
 from apps.conversations.archives import warming
 from apps.conversations.models import Artifact, Context, Task, TaskQuerySet
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 MOST_COUNTED = 10_000  # totalSize is exact up to here, and no more than this is ever counted
 SHOWN = ("state", "status_at", "status_message", "metadata", "context", "context__context_id")

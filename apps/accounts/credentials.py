@@ -8,7 +8,7 @@ from django.utils import timezone
 import bridge
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS, Principal
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 KEY = Selection(lambda prefix: ApiKey.objects.select_related("user").filter(prefix=prefix), "prefix")
 

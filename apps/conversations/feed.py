@@ -21,7 +21,7 @@ import bridge
 from apps.conversations import lineage, wakeups
 from apps.conversations.archives.warming import warm_key
 from apps.conversations.models import Context, Event
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 log = logging.getLogger("parley.feed")
 

@@ -20,7 +20,7 @@ from apps.conversations.events import EventType
 from apps.conversations.hearing import Ear, exchange
 from apps.conversations.models import Context, Event
 from apps.conversations.positions import Position
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 BATCH = feed.BATCH  # events read at once
 SIDE_BY_SIDE = 16  # sessions whose events are read at once

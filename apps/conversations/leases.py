@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from apps.conversations.models import Run
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 AT_WORK = Selection(
     lambda task, queued, running: Run.objects.only("id").filter(Q(state=queued) | Q(state=running), task=task),

@@ -29,7 +29,8 @@ from apps.conversations.events import EventType, Opening
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from apps.conversations.projection import NO_PART_OF_REPLAY, fold, without
 from bridge import statements
-from bridge.statements import NOW, TIME, Batch, Selection, time_from
+from bridge.selections import Selection
+from bridge.statements import NOW, TIME, Batch, time_from
 
 _embedded_writer = threading.RLock()  # SQLite has one writer: queueing here is faster than its busy timeout
 

@@ -12,7 +12,8 @@ from django.db import connection, models
 
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Message, Shown, Task
-from bridge.statements import Selection, quote
+from bridge.selections import Selection
+from bridge.statements import quote
 
 TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
 OF_A_MESSAGE = ("task_id", "role", "message_id", "parts", "references", "extensions", "metadata")

@@ -17,7 +17,7 @@ from apps.conversations import blobs
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event, Message, Task
-from bridge.statements import Among, Selection
+from bridge.selections import Among, Selection
 
 ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
 DELIVERED = Selection(

@@ -22,7 +22,7 @@ from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.outputs import Outputs, places
 from apps.orchestration.plans import Plan, plan_at
 from bridge import statements
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 State, Phase = Step.State, Step.Phase
 LIVE = (State.STARTING, State.RUNNING)

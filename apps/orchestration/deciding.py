@@ -16,7 +16,7 @@ from apps.orchestration.board import Board
 from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.settling import settle_all
 from bridge import statements
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 State, Phase = Step.State, Step.Phase
 RUN = Selection(

@@ -20,7 +20,7 @@ from apps.conversations.models import Context, Event
 from apps.orchestration import looking
 from apps.orchestration.models import PlanRun, Step, StepQuerySet
 from bridge import statements
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 State, Phase = Step.State, Step.Phase
 MOVING = (State.RUNNING, State.ASKING)

@@ -20,7 +20,7 @@ from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.plans import plan_at
 from apps.orchestration.results import ArtifactResult, StepResult
 from apps.runtime.cleaning import clean
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 MOST_BYTES = 5_000_000  # of a part that a template may see
 MOST_BYTES_OF_A_KEY = 50_000_000  # of all that the steps of one key delivered

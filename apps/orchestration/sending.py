@@ -27,7 +27,7 @@ from apps.runtime import ranking, suspending
 from apps.runtime.delegating import principal_of
 from apps.runtime.sending import accept_and_publish
 from bridge import statements
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 State, Phase = Step.State, Step.Phase
 AGENT = Selection(lambda slug: Agent.objects.filter(slug=slug), "slug")

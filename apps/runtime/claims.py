@@ -20,7 +20,7 @@ from apps.runtime import earlier, hosting, outcomes, suspending
 from apps.runtime.assignments import Assignment, skill_of
 from apps.runtime.publishing import publish
 from bridge import statements
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 RUN = Selection(
     lambda key: Run.objects.select_related("task__context", "task__agent", "task__owner", "message").filter(pk=key),

@@ -9,7 +9,7 @@ from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.conversations import blobs, lineage, wire
 from apps.conversations.models import Context, Message, Task
-from bridge.statements import Among
+from bridge.selections import Among
 
 TASKS = Among(lambda: Task.objects.select_related("context"), "pk")
 HISTORY = 100  # earlier messages that a handler is given

@@ -24,7 +24,7 @@ from apps.conversations.models import Message, Run, Suspension, Task
 from apps.conversations.projection import assemble
 from apps.runtime.credential_links import Link
 from apps.runtime.remembering import Changes
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import socket
@@ -53,6 +54,7 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self._numbers = itertools.count(1)  # of its claims
         self._slots = Slots(settings.RUNS_PER_PROCESS)
         self._claiming: set[Future[bool]] = set()
         self._carried: dict[str, Carried] = {}
@@ -94,7 +96,7 @@ class WorkerProcess:
 
     def _take_up(self, run_id: uuid.UUID) -> Future[bool]:
         """Claim the run, for which there is room, under a name for this claim alone, and begin it if it may be had."""
-        claiming = bridge.submit(self._take, run_id, f"{self.name}:{uuid.uuid4().hex[:6]}")
+        claiming = bridge.submit(self._take, run_id, f"{self.name}:{next(self._numbers)}")
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
         return claiming

@@ -23,7 +23,7 @@ from apps.runtime import sending
 from apps.runtime.publishing import publish_queue
 from apps.runtime.sending import Sent
 from bridge import statements
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 AT_ONCE = 500
 QUEUED = Selection(lambda context: QueuedMessage.objects.only("pk").filter(context=context)[:1], uuid.UUID(int=0))

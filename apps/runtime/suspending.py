@@ -20,7 +20,7 @@ from apps.conversations.events import EventType
 from apps.conversations.lifecycle import INTERRUPTED, TERMINAL
 from apps.conversations.models import Context, Event, Run, Suspension, Task
 from apps.runtime.resuming import resume
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 AT_ONCE = 500
 SUSPENDED = Selection(lambda child: Suspension.objects.only("pk").filter(child=child)[:1], uuid.UUID(int=0))

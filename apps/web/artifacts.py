@@ -1,4 +1,4 @@
-"""A delivered artifact as the page beside a conversation shows it: looked at, its signature verified; all as a ZIP."""
+"""Delivered artifacts as a conversation page shows them: listed, looked at, their signatures verified; all as a ZIP."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from apps.conversations import bundles, downloads, signatures
 from apps.conversations.models import Artifact, Context
 from apps.conversations.signatures import Verdict
 from apps.web import parts
-from apps.web.deliveries import address_of, file_of
+from apps.web.deliveries import address_of, artifacts_before, file_of
 from apps.web.downloads import artifact_of, believed_type, context_of, part_of
+from apps.web.listed import by_name
 from apps.web.previews.kinds import File, Look, look_at
 
 JSON = dict[str, Any]
@@ -52,6 +53,14 @@ JUDGEMENTS = {
     Verdict.MISSING: Judgement("none", "Not signed", "The agent did not sign this, so nothing says if it was changed."),
 }
 UNCHECKED = Judgement("none", "Signed, not verified yet", "It is large: verify it when you rely on it.")
+
+
+@require_safe
+@login_required
+def files(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """What the panel lists by now, as a fragment. Somebody else's session is not found."""
+    context = context_of(request, session)
+    return render(request, "web/_files.html", {"files": by_name(artifacts_before(context, context.last_event + 1))})
 
 
 @require_safe

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django.utils.html import format_html
+
 from apps.agents.models import Agent
 from apps.conversations import lineage
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
-from apps.web.templatetags.parley import hue_of
+from apps.web.templatetags.parley import avatar
 
 JSON = dict[str, Any]
 
@@ -17,9 +19,11 @@ LONGEST_MODEL = 80  # characters of what an agent says to have asked
 SPOKEN = (EventType.AGENT_MESSAGE, EventType.AGENT_STATUS)
 
 
-def card_of(agent: Agent) -> JSON:
-    """What a page shows of an agent beside its words."""
-    return {"name": agent.name, "slug": agent.slug, "letter": agent.name[:1].upper(), "hue": hue_of(agent)}
+def card_of(agent: Agent, models: str = "") -> JSON:
+    """What a page shows of an agent beside its words: `mark` is HTML, with the models by which they were made."""
+    by = format_html('<span class="model">{}</span>', models) if models else ""
+    mark = format_html('{}<span class="who">{}</span>{}', avatar(agent), agent.name, by)
+    return {"name": agent.name, "slug": agent.slug, "mark": mark}
 
 
 def authors_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
@@ -29,17 +33,15 @@ def authors_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
         rows = lineage.messages(context).filter(index__in=unnamed, agent__isnull=False)
         keys |= dict(rows.values_list("index", "agent"))
     known = Agent.objects.in_bulk(set(keys.values())) if keys else {}
-    return {
-        event.index: {**card_of(known[keys[event.index]]), **_model(event)} for event in events if event.index in keys
-    }
+    return {event.index: card_of(known[keys[event.index]], _models(event)) for event in events if event.index in keys}
 
 
-def _model(event: Event) -> JSON:
+def _models(event: Event) -> str:
     """The model, or models, by which a message was made, as the end of its turn says (`usage.Spent.labelled`)."""
     said: JSON = event.payload.get("message", {}).get("metadata", {}) if event.type in SPOKEN else {}
     models = said.get("models")
     names = [name for name in models if isinstance(name, str)] if isinstance(models, list) else []
-    return {"model": ", ".join(names)[:LONGEST_MODEL]} if names else {}
+    return ", ".join(names)[:LONGEST_MODEL]
 
 
 def _named(event: Event) -> int | None:

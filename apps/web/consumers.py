@@ -1,6 +1,7 @@
 """The live line of a conversation page: what is recorded after the index that the page has, as it is recorded.
 
-The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`, at first without entries; it says
+The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`, at first without entries, and with
+`standing` (HTML, see `standing.drawn`) at first and whenever that may be another; it says
 `{"seen": <index>}` when it has taken them in, so that a slow page is waited for instead of being buried.
 `{"alive": true}` comes when nothing else does.
 """
@@ -27,6 +28,7 @@ from apps.accounts.principals import Principal
 from apps.conversations import feed
 from apps.conversations.archives.warming import opened
 from apps.conversations.models import Context, Event
+from apps.web import standing
 from apps.web.entries import entries_of
 
 log = logging.getLogger("parley.web")
@@ -62,7 +64,7 @@ class SessionLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has
             await self.close(NOT_FOUND)
             return
         self.context, self.seen = context, _after(self.scope["query_string"])
-        await self._say({"entries": [], "last": self.seen})
+        await self._say({"entries": [], "last": self.seen, "standing": await bridge.run(_standing, context)})
         self._work = [asyncio.create_task(self._until_it_breaks(work)) for work in (self._follow(), self._watch())]
 
     async def disconnect(self, code: int) -> None:
@@ -92,8 +94,7 @@ class SessionLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has
                 if not await self._is_keeping_up(events):
                     await self.close(TOO_SLOW)
                     return
-                entries = await bridge.run(entries_of, self.context, events)
-                await self._say({"entries": entries, "last": events[-1].index})
+                await self._say(await bridge.run(_told, self.context, events))
 
     async def _is_keeping_up(self, events: list[Event]) -> bool:
         """Wait while the page is far behind; False when it shows nothing for too long."""
@@ -135,6 +136,17 @@ def _signed_in(key: str | None) -> Principal | None:
 
 def _context(principal: Principal, session: uuid.UUID) -> Context | None:
     return opened(Context.objects.visible_to(principal).filter(pk=session).first())
+
+
+def _told(context: Context, events: list[Event]) -> dict[str, Any]:
+    told = {"entries": entries_of(context, events), "last": events[-1].index}
+    return told | {"standing": _standing(context)} if standing.may_turn(events) else told
+
+
+def _standing(context: Context) -> str:
+    """How the session stands by now; nothing, where it is no longer there."""
+    now = Context.objects.select_related("agent").filter(pk=context.pk).first()
+    return standing.drawn(now) if now else ""
 
 
 def _after(query: bytes) -> int:

@@ -10,16 +10,15 @@ from typing import Any
 from django.urls import reverse
 from django.utils.html import format_html
 
-from apps.conversations import lineage, wire
+from apps.conversations import lineage
 from apps.conversations.events import EventType
+from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event
 from apps.web import parts
-from apps.web.listed import size_of
-from apps.web.templatetags.parley import icon
+from apps.web.messages import inside_chip
 
 JSON = dict[str, Any]
 
-LONGEST_WORDS = 2000  # characters
 PICTURES = frozenset(f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "svg+xml"))
 HEAVY = 2_000_000  # bytes of a picture that is named and not shown
 
@@ -34,7 +33,6 @@ def delivered_artifact(context: Context, row: Artifact) -> JSON:
         "name": row.name,
         "description": row.description,
         "firstEvent": row.first_event,
-        "at": wire.timestamp(row.created_at),
         "isSigned": bool(row.signature),
         "parts": files,
         "chip": _chip(row.name, files),
@@ -46,11 +44,10 @@ def delivered_artifact(context: Context, row: Artifact) -> JSON:
 def _chip(name: str, files: list[JSON]) -> str:
     """What stands below an answer for an artifact: its sign, or the picture itself, its name and size. Safe HTML."""
     first: JSON = files[0] if files else {"mediaType": "", "size": None}
-    sign = icon("picture" if first["mediaType"].startswith("image/") else "file")
+    sign = ""
     if (small := _thumbnail(files)) is not None:
         sign = format_html('<img class="thumbnail" src="{}" alt="" loading="lazy" decoding="async">', small)
-    size = "" if first["size"] is None else size_of(first["size"])
-    return format_html('{}<span class="name">{}</span><span class="size">{}</span>', sign, name or "File", size)
+    return inside_chip(name, first["mediaType"], first["size"], sign)
 
 
 def _thumbnail(files: list[JSON]) -> str | None:
@@ -62,9 +59,8 @@ def _thumbnail(files: list[JSON]) -> str | None:
 
 
 def _words(joined: list[JSON]) -> str:
-    """What a short artifact says that is nothing but words: a page need not name it below the same words."""
-    words = joined[0].get("text", "") if len(joined) == 1 and not joined[0].get("filename") else ""
-    return words if len(words) <= LONGEST_WORDS else ""
+    """What an artifact says that is nothing but words: a page need not name it below the same words."""
+    return joined[0].get("text", "") if len(joined) == 1 and not joined[0].get("filename") else ""
 
 
 def artifacts_before(context: Context, index: int) -> list[JSON]:
@@ -73,14 +69,20 @@ def artifacts_before(context: Context, index: int) -> list[JSON]:
     return [delivered_artifact(context, row) for row in rows.select_related("task").order_by("first_event")]
 
 
-def delivered_by(events: Iterable[Event]) -> dict[uuid.UUID | None, list[Artifact]]:
+def delivered_by(context: Context, events: Iterable[Event]) -> dict[uuid.UUID | None, list[JSON]]:
     """The artifacts of the tasks that these events complete, by task."""
-    finished = [event.task_id for event in events if event.type == EventType.AGENT_COMPLETE]
-    found: dict[uuid.UUID | None, list[Artifact]] = {task: [] for task in finished}
+    finished = [event.task_id for event in events if _completes(event)]
+    found: dict[uuid.UUID | None, list[JSON]] = {task: [] for task in finished}
     if finished:
         for row in Artifact.objects.delivered().filter(task__in=finished).order_by("first_event"):
-            found[row.task_id].append(row)
+            found[row.task_id].append(delivered_artifact(context, row))
     return found
+
+
+def _completes(event: Event) -> bool:
+    """Does the event name the artifacts of its task, or say its answer?"""
+    is_answer = event.type == EventType.AGENT_STATUS and event.payload["state"] == TaskState.COMPLETED
+    return is_answer or event.type == EventType.AGENT_COMPLETE
 
 
 def streamed_by(events: Iterable[Event]) -> dict[int, str]:

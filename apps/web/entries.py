@@ -6,9 +6,9 @@ comes with the `agent_complete` that delivers it.
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
@@ -18,27 +18,25 @@ from django.urls import reverse
 from apps.conversations import lineage, prose, wire
 from apps.conversations.events import EventType
 from apps.conversations.lifecycle import TERMINAL, TaskState
-from apps.conversations.models import Artifact, Context, Event
-from apps.web import parts, questions
+from apps.conversations.models import Context, Event
+from apps.web import messages, parts, questions
 from apps.web.authors import authors_of
-from apps.web.deliveries import delivered_artifact, delivered_by, streamed_by
+from apps.web.deliveries import delivered_by, streamed_by
 from apps.web.outlines import outline_of
 
 JSON = dict[str, Any]
 
 TOKENS = (EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 4  # of entries; browsers forget what they kept in another one
+FORMAT = 5  # of entries; browsers forget what they kept in another one
 LONGEST_VALUE = 2000  # characters of a tool's arguments or result
-CODE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
-COPY = '<button type="button" class="quiet small copy-code">Copy</button>'
 
 
 def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = True) -> list[JSON]:
     """The entries of some events that follow each other; one for each event, where they are not to be merged."""
-    delivered, streamed, authors = delivered_by(events), streamed_by(events), authors_of(context, events)
+    around, authors = _around(context, events), authors_of(context, events)
     entries: list[JSON] = []
     for event in events:
-        entry = _entry(context, event, delivered, streamed)
+        entry = _entry(around, event)
         if author := authors.get(event.index):
             entry["agent"] = author
         if not (is_merged and entries and _merged(entries[-1], entry)):
@@ -55,9 +53,21 @@ def settled_events(context: Context, after: int, before: int) -> list[Event]:
     return list(lineage.events(context, after, before - 1).exclude(chunks).exclude(tokens))
 
 
-def _entry(
-    context: Context, event: Event, delivered: dict[uuid.UUID | None, list[Artifact]], streamed: Mapping[int, str]
-) -> JSON:
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is told of some events beside what they say, read for all of them at once."""
+
+    context: Context
+    delivered: dict[uuid.UUID | None, list[JSON]]
+    streamed: dict[int, str]
+    openings: dict[uuid.UUID, str]
+
+
+def _around(context: Context, events: Sequence[Event]) -> _Around:
+    return _Around(context, delivered_by(context, events), streamed_by(events), messages.openings(context, events))
+
+
+def _entry(around: _Around, event: Event) -> JSON:
     entry: JSON = {
         "index": event.index,
         "type": event.type,
@@ -67,17 +77,17 @@ def _entry(
     payload = event.payload
     match event.type:
         case EventType.USER_MESSAGE:
-            entry |= {"message": _message(context, event, marked_up=False), "opensTask": "task" in payload}
+            entry |= {"message": _own_message(around, event), "opensTask": "task" in payload}
         case EventType.AGENT_MESSAGE:
-            entry["message"] = _message(context, event, marked_up=True)
+            entry["message"] = _message(around, event)
         case EventType.AGENT_STATUS:
-            entry |= _status(context, event)
+            entry |= _status(around, event)
         case EventType.AGENT_START:
             entry |= {name: payload[name] for name in ("attempt", "turn", "messageId", "again") if name in payload}
         case EventType.AGENT_TOKEN_START | EventType.AGENT_TOKEN:
             entry |= {"artifactId": event.artifact_id, "text": payload.get("text", "")}
         case EventType.AGENT_TOKEN_END:
-            entry |= {"artifactId": event.artifact_id, **_laid_out(streamed[event.index])}
+            entry |= {"artifactId": event.artifact_id, **_laid_out(around.streamed[event.index])}
         case EventType.ARTIFACT_UPDATE:
             entry |= _chunk(event)
         case EventType.AGENT_THOUGHT:
@@ -88,31 +98,35 @@ def _entry(
             entry |= {"callId": payload["callId"], "name": payload["name"], "value": _short(payload["result"])}
             entry["isError"] = payload["isError"]
         case EventType.AGENT_COMPLETE:
-            entry["artifacts"] = [delivered_artifact(context, row) for row in delivered[event.task_id]]
+            entry["artifacts"] = [_named(one) for one in around.delivered[event.task_id]]
         case EventType.FEEDBACK:
             entry["rating"] = payload["rating"]
         case EventType.FORK:
-            entry |= {"left": payload["left"], "leftAt": _left_at(context, event)}
+            entry |= {"left": payload["left"], "leftAt": _left_at(around.context, event)}
         case EventType.SESSION_RENAMED:
             entry["title"] = payload["title"]
     return entry
 
 
-def _message(context: Context, event: Event, *, marked_up: bool, without_last: bool = False) -> JSON:
+def _message(around: _Around, event: Event, *, marked_up: bool = True, without_last: bool = False) -> JSON:
     """`without_last`: that part is said in another way."""
     message = event.payload["message"]
     said = message["parts"][:-1] if without_last else message["parts"]
     labels = _labels(event) if any("data" in part for part in said) else {}
-    addresses = (reverse("web:message-file", args=[context.pk, event.index, number]) for number in range(len(said)))
+    names = ((around.context.pk, event.index, number) for number in range(len(said)))
     shown = [
-        parts.shown(part, address, marked_up=marked_up, labels=labels)
-        for part, address in zip(said, addresses, strict=True)
+        parts.shown(part, reverse("web:message-file", args=name), marked_up=marked_up, labels=labels)
+        for part, name in zip(said, names, strict=True)
     ]
-    if marked_up:
-        shown = [{**one, "html": with_copies(one["html"])} if "html" in one else one for one in shown]
-    entry = {"messageId": message["messageId"], "text": parts.words_of(said), "parts": shown}
-    named = message.get("referenceTaskIds")
-    return {**entry, "references": named} if named else entry
+    files = sum(part["kind"] == "file" for part in shown)
+    entry = {"messageId": message["messageId"], "text": parts.words_of(said), "html": messages.said(shown)}
+    return {**entry, "files": files} if files else entry
+
+
+def _own_message(around: _Around, event: Event) -> JSON:
+    message = _message(around, event, marked_up=False)
+    about = {task: around.openings.get(task, "") for task in messages.references_of(event)}
+    return {**message, "html": message["html"] + messages.own(message["text"], about)}
 
 
 def _left_at(context: Context, fork: Event) -> str:
@@ -128,14 +142,16 @@ def _labels(event: Event) -> dict[str, str]:
     return {field.name: field.label for field in questions.fields_of(asked.payload.get("slot") if asked else None)}
 
 
-def _status(context: Context, event: Event) -> JSON:
+def _status(around: _Around, event: Event) -> JSON:
     payload = event.payload
     status: JSON = {"state": payload["state"]}
     if "progress" in payload:
         return status | {"progress": {"text": parts.words_of(payload["message"]["parts"]), **payload["progress"]}}
     wants = wanted_credential(payload)
     if "message" in payload:
-        status["message"] = _message(context, event, marked_up=True, without_last=wants is not None)
+        message = status["message"] = _message(around, event, without_last=wants is not None)
+        if payload["state"] == TaskState.COMPLETED:
+            message["html"] += messages.deliveries(around.delivered[event.task_id], message["text"])
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     fields, outline = questions.fields_of(payload.get("slot")), outline_of(payload.get("slot"))
@@ -155,12 +171,7 @@ def wanted_credential(payload: JSON) -> JSON | None:
 
 def _laid_out(text: str) -> JSON:
     """A whole text: it takes the place of what streamed."""
-    return {"text": text, "html": with_copies(prose.laid_out(text))}
-
-
-def with_copies(html: str) -> str:
-    """Safe HTML in which each piece of code can be copied (`session/code.js` does it)."""
-    return CODE.sub(rf'<div class="code">\g<0>{COPY}</div>', html)
+    return {"text": text, "html": messages.prose(messages.with_copies(prose.laid_out(text)))}
 
 
 def _chunk(event: Event) -> JSON:
@@ -190,6 +201,10 @@ def _merged(last: JSON, entry: JSON) -> bool:
         return False
     last["index"] = entry["index"]
     return True
+
+
+def _named(artifact: JSON) -> JSON:
+    return {name: artifact[name] for name in ("taskId", "artifactId", "name", "parts")}
 
 
 def _short(value: Any) -> str:

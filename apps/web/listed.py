@@ -1,4 +1,4 @@
-"""The files of a session as its panel lists them before its script is there (`static/js/session/panel.js` goes on)."""
+"""The files of a session as its panel lists them (`static/js/session/files.js` asks for them anew)."""
 
 from __future__ import annotations
 
@@ -65,13 +65,6 @@ class Listed:
         return parts[0] if len(parts) == 1 and parts[0]["href"] else None
 
 
-def files_of(beginning: JSON) -> list[JSON]:
-    """What a page has delivered of what it begins with, oldest first."""
-    delivered = [artifact for entry in beginning["entries"] for artifact in entry.get("artifacts", [])]
-    files = {(one["taskId"], one["artifactId"]): one for one in (*beginning["artifacts"], *delivered)}
-    return sorted(files.values(), key=lambda one: one["firstEvent"])
-
-
 def name_of(artifact: JSON) -> str:
     """An artifact without a name is called by its id."""
     return str(artifact["name"] or artifact["artifactId"])
@@ -98,13 +91,13 @@ def _versions(group: list[JSON]) -> list[Listed]:
 
 
 def kind_of(media_type: str) -> str:
-    """As people say it (`kinds.js`)."""
+    """As people say it."""
     kind = media_type.partition("/")[2] or media_type
     return KINDS.get(media_type) or kind.removeprefix("x-").removeprefix("vnd.")[:24].upper()
 
 
 def size_of(size: int) -> str:
-    """As the page's script writes it (`dom.js`)."""
+    """As the page's script writes it (`sizes.js`)."""
     if size < 1000:
         return f"{size} B"
     if size < 1_000_000:

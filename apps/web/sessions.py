@@ -17,7 +17,7 @@ from apps.conversations.models import Context, Message
 from apps.web.authors import card_of, choices
 from apps.web.deliveries import artifacts_before
 from apps.web.entries import FORMAT, entries_of, settled_events
-from apps.web.listed import by_name, files_of
+from apps.web.listed import by_name
 from apps.web.principals import principal_of
 from apps.web.queue import queue_of
 from apps.web.shell import page
@@ -40,9 +40,9 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     offered = choices(agents) if context.parent_task is None else []
     about = {"session": context, "agent": context.agent, "agent_is_usable": usable, "offered": offered}
     begun = beginning(context)
-    files = files_of(begun)
+    files = artifacts_before(context, begun["last"] + 1)
     listed = {"files": by_name(files), "file_count": len(files)}
-    stands = {"standing": standing_of(begun), "queue": queue_of(context)}
+    stands = {"standing": standing_of(context), "queue": queue_of(context)}
     return page(request, "web/session.html", beginning=begun, **stands, **listed, **about)
 
 
@@ -70,7 +70,6 @@ def beginning(context: Context) -> JSON:
         "first": first,
         "last": last,
         "entries": entries_of(context, settled_events(context, first - 1, last + 1)),
-        "artifacts": artifacts_before(context, first),
         "branches": branches_json(context),
         "line": f"/ws/sessions/{context.pk}",
         "say": reverse("web:say", args=[context.pk]),

@@ -1,27 +1,32 @@
-"""How a session stands when its page begins: what its head says, and what its composer does.
+"""How a session stands: what its page's head says, and what its composer does.
 
-It is read from the entries that the page begins with, as its script reads them (`session/head.js` goes on).
+A page begins with it, and its line tells it anew with whatever may have changed it (`session/standing.js`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from django.template.loader import render_to_string
+
+from apps.conversations import lineage
 from apps.conversations.events import EventType
-from apps.conversations.lifecycle import INTERRUPTED, TERMINAL
+from apps.conversations.lifecycle import INTERRUPTED, TERMINAL, TaskState
+from apps.conversations.models import Context, Event, Task
 
-JSON = dict[str, Any]
+TURNS = (EventType.USER_MESSAGE, EventType.AGENT_SWITCHED, EventType.FORK)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Which tasks count, of those that are not over: {state, agent, wantsCredential, …}."""
+    """Which tasks count, of those that are not over."""
 
     agent: str  # the name of whom the session is with
-    waiting: JSON | None  # the one that waits for the person
-    busy: JSON | None  # the one that is worked at
-    addressed: JSON | None  # the one that what is written next belongs to
+    waiting: Task | None  # the one that waits for the person
+    busy: Task | None  # the one that is worked at
+    addressed: Task | None  # the one that what is written next belongs to
+    asks: str  # the name of who waits for the person: another, where somebody stood in
 
     @property
     def look(self) -> str:
@@ -39,53 +44,52 @@ class Standing:
     @property
     def is_shut(self) -> bool:
         """Whether a credential is asked for, which must not be written into the conversation."""
-        return self._answers is not None and bool(self._answers["wantsCredential"])
+        asked = self._answers
+        return asked is not None and asked.state == TaskState.AUTH_REQUIRED and "service" in (asked.slot or {})
 
     @property
     def placeholder(self) -> str:
         if self.is_shut:
             return "Use the button above"
-        asks = self._answers
-        return f"Answer {asks['agent']['name']}…" if asks else f"Message {self.agent}…"
+        return f"Answer {self.asks}…" if self._answers else f"Message {self.agent}…"
 
     @property
-    def _answers(self) -> JSON | None:
+    def _answers(self) -> Task | None:
         """The task that is answered by what is written next."""
         return self.waiting if self.addressed is self.waiting else None
 
 
-def standing_of(beginning: JSON) -> Standing:
-    """How the session stands that a page begins with. No query."""
-    agent: JSON = beginning["agent"]
-    tasks = _unfinished(beginning["entries"], agent)
-    waiting = [task for task in tasks if task["state"] in INTERRUPTED]
-    busy = [task for task in tasks if task["state"] not in INTERRUPTED]
-    here = [task for task in tasks if task["of"] in ("", agent["slug"])]
-    asked = [task for task in here if task["state"] in INTERRUPTED]
-    return Standing(agent["name"], _newest(waiting), _newest(busy), _newest(asked) or _newest(here))
+def standing_of(context: Context) -> Standing:
+    """How a session stands, which has its agent. One query; two where it waits, and one more in a fork."""
+    unfinished = lineage.tasks(context).exclude(state__in=TERMINAL).exclude(pk__in=lineage.left(context))
+    tasks = list(unfinished.select_related("agent").order_by("first_event"))
+    waiting = _newest(task for task in tasks if task.state in INTERRUPTED)
+    busy = _newest(task for task in tasks if task.state not in INTERRUPTED)
+    here = [task for task in tasks if task.agent_id == context.agent_id]
+    asked = _newest(task for task in here if task.state in INTERRUPTED)
+    return Standing(context.agent.name, waiting, busy, asked or _newest(here), _asks(context, waiting))
 
 
-def _newest(tasks: list[JSON]) -> JSON | None:
-    return tasks[-1] if tasks else None
+def drawn(context: Context) -> str:
+    """It as HTML: the sign of the head, and what the composer has. As many queries as `standing_of`."""
+    about = {"standing": standing_of(context), "agent": context.agent, "session": context, "is_live": True}
+    return render_to_string("web/_standing.html", about)
 
 
-def _unfinished(entries: list[JSON], agent: JSON) -> list[JSON]:
-    """The tasks that are not over, oldest first; `of` is the slug of whom it was given to, where that is known."""
-    tasks: dict[str, JSON] = {}
-    for entry in entries:
-        key, author = entry["taskId"], entry.get("agent")
-        match entry["type"]:
-            case EventType.USER_MESSAGE if entry["opensTask"]:
-                given = author or agent
-                tasks[key] = {"state": "submitted", "agent": given, "of": given["slug"], "wantsCredential": False}
-            case EventType.AGENT_STATUS if entry["state"] in TERMINAL:
-                tasks.pop(key, None)
-            case EventType.AGENT_STATUS:
-                task = tasks.setdefault(key, {"agent": agent, "of": ""})
-                task |= {"state": entry["state"], "wantsCredential": entry.get("wantsCredential", False)}
-            case EventType.FORK:
-                for left in entry["left"]:
-                    tasks.pop(left, None)
-        if author and key in tasks and entry["type"] != EventType.USER_MESSAGE:
-            tasks[key]["agent"] = author
-    return list(tasks.values())
+def may_turn(events: Iterable[Event]) -> bool:
+    """Whether a session may stand otherwise after these events."""
+    return any(
+        event.type in TURNS or (event.type == EventType.AGENT_STATUS and "progress" not in event.payload)
+        for event in events
+    )
+
+
+def _newest(tasks: Iterable[Task]) -> Task | None:
+    return max(tasks, key=lambda task: task.first_event, default=None)
+
+
+def _asks(context: Context, waiting: Task | None) -> str:
+    if waiting is None:
+        return ""
+    said = lineage.messages(context).filter(index=waiting.status_event, agent__isnull=False)
+    return said.values_list("agent__name", flat=True).first() or waiting.agent.name

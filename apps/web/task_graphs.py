@@ -11,6 +11,7 @@ from django.db.models.functions import Cast
 
 from apps.conversations.models import Task
 from apps.web.layered import curve, lay_out
+from apps.web.messages import ids_of
 
 MOST_NODES = 100
 STEPS = 6  # how far away a task may be that is still shown
@@ -65,19 +66,8 @@ def _came_of(task: Task) -> Iterable[tuple[uuid.UUID, bool]]:
     """The tasks that come before one: the one that called for it, and (True) those that it refers to."""
     if task.parent_id:
         yield task.parent_id, False
-    for key in _keys(task.references):
+    for key in ids_of(task.references):
         yield key, True
-
-
-def _keys(references: Iterable[str]) -> list[uuid.UUID]:
-    """Ids as they were sent: not all need be ids."""
-    keys = []
-    for one in references:
-        try:
-            keys.append(uuid.UUID(one))
-        except ValueError:
-            continue
-    return keys
 
 
 def _around(task: Task) -> tuple[dict[uuid.UUID, Task], bool]:

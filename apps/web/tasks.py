@@ -11,7 +11,7 @@ from django.contrib.auth.decorators import login_required
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -94,11 +94,18 @@ def timeline(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 @login_required
 def session_timeline(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The same of a session's newest task; nothing where it has none."""
-    context = warming.opened(Context.objects.visible_to(principal_of(request)).filter(pk=session).first())
-    if context is None:
-        raise Http404
-    newest = lineage.newest_task(context)
+    newest = _newest_task(request, session)
     return _small_timeline(request, newest) if newest else HttpResponse()
+
+
+@require_safe
+@login_required
+def session_task(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """Leads to the page of a session's newest task."""
+    newest = _newest_task(request, session)
+    if newest is None:
+        raise Http404
+    return redirect("web:task", task=newest.pk)
 
 
 @require_safe
@@ -166,6 +173,14 @@ def _standing(request: HttpRequest, task: Task) -> dict[str, Any]:
     }
 
 
+def _newest_task(request: HttpRequest, session: uuid.UUID) -> Task | None:
+    """None where the session has no task. Raises Http404 where there is no such session to see."""
+    context = warming.opened(Context.objects.visible_to(principal_of(request)).filter(pk=session).first())
+    if context is None:
+        raise Http404
+    return lineage.newest_task(context)
+
+
 def _small_timeline(request: HttpRequest, task: Task) -> HttpResponse:
     about = {"task": task, "timeline": timeline_of(task, timezone.now()), "is_small": True}
     with timezone.override(zone_of(request)):
@@ -213,4 +228,5 @@ urlpatterns = [
     path("tasks/<uuid:task>/events/<int:index>", payload, name="task-event"),
     path("tasks/<uuid:task>/documents/<str:name>", document, name="task-document"),
     path("sessions/<uuid:session>/timeline", session_timeline, name="session-timeline"),
+    path("sessions/<uuid:session>/task", session_task, name="session-task"),
 ]

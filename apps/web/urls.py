@@ -69,6 +69,7 @@ urlpatterns = [
     *worker.urlpatterns,
     *inbox.urlpatterns,
     *queue.urlpatterns,
+    path("sessions/<uuid:session>/files", artifacts.files, name="files"),
     path("sessions/<uuid:session>/artifacts.zip", artifacts.artifacts_zip, name="artifacts-zip"),
     path(f"{ARTIFACT}/look", artifacts.artifact_look, name="artifact-look"),
     path(f"{ARTIFACT}/signature", artifacts.artifact_signature, name="artifact-signature"),

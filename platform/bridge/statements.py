@@ -1,25 +1,21 @@
-"""Statements of the hot path, their SQL built once.
+"""Writes of the hot path, their SQL built once; and how any such statement is run.
 
-Most of what a small statement costs in Django is building its SQL anew. These read and write the same rows by way of
-the same model fields, and build the SQL once for each shape. Everything else uses the ORM as it is.
+Most of what a small statement costs in Django is building its SQL anew. These write the same rows by way of the same
+model fields, and build the SQL once for each shape, as `selections` do for what is read. Everything else uses the ORM.
 """
 
 from __future__ import annotations
 
 import datetime
 import itertools
-import operator
 import re
-import uuid
-from collections.abc import Callable, Collection, Sequence
-from functools import cache, lru_cache, reduce
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, DataError, connection, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models.query import get_related_populators
-from django.db.models.sql.where import WhereNode
 
 
 class Batch:
@@ -30,6 +26,7 @@ class Batch:
     """
 
     def __init__(self) -> None:
+        self._database = the_database()
         self._writes: list[tuple[str, list[Any], Exception | None]] = []
 
     def insert(self, rows: Sequence[models.Model], *, replacing: tuple[str, ...] = ()) -> None:
@@ -39,12 +36,13 @@ class Batch:
         """
         if not rows:
             return
-        columns, sql, one = _insertion(type(rows[0]), connection.vendor)
-        params = _values(columns, rows)
-        overwriting = _overwriting(type(rows[0]), replacing, connection.vendor) if replacing else ""
+        vendor = self._database.vendor
+        columns, sql, one = _insertion(type(rows[0]), vendor)
+        params = _values(columns, rows, self._database)
+        overwriting = _overwriting(type(rows[0]), replacing, vendor) if replacing else ""
         self._writes.append((f"{sql} {', '.join([one] * len(rows))}{overwriting}", params, None))
         for row in rows:
-            row._state.adding, row._state.db = False, connection.alias
+            row._state.adding, row._state.db = False, self._database.alias
 
     def update(
         self,
@@ -55,7 +53,7 @@ class Batch:
         missing: Exception | None = None,
     ) -> None:
         """Set plain values as `update` does; where no row is found, `missing` is raised by `write`."""
-        self._writes.append((*_update(model, where, values), missing))
+        self._writes.append((*_update(model, where, values, self._database), missing))
 
     def write(self) -> None:
         """Send them. Raises IntegrityError, and `missing` of the first update that found no row.
@@ -64,7 +62,7 @@ class Batch:
         """
         if not self._writes:
             return
-        if connection.vendor != "postgresql":
+        if self._database.vendor != "postgresql":
             self._in_turn()
         elif sum(len(params) for _, params, _ in self._writes) <= MOST_PARAMETERS:
             self._together()
@@ -105,7 +103,7 @@ def execute(sql: str, params: Sequence[Any]) -> Any:
 
     On PostgreSQL it goes to the server as it is: psycopg would take apart a long statement again each time.
     """
-    database = _database()
+    database = the_database()
     if database.vendor != "postgresql" or database.queries_logged:
         cursor = database.cursor()
         cursor.execute(sql, params)
@@ -117,7 +115,7 @@ def execute(sql: str, params: Sequence[Any]) -> Any:
     return raw
 
 
-def _database() -> BaseDatabaseWrapper:
+def the_database() -> BaseDatabaseWrapper:
     """This thread's connection itself: `connection` looks for it again at each use, of which a row has dozens."""
     return connections[DEFAULT_DB_ALIAS]
 
@@ -140,8 +138,7 @@ Column = tuple[str, "models.Field[Any, Any] | None"]
 """An attribute of a row, and the field that makes of it what the database takes; None where that is the same."""
 
 
-def _values(columns: Sequence[Column], rows: Sequence[models.Model]) -> list[Any]:
-    database = _database()
+def _values(columns: Sequence[Column], rows: Sequence[models.Model], database: BaseDatabaseWrapper) -> list[Any]:
     return [
         getattr(row, name) if field is None else field.get_db_prep_save(field.pre_save(row, add=True), database)
         for row in rows
@@ -192,14 +189,15 @@ def update(model: type[models.Model], where: dict[str, Any], values: dict[str, A
     A name in `where` may end in `__gt` or `__lt`; otherwise it stands for equality. None is no value there, and NOW is
     the database's time.
     """
-    return int(execute(*_update(model, where, values)).rowcount)
+    return int(execute(*_update(model, where, values, the_database())).rowcount)
 
 
-def _update(model: type[models.Model], where: dict[str, Any], values: dict[str, Any]) -> tuple[str, list[Any]]:
+def _update(
+    model: type[models.Model], where: dict[str, Any], values: dict[str, Any], database: BaseDatabaseWrapper
+) -> tuple[str, list[Any]]:
     compared_with_now = tuple(name for name, value in where.items() if value is NOW)
-    sql, fields = _updating(model, tuple(where), tuple(values), compared_with_now, connection.vendor)
+    sql, fields = _updating(model, tuple(where), tuple(values), compared_with_now, database.vendor)
     given = [*values.values(), *(value for value in where.values() if value is not NOW)]
-    database = _database()
     return sql, [field.get_db_prep_save(value, database) for field, value in zip(fields, given, strict=True)]
 
 
@@ -224,164 +222,6 @@ def _column(model: type[models.Model], name: str) -> str:
 def quote(name: str) -> str:
     quoted: str = connection.ops.quote_name(name)
     return quoted
-
-
-class Selection[M: models.Model]:
-    """A queryset that is compiled at its first use and run with other values for its conditions.
-
-        TASK = Selection(lambda key: Task.objects.select_related("context").filter(pk=key), uuid.UUID(int=0))
-        TASK.one(task_id)
-
-    `build` is called once for each kind of database, with the stand-ins; each of them must become the right-hand side
-    of one plain condition (equality or comparison), and they must differ from each other. A slice stays as it is.
-    """
-
-    def __init__(self, build: Callable[..., models.QuerySet[M]], *stand_ins: Any) -> None:
-        self._build = build
-        self._stand_ins = stand_ins
-        self._compiled: dict[str, _Compiled] = {}
-
-    def all(self, *values: Any) -> list[M]:
-        """The rows for these values."""
-        return self._for_this_database().run(values)
-
-    def _for_this_database(self) -> _Compiled:
-        compiled = self._compiled.get(connection.vendor)
-        if compiled is None:
-            queryset = self._build(*self._stand_ins)
-            compiled = self._compiled[connection.vendor] = _Compiled(queryset, self._stand_ins)
-        return compiled
-
-    def one(self, *values: Any) -> M | None:
-        """The first row for these values, or None."""
-        return next(iter(self.all(*values)), None)
-
-    def one_now(self, *values: Any) -> tuple[M, datetime.datetime] | None:
-        """The first row for these values, with the database's time when it was read; or None."""
-        found = self.one_beside(TIME[connection.vendor], *values)
-        return found and (found[0], time_from(found[1]))
-
-    def one_beside(self, column: str, *values: Any) -> tuple[M, Any] | None:
-        """The first row for these values, with what one more column yields for it, given as SQL; or None."""
-        return next(iter(self._for_this_database().run_beside(column, values)), None)
-
-    def count(self, *values: Any) -> int:
-        """How many rows there are for these values, as far as the slice goes."""
-        return self._for_this_database().count(values)
-
-
-class Among[M: models.Model]:
-    """The rows of a queryset that belong to any of several keys: for a few, compiled as a `Selection`.
-
-        MESSAGES = Among(lambda: Message.objects.order_by("index"), "task")
-        MESSAGES.all([task_id, other_id])
-
-    The queryset that `build` gives has no conditions of its own.
-    """
-
-    FEW = 8
-
-    def __init__(self, build: Callable[[], models.QuerySet[M]], name: str) -> None:
-        self._build, self._name = build, name
-        self._few = [self._selection(number) for number in range(1, self.FEW + 1)]
-
-    def _selection(self, number: int) -> Selection[M]:
-        def build(*keys: Any) -> models.QuerySet[M]:
-            return self._build().filter(reduce(operator.or_, (models.Q(**{self._name: key}) for key in keys)))
-
-        return Selection(build, *map(uuid.UUID, (f"{place:032x}" for place in range(number))))
-
-    def all(self, keys: Collection[uuid.UUID]) -> list[M]:
-        if not keys:
-            return []
-        if len(keys) > self.FEW:
-            return list(self._build().filter(**{f"{self._name}__in": keys}))
-        return self._few[len(keys) - 1].all(*keys)
-
-
-def one_of_each[A: models.Model, B: models.Model](
-    first: Selection[A], value: Any, second: Selection[B], other: Any
-) -> tuple[A | None, B | None]:
-    """The row that each of two selections, of one row at most, has for its value, or None: by one statement."""
-    one, two = one_of_all((first, value), (second, other))
-    return one, two
-
-
-def one_of_all(*asked: tuple[Selection[Any], Any]) -> list[Any]:
-    """The same of any number of selections, each with its value."""
-    compiled = [selection._for_this_database() for selection, _ in asked]
-    params = [param for one, (_, value) in zip(compiled, asked, strict=True) for param in one.params((value,))]
-    found = execute(_side_by_side(*(one.sql for one in compiled)), params).fetchone()
-    rows, begins = [], 0
-    for one in compiled:
-        rows.append(one.row(found[begins : begins + one.width]))
-        begins += one.width
-    return rows
-
-
-@cache
-def _side_by_side(*selections: str) -> str:
-    """SQL for one row, of the columns of all; those of a selection that finds nothing are null."""
-    names = [f"s{number}" for number in range(len(selections))]
-    columns = ", ".join(f"{name}.*" for name in names)
-    joined = " ".join(f"LEFT JOIN ({sql}) AS {name} ON true" for name, sql in zip(names, selections, strict=True))
-    return f"SELECT {columns} FROM (SELECT 1) AS one {joined}"  # noqa: S608
-
-
-class _Compiled:
-    """One queryset's SQL for one kind of database, and how its rows become model instances."""
-
-    def __init__(self, queryset: models.QuerySet[Any], stand_ins: Sequence[Any]) -> None:
-        self._compiler = compiler = queryset.query.get_compiler(connection=connection)
-        self.sql, params = compiler.as_sql()
-        self.width = len(compiler.select)
-        lookups = _lookups(queryset.query.where)
-        self._bound = [(lookup.lhs.output_field, stand_ins.index(lookup.rhs)) for lookup in lookups]
-        self._fixed = list(params[len(lookups) :])
-        self._converters = compiler.get_converters([column[0] for column in compiler.select])
-        info: Any = compiler.klass_info
-        self._model = info["model"]
-        self._own = slice(info["select_fields"][0], info["select_fields"][-1] + 1)
-        self._names = [column[0].target.attname for column in compiler.select[self._own]]
-        self._key = self._names.index(self._model._meta.pk.attname)
-        self._related = get_related_populators(info, compiler.select, connection.alias, queryset._fetch_mode)  # type: ignore[attr-defined]
-
-    def run(self, values: Sequence[Any]) -> list[Any]:
-        return [self._instance(row) for row in self._rows(self.sql, values)]
-
-    def run_beside(self, column: str, values: Sequence[Any]) -> list[tuple[Any, Any]]:
-        sql = self.sql.replace(" FROM ", f", {column} FROM ", 1)
-        return [(self._instance(row), row[-1]) for row in self._rows(sql, values)]
-
-    def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        return self._converted(execute(sql, self.params(values)).fetchall())
-
-    def _converted(self, rows: list[Any]) -> list[Any]:
-        return list(self._compiler.apply_converters(rows, self._converters)) if self._converters else rows
-
-    def row(self, columns: Any) -> Any:
-        """The instance of these columns; None where they are of no row."""
-        if columns[self._own][self._key] is None:
-            return None
-        return self._instance(self._converted([columns])[0])
-
-    def count(self, values: Sequence[Any]) -> int:
-        sql = f"SELECT COUNT(*) FROM ({self.sql}) AS counted"  # noqa: S608
-        return int(execute(sql, self.params(values)).fetchone()[0])
-
-    def params(self, values: Sequence[Any]) -> list[Any]:
-        database = _database()
-        return [field.get_db_prep_value(values[place], database) for field, place in self._bound] + self._fixed
-
-    def _instance(self, row: Any) -> models.Model:
-        instance: models.Model = self._model.from_db(connection.alias, self._names, row[self._own])
-        for populator in self._related:
-            populator.populate(row, instance)
-        return instance
-
-
-def _lookups(where: WhereNode) -> list[Any]:
-    return [leaf for child in where.children for leaf in (_lookups(child) if isinstance(child, WhereNode) else [child])]
 
 
 def database_time() -> datetime.datetime:

@@ -1,6 +1,7 @@
 // Files beside the words: small ones go with the message; large ones go to the server at once, while one still writes.
-import { bytes, h, icon } from "./dom.js";
+import { h, icon } from "./dom.js";
 import { Refused } from "./post.js";
+import { bytes } from "./sizes.js";
 import { LARGE, discard, upload } from "./uploading.js";
 
 const RETRY = 3000; // ms between tries where the line is lost

@@ -110,12 +110,4 @@ export class Composer {
     this.words.value = text;
     this.written();
   }
-
-  clear() {
-    this.write("");
-    this.also = [];
-    this.form.dispatchEvent(new Event("cleared"));
-    this.sender?.attachments?.clear();
-    this.complain("");
-  }
 }

@@ -22,13 +22,15 @@ export async function forget() {
   for (const { name } of databases) indexedDB.deleteDatabase(name);
 }
 
-/** The service worker, where the page may have one (TLS, or this machine), is told what is here already. */
+/** The service worker, where the page may have one (TLS, or this machine), is told what it may not have seen. */
 export async function keepOffline() {
   const { serviceWorker } = navigator;
   if (!serviceWorker) return;
   const [{ workerStart }] = performance.getEntriesByType("navigation");
   await serviceWorker.register("/sw.js", { updateViaCache: "none" });
   const { active } = await serviceWorker.ready;
-  const loaded = performance.getEntriesByType("resource").map(({ name }) => name);
-  if (!workerStart) active.postMessage({ keep: [location.href, `${location.origin}/`, ...loaded] });
+  const loaded = () => performance.getEntriesByType("resource").map(({ name }) => name);
+  const tell = (...pages) => active.postMessage({ pages, loaded: loaded() });
+  if (!workerStart) tell(location.href, `${location.origin}/`);
+  document.addEventListener("visibilitychange", () => document.hidden && tell());
 }

@@ -1,6 +1,6 @@
 // Which keys do what: the shortcuts that this page has now.
 import { h, icon } from "./dom.js";
-import { said, shortcuts } from "./shortcuts.js";
+import { isMac, shortcuts } from "./shortcuts.js";
 
 const ALWAYS = [
   ["Enter", "Send what you wrote"],
@@ -22,4 +22,10 @@ export function open() {
   dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
   document.body.append(dialog);
   dialog.showModal();
+}
+
+/** Keys as they stand on the keyboard: "Ctrl+Shift+O", "⇧⌘O". */
+function said(keys) {
+  const names = isMac ? { mod: "⌘", alt: "⌥", shift: "⇧" } : { mod: "Ctrl", alt: "Alt", shift: "Shift" };
+  return keys.split("+").map((key) => names[key] ?? (key.length === 1 ? key.toUpperCase() : key)).join(isMac ? "" : "+");
 }

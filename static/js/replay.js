@@ -4,6 +4,7 @@ import { uuid } from "./ids.js";
 import { Log } from "./replay/log.js";
 import { View } from "./session/view.js";
 import { drawWork } from "./session/work.js";
+import { drawWorked } from "./session/worked.js";
 import { shortcut } from "./shortcuts.js";
 import { toast } from "./toast.js";
 
@@ -14,7 +15,7 @@ const FRAME = 16; // ms: what happened within one is drawn as one
 
 const beginning = JSON.parse($("beginning").textContent);
 const place = $("place");
-const view = Object.assign(new View($("items")), { drawWork });
+const view = Object.assign(new View($("items")), { drawWork, drawWorked });
 const log = new Log(beginning, () => wait && go(wait));
 const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 let index = 0;
@@ -153,7 +154,7 @@ $("fork").addEventListener("click", async () => {
 
 $("items").addEventListener("click", ({ target }) => {
   const chip = target.closest("[data-artifact]");
-  const { href, elsewhere } = (chip && log.now.state.artifacts[chip.dataset.artifact]?.parts[0]) ?? {};
+  const { href, elsewhere } = (chip && log.artifact(chip.dataset.artifact)?.parts[0]) ?? {};
   const away = elsewhere ? { target: "_blank", rel: "noopener noreferrer nofollow" } : { download: true };
   if (href) h("a", { href, ...away }).click();
 });

@@ -2,7 +2,7 @@
 // when it is first wanted.
 import { keepFor, keepOffline } from "./device.js";
 import { watch } from "./offline.js";
-import { said, shortcut } from "./shortcuts.js";
+import { isMac, shortcut } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
 import { dress } from "./times.js";
 
@@ -43,7 +43,7 @@ async function openPalette(mode) {
 shortcut("mod+k", "Search", () => OPEN.palette());
 shortcut("mod+shift+o", "New session", () => OPEN.new());
 shortcut("mod+/", "Keyboard shortcuts", () => OPEN.help());
-for (const hint of document.querySelectorAll("[data-keys]")) hint.textContent = said(hint.dataset.keys);
+document.querySelector("[data-keys]").textContent = isMac ? "⌘K" : "Ctrl+K";
 
 document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;

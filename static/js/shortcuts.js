@@ -8,12 +8,6 @@ export function shortcut(keys, words, run) {
   shortcuts.push({ keys, words, run });
 }
 
-/** Keys as they stand on the keyboard: "Ctrl+Shift+O", "⇧⌘O". */
-export function said(keys) {
-  const names = isMac ? { mod: "⌘", alt: "⌥", shift: "⇧" } : { mod: "Ctrl", alt: "Alt", shift: "Shift" };
-  return keys.split("+").map((key) => names[key] ?? (key.length === 1 ? key.toUpperCase() : key)).join(isMac ? "" : "+");
-}
-
 function keysOf(event) {
   const mod = isMac ? event.metaKey : event.ctrlKey;
   const isShift = event.shiftKey && (event.key.length > 1 || (mod && /[a-z]/i.test(event.key))); // other signs need it to be typed

@@ -10,10 +10,10 @@ export class Sidebar {
     Object.assign(this, { element, isLost: false });
     const { user, position } = element.dataset;
     this.deleting = `parley.deleting.${user}`;
-    this.elsewhere = "BroadcastChannel" in globalThis ? new BroadcastChannel(`parley.marks.${user}`) : null;
-    if (this.elsewhere) this.elsewhere.onmessage = ({ data }) => this.renewSoon(data);
+    this.elsewhere = new BroadcastChannel(`parley.marks.${user}`); // other tabs
+    this.elsewhere.onmessage = ({ data }) => this.renewSoon(data);
     document.addEventListener("sessions-changed", ({ detail }) => {
-      this.elsewhere?.postMessage(detail?.isMoved ?? true);
+      this.elsewhere.postMessage(detail?.isMoved ?? true);
       if (!detail?.isShown) this.renewSoon(detail?.isMoved, true);
     });
     document.addEventListener("visibilitychange", () => document.hidden || this.renewSoon());
@@ -24,7 +24,7 @@ export class Sidebar {
     this.follow(position);
     const waiting = Number(element.querySelector(".recent").dataset.waiting);
     if (waiting) import("./waiting.js").then(({ show }) => show(waiting), () => {});
-    if (performance.getEntriesByType("navigation")[0]?.workerStart) this.renewSoon(); // the page may be an old one
+    navigator.serviceWorker?.addEventListener("message", ({ data }) => data.old && this.renewSoon());
   }
 
   follow(since) {

@@ -32,8 +32,17 @@ export class Submitting {
     if (!text && !attached.length) return composer.words.focus();
     const said = [["message", id], ...(text ? [["text", text]] : []), ...attached, ...composer.also];
     const message = { id, text, files: attached.map(([, file]) => file), said, isNow: composer.isNow };
-    composer.clear();
+    this.clear();
     return composer.send(message);
+  }
+
+  clear() {
+    const { composer } = this;
+    composer.write("");
+    composer.also = [];
+    composer.form.dispatchEvent(new Event("cleared"));
+    this.attachments?.clear();
+    composer.complain("");
   }
 
   /** Wait for the files that go to the server; false where one was refused, or nobody wants it any more. */

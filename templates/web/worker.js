@@ -9,13 +9,22 @@ const PATIENCE = 4000; // ms that the network may take where there is a page to 
 const FILE = /^\/static\/.+\.[0-9a-f]{12}\.\w+$/;
 const PAGE = /^\/($|agents(\/[^/]+)?$|inbox$|tasks\/[^/]+$|sessions\/[^/]+(\/(tree|replay))?$)/;
 const SESSION = /^\/sessions\/[^/]+$/; // its live line brings it up to date
-const NOTHING_SHOWN = 'id="items"></ol>'; // in session.html
+const SHOWN = /id="items"[^>]*>(<\/ol>|[^]*?<\/ol><!--shown-->)/; // in session.html, or what was put there
+const FILES_LISTED = /(id="artifacts"[^>]*>)[^]*?(<\/ul><\/div>)/; // there too
+const PASSING = /nonce="[^"]*"|name="csrfmiddlewaretoken" value="[^"]*"|data-position="[^"]*"/g; // it says the same with another one
+const SAYS = "x-says"; // the header of a kept page that is the same for pages that say the same
+const TASK = /^\/sessions\/[^/]+\/task$/; // leads to a task's page
 const SIGNING = /\/(sign-in|sign-out|login\/|logout\/)$/;
 
+const GONE = "gone"; // what a page says that is not there any more
+
 let keeping = null; // what was shown last, on its way into the cache
+let era = 0; // of pages: what was asked for before a sign-out is not kept after it
 
 addEventListener("install", (event) => {
   skipWaiting();
+  // What is kept is read without asking in here, where a browser can do that: a page has many files, and its first paint waits.
+  if (FILE.test(KEPT[0])) event.addRoutes?.({ condition: { urlPattern: { pathname: "/static/*" } }, source: { cacheName: FILES } });
   event.waitUntil(caches.open(FILES).then((cache) => cache.addAll([OFFLINE, ...KEPT])));
 });
 
@@ -33,13 +42,17 @@ addEventListener("fetch", (event) => {
   if (origin !== location.origin) return;
   const open = (answer) => event.respondWith(answer.catch(() => fetch(request)));
   if (request.method === "POST" && SIGNING.test(pathname)) {
-    const forget = () => Promise.resolve(keeping).then(() => caches.delete(PAGES)).catch(() => {});
+    const forget = () => {
+      era += 1;
+      return Promise.resolve(keeping).then(() => caches.delete(PAGES)).catch(() => {});
+    };
     // Once more when it is done: a page that was on its way is the one of who was here before.
     event.respondWith(forget().then(() => fetch(request)).finally(forget));
   }
   if (request.method !== "GET") return;
   if (FILE.test(pathname)) open(file(request));
   else if (request.mode === "navigate" && PAGE.test(pathname)) open(page(event, patienceFor(request, pathname)));
+  else if (request.mode === "navigate" && TASK.test(pathname)) open(fetch(request).catch(instead));
 });
 
 /** Who loads a session again wants it from the server. */
@@ -48,25 +61,34 @@ function patienceFor({ cache }, pathname) {
 }
 
 addEventListener("message", (event) => {
-  const { keep: addresses, shown } = event.data;
-  if (shown) event.waitUntil((keeping = keepShown(shown).catch(() => {})));
-  else event.waitUntil(keepAll(addresses));
+  const { shown } = event.data;
+  if (!shown) return event.waitUntil(keepAll(event.data));
+  event.waitUntil((keeping = keepShown(shown).catch(() => {})));
+  const again = () => keepShown({ ...shown, files: undefined }); // which the page has anew
+  if (shown.isNews) event.waitUntil(keepFresh(shown.address).then(again).catch(() => {}));
 });
 
-/** A page tells what it is made of that came before this worker was there. */
-async function keepAll(addresses) {
+/** A page tells what it loaded, and which pages did not come from here: itself, and the one that people go on to. */
+async function keepAll({ pages, loaded }) {
   clients.claim();
-  for (const address of addresses) {
-    if (FILE.test(new URL(address).pathname)) file(new Request(address)).catch(() => {});
-    else if (PAGE.test(new URL(address).pathname)) refreshed(new Request(address)).catch(() => {});
-  }
+  const are = (kind) => (address) => kind.test(new URL(address).pathname);
+  for (const address of loaded.filter(are(FILE))) file(new Request(address)).catch(() => {});
+  for (const address of pages.filter(are(PAGE))) keepFresh(address).catch(() => {});
 }
 
-/** A conversation tells what it showed when it was left: its page begins with that until its script draws it. */
-async function keepShown({ address, html }) {
+/**
+ * A conversation tells what it showed when it was left, up to index `last`: its page begins with that until its script draws
+ * it. With other `files` than the server drew it says something else than the server does.
+ */
+async function keepShown({ address, html, files, last }) {
+  const began = era;
   const kept = await caches.match(address, { cacheName: PAGES, ignoreVary: true });
-  const page = (await kept?.text())?.replace(NOTHING_SHOWN, () => `id="items" inert>${html}</ol>`);
-  if (page) await (await caches.open(PAGES)).put(address, new Response(page, kept));
+  const listed = (before, begin, end) => (files === undefined ? before : begin + files + end);
+  const put = () => `id="items" data-last="${last}"${html ? " inert" : ""}>${html}</ol><!--shown-->`;
+  const page = (await kept?.text())?.replace(FILES_LISTED, listed).replace(SHOWN, put);
+  if (!page || began !== era) return;
+  const headers = [...kept.headers].filter(([name]) => files === undefined || name !== SAYS);
+  await (await caches.open(PAGES)).put(address, new Response(page, { headers }));
 }
 
 addEventListener("notificationclick", (event) => {
@@ -84,29 +106,63 @@ async function file(request) {
 }
 
 async function page(event, patience) {
-  const fresh = refreshed(event.request);
-  event.waitUntil(fresh.catch(() => {}));
+  const { url } = event.request;
+  const began = era;
+  const fresh = fetched(event.request);
+  const says = fresh.then((answer) => keep(url, answer.clone(), began)).catch(() => null);
+  event.waitUntil(says);
   await keeping;
-  const kept = await caches.match(event.request.url, { cacheName: PAGES, ignoreVary: true });
-  if (kept && !patience) return kept;
-  if (!kept) return fresh.catch(() => caches.match(OFFLINE, { cacheName: FILES }).then((shown) => shown ?? Response.error()));
+  const kept = await caches.match(url, { cacheName: PAGES, ignoreVary: true });
+  if (!kept) return fresh.catch(instead);
   const late = new Promise((done) => setTimeout(done, patience, kept));
-  return Promise.race([fresh, late]).catch(() => kept);
+  const shown = patience ? await Promise.race([fresh, late]).catch(() => kept) : kept;
+  if (shown === kept) event.waitUntil(tellOld(event, kept.headers.get(SAYS), says));
+  return shown;
 }
 
-/** The page as the server has it, kept for later. One that leads elsewhere leads to the sign-in: whoever read is gone. */
-async function refreshed(request) {
+/** What is shown in place of a page that is not here. */
+async function instead() {
+  return (await caches.match(OFFLINE, { cacheName: FILES })) ?? Response.error();
+}
+
+/** A page that does not say what the server would by now, as far as that can be known, is told so; also where there is none. */
+async function tellOld({ request, resultingClientId }, said, says) {
+  const now = await says;
+  if (now && now === said) return;
+  const opened = await clients.get(resultingClientId);
+  const those = opened ? [opened] : (await clients.matchAll()).filter(({ url }) => url.split("#")[0] === request.url.split("#")[0]);
+  for (const one of those) one.postMessage({ old: true, isAlone: now === null, isGone: now === GONE });
+}
+
+/** The page as the server has it. */
+async function fetched(request) {
   const answer = await fetch(request);
   if (answer.status >= 502 && answer.status <= 504) throw new Error("nobody is there behind the proxy");
-  if (answer.redirected || answer.type === "opaqueredirect") await caches.delete(PAGES);
-  else if (answer.ok || answer.status === 404) keep(request.url, answer.clone()).catch(() => {});
   return answer;
 }
 
-async function keep(address, answer) {
+async function keepFresh(address) {
+  const began = era;
+  await keep(address, await fetched(new Request(address)), began);
+}
+
+/** Gives what the page says, null where that is not known. An answer that leads elsewhere leads to the sign-in: whoever read is gone. */
+async function keep(address, answer, began) {
+  const isElsewhere = answer.redirected || answer.type === "opaqueredirect";
+  if (isElsewhere) await caches.delete(PAGES);
+  const isPage = !isElsewhere && answer.ok && answer.headers.get("Content-Type")?.startsWith("text/html");
+  const html = isPage ? await answer.text() : "";
+  const says = isPage ? await digest(html) : GONE;
+  if (began !== era || !(isPage || answer.status === 404)) return null;
   const cache = await caches.open(PAGES);
   await cache.delete(address);
-  if (answer.ok && answer.headers.get("Content-Type")?.startsWith("text/html")) await cache.put(address, answer);
+  if (isPage) await cache.put(address, new Response(html, { headers: [...answer.headers, [SAYS, says]] }));
   const [oldest, ...others] = await cache.keys();
   if (others.length >= MOST_PAGES) await cache.delete(oldest);
+  return says;
+}
+
+async function digest(html) {
+  const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(html.replace(PASSING, "")));
+  return Array.from(new Uint8Array(bytes), (byte) => byte.toString(16)).join();
 }

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.a2a.callers import AGENT
 from apps.accounts.credentials import KEY
 from apps.accounts.models import ApiKey
-from bridge.statements import one_of_each
+from bridge.selections import one_of_each
 
 pytestmark = pytest.mark.django_db
 

@@ -33,6 +33,7 @@ def test_each_message_is_announced_once_when_it_is_whole(page: Page) -> None:
     page.add_init_script(LISTEN)
     begin(page, "interviewer", "Ask me something")
     expect(page.locator("form.question")).to_be_visible()
+    page.wait_for_function("told.some(([, words]) => words.includes('favourite colour'))")
     assert len(told(page, "favourite colour")) == 1
     assert told(page, "Let me") == [], "what streams is read when it is whole"
     page.get_by_label("Colour").fill("green")

@@ -14,6 +14,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser import hostile
+from tests.browser import test_operators_pages as operators
+from tests.browser.conftest import PHONE
 from tests.browser.hostile import PAYLOADS
 from tests.browser.watching import LOOK_AT_ALL, OPEN_ALL, OUT_OF_ITS_BOX, Watch
 from tests.stack import Stack
@@ -281,7 +283,7 @@ def test_its_answers_in_the_console(open_browser, watch, conversation) -> None:
         assert page.evaluate(OUT_OF_ITS_BOX) == []
 
 
-def test_pages_of_plans(parley, open_browser, watch, agent) -> None:
+def test_pages_of_plans(chromium, parley, open_browser, watch, agent) -> None:
     parley.manage("shell", "-v0", "-c", "from tests.browser import hostile_plans; hostile_plans.register()")
     page = watch.over(open_browser())
     page.goto("/plans")
@@ -299,6 +301,13 @@ def test_pages_of_plans(parley, open_browser, watch, agent) -> None:
             page.wait_for_load_state("networkidle")
             assert page.evaluate(OUT_OF_ITS_BOX) == [], address
         expect(page.locator(".plan-questions form").first).to_be_visible()
+    operator = chromium.new_page(viewport={"width": PHONE[0], "height": PHONE[1]})
+    operators.sign_in(operator, parley)
+    for run in runs.values():
+        operator.goto(f"{parley.url}/admin/orchestration/planrun/{run}/change/")
+        expect(operator.locator(".reasons")).to_be_visible()
+        operators.fits(operator, PHONE[0])
+    operator.close()
 
 
 def test_what_was_shown_is_shown_again(open_browser, watch, conversation) -> None:

@@ -72,6 +72,17 @@ def test_a_countdown_delivers_all_it_counted(page: Page) -> None:
     assert shown == [str(number) for number in range(30, 0, -1)]
 
 
+def test_ones_own_long_message_is_folded_until_all_of_it_is_wanted(page: Page) -> None:
+    begin(page, "hello", "\n\n".join(f"Paragraph {number} of a long message." for number in range(300)))
+    heard(page, "Paragraph")
+    said = page.locator(".from-user")
+    expect(said.locator(".prose")).to_have_css("max-height", "384px")  # 24rem
+    said.get_by_role("button", name="Show all").press("Enter")
+    expect(said.get_by_role("button", name="Show all")).to_have_count(0)
+    expect(said.locator(".prose")).to_have_css("max-height", "none")
+    expect(said).to_be_focused()
+
+
 def test_what_is_sent_while_an_agent_works_is_queued_and_then_read(page: Page) -> None:
     begin(page, "patient", "the first")
     expect(page.locator(".work")).to_contain_text("Taking my time…")

@@ -118,6 +118,87 @@ def test_what_was_shown_is_there_again_before_the_script_of_the_page(open_browse
     expect(page.locator("#items")).not_to_have_attribute("inert", "")
 
 
+def test_a_kept_page_lists_the_files_that_came_after_it_was_loaded(open_browser: Any) -> None:
+    context: BrowserContext = open_browser(service_workers="allow")
+    page = context.new_page()
+    begin(page, "countdown", "1")
+    settled(page)
+    until(page, "navigator.serviceWorker.controller")
+    is_kept(page)
+    say(page, "2")
+    files = page.locator("#artifacts .artifact")
+    expect(files).to_have_count(2)
+    session = page.url
+    page.goto("/agents")
+    until(page, f"(await (await caches.match('{session}')).text()).includes('1 older version')")
+    context.set_offline(True)
+    page.goto(session)
+    expect(page.locator("#line-state")).to_have_text(OFFLINE)
+    expect(files).to_have_count(2)
+    expect(page.locator("#panel-count")).to_have_text("2")
+    expect(page.locator("#panel-zip")).to_be_visible()
+    files.first.get_by_role("button").click()
+    expect(page.locator("#preview")).to_contain_text("The preview could not be loaded.")
+    context.set_offline(False)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#preview .preview-text")).to_contain_text("2")
+
+
+def loaded(page: Page) -> set[str]:
+    """The scripts of a session's page that it has, without their hashes."""
+    names = page.evaluate("performance.getEntriesByType('resource').map(({name}) => name)")
+    return {name.rpartition("/")[2].partition(".")[0] for name in names if "/js/session/" in name}
+
+
+def test_a_page_that_was_left_is_kept_as_it_was_by_then(open_browser: Any) -> None:
+    page = open_browser(service_workers="allow").new_page()
+    begin(page, "countdown", "1")
+    settled(page)
+    until(page, "navigator.serviceWorker.controller")
+    is_kept(page)
+    say(page, "2")
+    expect(page.locator("#artifacts .artifact")).to_have_count(2)
+    settled(page)
+    session = page.url
+    page.goto("/agents")
+    until(page, f"/data-last.*Lift-off.*Lift-off/s.test(await (await caches.match('{session}')).text())")
+    until(page, f"(await (await caches.match('{session}')).text()).split('\"opensTask\": true').length === 3")
+    page.goto(session)
+    expect(page.locator(".from-user")).to_have_count(2)
+    expect(page.locator("#artifacts .artifact")).to_have_count(2)
+    page.wait_for_timeout(1500)
+    assert not loaded(page) & {"old", "cache", "kept", "beside", "standing", "renewing", "files"}
+
+
+def test_a_kept_page_that_is_old_by_now_is_brought_up_to_date(open_browser: Any) -> None:
+    page = open_browser(service_workers="allow").new_page()
+    begin(page, "long", "0 the first")
+    heard(page, "Done with the first.")
+    settled(page)
+    until(page, "navigator.serviceWorker.controller")
+    is_kept(page)
+    session = page.url
+    page.goto("/agents")
+    other = open_browser().new_page()
+    other.goto(session)
+    say(other, "60 the second")
+    expect(other.get_by_role("button", name="Send now")).to_be_visible()
+    say(other, "0 the third")
+    expect(other.locator("#queue li[data-id]")).to_have_count(1)
+    page.goto(session)
+    expect(page.locator(".from-user")).to_have_count(2)
+    expect(page.locator("#queue li[data-id]")).to_contain_text("0 the third")
+    expect(page.locator("#head-state")).to_contain_text("Working")
+    assert "old" in loaded(page)
+    page.goto("/agents")
+    other.get_by_role("button", name="Delete").click()  # which is no event of the session's
+    expect(other.locator("#queue li[data-id]")).to_have_count(0)
+    page.goto(session)
+    expect(page.locator("#queue li[data-id]")).to_have_count(0)
+    page.get_by_role("button", name="Stop").click()
+    settled(page)
+
+
 def test_a_turn_that_goes_on_can_be_read_without_a_line(open_browser: Any) -> None:
     context: BrowserContext = open_browser(service_workers="allow")
     page = context.new_page()

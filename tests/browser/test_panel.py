@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from tests.browser.conftest import MEDIUM, PHONE, SESSION, WIDE
 from tests.browser.doing import artifact, begin, heard, say
 from tests.browser.filing import LINES, PAGE
+from tests.chromium import WHOLE
 from tests.stack import Stack
 
 OpenBrowser = Callable[..., BrowserContext]
@@ -117,10 +118,18 @@ def test_nothing_of_a_file_leaves_its_frame(filed: Page, complaints: list[str]) 
     expect(preview(page).locator("img")).to_have_js_property("complete", True)
     assert preview(page).locator("img").evaluate("(img) => img.naturalWidth") > 0
     assert preview(page).locator("svg:not(.icon)").count() == 0
+
+
+@pytest.mark.skipif(WHOLE is None, reason="the headless shell has no viewer for PDF: apt-get install chromium")
+def test_a_pdf_is_shown_by_the_browsers_own_viewer_in_a_frame(filed: Page, chromium: Browser) -> None:
+    browser = chromium.browser_type.launch(executable_path=WHOLE, args=["--no-sandbox", "--disable-gpu"])
+    page = browser.new_context(storage_state=filed.context.storage_state()).new_page()
+    page.goto(filed.url)
     look(page, "sheet.pdf")
     expect(preview(page).locator("iframe")).to_be_visible()
     while not any(frame.url.startswith("chrome-extension://") for frame in page.frames):
-        page.wait_for_event("framenavigated")  # the browser's own viewer, in our frame
+        page.wait_for_event("framenavigated")
+    browser.close()
 
 
 def test_a_signature_is_verified_and_what_was_tampered_with_is_broken(filed: Page, parley: Stack) -> None:
@@ -260,3 +269,100 @@ def test_what_led_to_a_file_is_a_click_away_and_for_everybody(
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_text("Copied.")).to_be_visible()
     assert '"wasGeneratedBy"' in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_a_file_that_comes_leaves_folds_focus_and_the_look_as_they_are(filed: Page) -> None:
+    page = filed
+    look(page, "sites.json")
+    folded = page.locator(".older", has_text="rows.csv")
+    folded.locator("summary").click()
+    download = artifact(page, "rows.csv").last.get_by_role("link")
+    download.focus()
+    other = page.context.new_page()
+    other.goto(page.url)
+    say(other, "file again")
+    expect(artifact(page, "rows.csv").first).to_contain_text("v3")
+    expect(folded.locator("summary")).to_have_text("2 older versions")
+    expect(download).to_be_visible()
+    expect(download).to_be_focused()
+    expect(artifact(page, "sites.json").get_by_role("button")).to_have_attribute("aria-pressed", "true")
+    expect(preview(page).get_by_role("heading", name="sites.json")).to_be_visible()
+    for count in ("#panel-count", "#file-count"):
+        expect(page.locator(count)).to_have_text("12")
+
+    folded.locator("summary").focus()
+    versions = artifact(page, "sites.json").locator(".artifact-open")
+    say(other, "file all")  # also a second version of what is looked at
+    expect(artifact(page, "rows.csv").first).to_contain_text("v4")
+    expect(folded.locator("summary")).to_be_focused()
+    expect(folded).to_have_attribute("open", "")
+    expect(preview(page)).to_contain_text("v1")
+    expect(versions.last).to_have_attribute("aria-pressed", "true")
+    expect(versions.first).to_have_attribute("aria-pressed", "false")
+
+    alone = artifact(page, "drawing.svg").first.get_by_role("button")
+    key = alone.get_attribute("data-key")
+    alone.focus()
+    say(other, "file all")
+    expect(artifact(page, "drawing.svg").first).to_contain_text("v3")
+    focused = page.locator(f'#artifacts [data-key="{key}"]')
+    expect(focused).to_be_focused()
+    expect(focused).to_be_visible()  # in the fold below the newest
+
+
+def test_what_is_being_made_hands_its_focus_to_what_is_delivered(page: Page) -> None:
+    begin(page, "filing", "slowly")
+    expect(artifact(page, "log.txt")).to_contain_text("being made")
+    artifact(page, "log.txt").get_by_role("button").focus()
+    heard(page, "Slowly done.")
+    expect(artifact(page, "log.txt").get_by_role("link", name="Download log.txt")).to_be_visible()
+    expect(artifact(page, "log.txt")).to_have_count(1)
+    expect(page.locator("#artifacts .artifact-open")).to_be_focused()
+    expect(page.locator("#panel-count")).to_have_text("1")
+
+
+def test_what_is_pressed_while_it_is_made_opens_though_it_is_delivered_meanwhile(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/session/panel.*.js", lambda route: held.append(route))
+    begin(page, "filing", "slowly")
+    expect(artifact(page, "log.txt")).to_contain_text("being made")
+    artifact(page, "log.txt").get_by_role("button").click()
+    heard(page, "Slowly done.")
+    expect(artifact(page, "log.txt").get_by_role("link", name="Download log.txt")).to_be_visible()
+    expect(page.locator("#making li")).to_have_count(0)
+    for route in held:
+        route.continue_()
+    expect(preview(page).get_by_role("heading", name="log.txt")).to_be_visible()
+    expect(preview(page).locator(".preview-text")).to_be_visible()
+
+
+def test_what_is_pressed_beside_a_conversation_is_not_drawn_anew_meanwhile(page: Page) -> None:
+    begin(page, "countdown", "Count down from 900")
+    expect(artifact(page, "countdown")).to_contain_text("being made")
+    page.wait_for_timeout(2000)  # the turn's beginning was drawn
+    page.locator("#panel-timeline a").hover()
+    page.mouse.down()
+    with page.expect_response("**/timeline"):
+        page.evaluate("htmx.trigger(document.getElementById('panel-timeline'), 'turned')")
+    page.wait_for_timeout(200)
+    page.mouse.up()
+    page.wait_for_url("**/tasks/*")
+    page.get_by_role("button", name="Stop").click()
+
+
+def test_a_list_that_does_not_come_is_read_again_when_its_file_is_wanted(page: Page, complaints: list[str]) -> None:
+    begin(page, "filing", "slowly")
+    heard(page, "Slowly done.")
+    expect(page.locator("#panel-count")).to_have_text("1")
+    page.route("**/files", lambda route: route.abort())
+    say(page, "file again")
+    heard(page, "Filed again.")
+    chip = page.locator(".chip", has_text="rows.csv")
+    chip.click()
+    expect(page.locator(".composer-error")).to_contain_text("This file could not be found.")
+    expect(page.locator("#panel-count")).to_have_text("1")
+    page.unroute("**/files")
+    chip.click()
+    expect(preview(page).get_by_role("heading", name="rows.csv")).to_be_focused()
+    expect(page.locator("#panel-count")).to_have_text("3")
+    complaints.clear()

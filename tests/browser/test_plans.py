@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.browser.conftest import PHONE, WIDE
 from tests.browser.test_reachable import MOVING, STICKS_OUT, axe
@@ -42,6 +42,19 @@ def test_a_trip_is_started_and_seen_to_its_end(page: Page) -> None:
     page.get_by_role("button", name="Run again").click()
     expect(page.get_by_role("link", name="an earlier run", exact=True)).to_be_visible()
     expect(page.locator("#standing[data-state=completed]")).to_be_visible()
+
+
+def test_who_starts_a_plan_before_its_script_is_there_is_told_what_is_missing(page: Page) -> None:
+    page.goto("/plans")
+    held: list[Route] = []
+    page.route("**/js/plan.*.js", lambda route: held.append(route))
+    page.locator("main a[href='/plans/trip']").first.click()
+    page.get_by_role("button", name="Start").click()
+    page.get_by_label("Where to?").fill("Lisbon")
+    held[0].continue_()
+    expect(page.get_by_label("From where?")).to_be_focused()
+    expect(page.get_by_label("Where to?")).to_have_value("Lisbon")
+    assert page.url.endswith("/plans/trip")
 
 
 def test_a_run_is_answered_paused_and_stopped_by_keyboard(page: Page) -> None:

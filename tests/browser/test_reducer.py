@@ -9,10 +9,11 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.doing import begin, say, settled
 
-REDUCE = """async ([entries, artifacts = []]) => {
-  for (const name of ["local", "making", "streaming", "extras", "turns"]) await import(`/static/js/session/${name}.js`);
+REDUCE = """async (entries) => {
+  const more = ["doing", "local", "making", "streaming", "extras", "turns"];
+  await Promise.all(more.map((name) => import(`/static/js/session/${name}.js`)));
   const { begin, reduce } = await import("/static/js/session/reducer.js");
-  return entries.reduce(reduce, begin(artifacts));
+  return entries.reduce(reduce, begin());
 }"""
 
 LINE = """(path) => new Promise((done) => {
@@ -33,7 +34,7 @@ AT = "2030-01-01T10:00:00.000Z"
 
 
 def message(index: int, words: str, **more: Any) -> dict[str, Any]:
-    said = {"messageId": f"m{index}", "text": words, "parts": [{"kind": "text", "text": words, "html": words}]}
+    said = {"messageId": f"m{index}", "text": words, "html": f"<p>{words}</p>"}
     return {"index": index, "at": AT, "taskId": "t", "message": said, **more}
 
 
@@ -58,7 +59,7 @@ def token(index: int, words: str) -> dict[str, Any]:
 def reduced(page: Page):
     """The state after some entries, on a page of ours."""
     page.goto("/agents")
-    return lambda *entries, artifacts=(): page.evaluate(REDUCE, [list(entries), list(artifacts)])
+    return lambda *entries: page.evaluate(REDUCE, list(entries))
 
 
 def kinds(state: dict[str, Any]) -> list[str]:
@@ -99,7 +100,7 @@ def test_the_final_message_takes_the_place_of_the_same_streamed_words(reduced) -
     done = reduced(*streamed, message(5, "Hello there", type="agent_status", state="completed"))
     assert kinds(done) == ["message", "work", "message"]
     assert not done["items"][-1].get("streaming")
-    assert done["items"][-1]["parts"][0]["html"] == "Hello there"
+    assert done["items"][-1]["html"] == "<p>Hello there</p>"
 
 
 def test_other_final_words_follow_the_streamed_ones(reduced) -> None:
@@ -130,7 +131,7 @@ def test_a_canceled_task_leaves_no_artifact_and_ends_its_work(reduced) -> None:
 
 
 def test_an_optimistic_message_becomes_the_recorded_one(reduced) -> None:
-    pending = {"type": "local:sending", "messageId": "m1", "text": "Go", "parts": [], "at": AT}
+    pending = {"type": "local:sending", "messageId": "m1", "text": "Go", "files": [], "at": AT}
     assert reduced(pending)["items"][0]["pending"]
     state = reduced(pending, opening())
     assert [item.get("pending") for item in state["items"] if item["kind"] == "message"] == [None]
@@ -146,8 +147,8 @@ def test_what_was_followed_live_looks_like_what_is_loaded_later(page: Page, agen
     settled(page)
     page.reload()
     beginning = page.evaluate("JSON.parse(document.getElementById('beginning').textContent)")
-    live = page.evaluate(REDUCE, [page.evaluate(LINE, beginning["line"]), []])
-    loaded = page.evaluate(REDUCE, [beginning["entries"], beginning["artifacts"]])
+    live = page.evaluate(REDUCE, page.evaluate(LINE, beginning["line"]))
+    loaded = page.evaluate(REDUCE, beginning["entries"])
     assert without_indexes(live["items"]) == without_indexes(loaded["items"])
     assert live["artifacts"] == loaded["artifacts"]
     assert live["tasks"] == loaded["tasks"]

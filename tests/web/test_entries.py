@@ -1,6 +1,8 @@
 """What a conversation page is given of the log: small, whole, and safe to insert."""
 
 import json
+import re
+import uuid
 
 import pytest
 
@@ -9,7 +11,8 @@ from apps.conversations.events import EventType
 from apps.conversations.forking import fork
 from apps.conversations.models import Context, Event
 from apps.web.deliveries import artifacts_before
-from apps.web.entries import entries_of, settled_events, with_copies
+from apps.web.entries import entries_of, settled_events
+from apps.web.messages import CHIPS, LONGEST, with_copies
 from apps.web.sessions import TURNS, beginning
 from tests.web import telling
 
@@ -114,13 +117,6 @@ def test_a_text_that_came_in_pieces_is_one_file(working, ada_browser):
     assert ada_browser.get(picture["href"]).content == telling.PNG
 
 
-def test_an_artifact_that_only_repeats_the_answer_says_so(ada, echo):
-    artifacts = {"answer": telling.text("Done."), "file": telling.text("Done.", filename="done.txt")}
-    receipt = telling.finished(ada, echo, artifacts)
-    answer, file = of_type(live(receipt), "agent_complete")[0]["artifacts"]
-    assert (answer["words"], file["words"]) == ("Done.", "")
-
-
 def test_a_page_begins_without_the_pieces_of_what_is_whole(finished):
     begun = first_paint(finished)
     assert not of_type(begun["entries"], "artifact_update")
@@ -168,14 +164,16 @@ def test_an_answer_is_shown_with_the_names_of_its_fields(ada_browser, asked):
     said = {"message": "a7a36d6e-6b3e-4b3c-9a1e-1f3b1b2f4e55", "task": str(asked.task), "answers": "1"}
     ada_browser.post(f"/sessions/{asked.context}/messages", {**said, "answer-format": "HTML"})
     message = of_type(live(asked), "user_message")[-1]["message"]
-    assert message["parts"] == [{"kind": "data", "values": [{"name": "Format", "value": "HTML"}]}]
+    assert '<p class="verbatim">HTML</p>' in message["html"]
 
 
 def test_a_person_is_shown_as_typed_and_an_agent_laid_out(ada, echo):
     receipt = telling.finished(ada, echo, words="*done*")
     entries = live(receipt)
-    assert of_type(entries, "agent_status")[-1]["message"]["parts"][0]["html"] == "<p><em>done</em></p>\n"
-    assert of_type(entries, "user_message")[0]["message"]["parts"][0]["html"] == '<p class="verbatim">Begin</p>'
+    answer = of_type(entries, "agent_status")[-1]["message"]["html"]
+    assert answer == '<div class="prose" dir="auto"><p><em>done</em></p>\n</div>'
+    asked = of_type(entries, "user_message")[0]["message"]["html"]
+    assert asked == '<div class="prose" dir="auto"><p class="verbatim">Begin</p></div>'
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//evil.example"])
@@ -192,7 +190,7 @@ def test_a_long_conversation_begins_with_its_newest_turns(ada_browser, ada, echo
         telling.intake.accept(ada.principal, echo, said)
     begun = first_paint(receipt)
     assert of_type(begun["entries"], "user_message")[0]["message"]["text"] == "turn 3"
-    assert [one["name"] for one in begun["artifacts"]] == ["old.txt"]
+    assert 'data-name="old.txt"' in ada_browser.get(f"/sessions/{receipt.context}").text
     older = ada_browser.get(f"/sessions/{receipt.context}/earlier?before={begun['first']}").json()
     assert older["first"] == 1
     assert older["entries"][-1]["index"] == begun["first"] - 1
@@ -228,11 +226,11 @@ def test_a_turn_that_was_given_back_says_that_it_begins_again(working):
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
-        ({"models": ["gpt-5-mini"]}, "gpt-5-mini"),
-        ({"models": ["gpt-5-mini", "offline"]}, "gpt-5-mini, offline"),
-        ({"models": [1, None]}, None),
-        ({"models": "anything"}, None),
-        ({}, None),
+        ({"models": ["gpt-5-mini"]}, ["gpt-5-mini"]),
+        ({"models": ["gpt-5-mini", "<b>"]}, ["gpt-5-mini, &lt;b&gt;"]),
+        ({"models": [1, None]}, []),
+        ({"models": "anything"}, []),
+        ({}, []),
     ],
 )
 def test_an_answer_names_the_model_that_made_it(working, told, shown):
@@ -240,16 +238,62 @@ def test_an_answer_names_the_model_that_made_it(working, told, shown):
     with ledger.writing(working.context) as log:
         telling.status(log, working, "completed", "", message=message)
     for entries in (live(working), first_paint(working)["entries"]):
-        assert of_type(entries, "agent_status")[-1]["agent"].get("model") == shown
+        mark = of_type(entries, "agent_status")[-1]["agent"]["mark"]
+        assert re.findall(r'<span class="model">(.*?)</span>', mark) == shown
 
 
-def test_a_message_says_which_tasks_it_is_about(ada, echo, finished):
-    receipt = telling.begun(
-        ada, echo, "once more", contextId=str(finished.context), referenceTaskIds=[str(finished.task)]
-    )
+def test_a_message_says_which_tasks_it_is_about(ada, echo, finished, django_assert_num_queries):
+    named = [str(finished.task), "of-another-house", str(uuid.uuid4())]
+    receipt = telling.begun(ada, echo, "once more", contextId=str(finished.context), referenceTaskIds=named)
     plain, about = of_type(live(receipt), "user_message")
-    assert "references" not in plain["message"]
-    assert about["message"]["references"] == [str(finished.task)]
+    assert "chip" not in plain["message"]["html"]
+    chips = re.findall(
+        r'<a class="chip" href="(.*?)">.*?<span class="name" dir="auto">(.*?)</span>', about["message"]["html"]
+    )
+    assert chips == [(f"/tasks/{finished.task}", "Begin"), (f"/tasks/{named[2]}", "An earlier task")]
+
+
+def test_a_long_message_of_ones_own_is_folded_and_an_agents_is_not(ada, echo):
+    long = "word " * LONGEST
+    receipt = telling.finished(ada, echo, words=long)
+    again = telling.begun(ada, echo, long, contextId=str(receipt.context))
+    entries = live(again)
+    assert "show-all" in of_type(entries, "user_message")[-1]["message"]["html"]
+    assert "show-all" not in of_type(entries, "agent_status")[-1]["message"]["html"]
+
+
+def chips_of(html):
+    """The keys of the artifacts that are named below an answer, and what their chips say."""
+    found = re.findall(r'<button type="button" class="chip" data-artifact="(.*?)">(.*?)</button>', html)
+    return [(key, re.sub(r"<.*?>", " ", inside).split()) for key, inside in found]
+
+
+def test_an_answer_names_its_files_but_not_what_repeats_it(ada, echo):
+    files = {f"{number}.txt": telling.text("words", filename=f"{number}.txt") for number in range(CHIPS + 2)}
+    words = "Done. " * 1000
+    receipt = telling.finished(ada, echo, {"answer": telling.text(words), **files}, words=words)
+    for entries in (live(receipt), first_paint(receipt)["entries"]):
+        *named, (more, words) = chips_of(of_type(entries, "agent_status")[-1]["message"]["html"])
+        assert named == [(f"{receipt.task}/{number}.txt", [f"{number}.txt", "5", "B"]) for number in range(CHIPS)]
+        assert (more, words) == (f"{receipt.task}/{CHIPS}.txt", ["2", "more"])
+
+
+def test_only_the_answer_of_a_task_names_its_files(ada, report):
+    asked = telling.asked(ada, report, {"name": "format", "schema": telling.FORMAT})
+    with ledger.writing(asked.context) as log:
+        telling.status(log, asked, "working", "Thank you.")
+        telling.chunk(log, asked, "a.txt", telling.text("words", filename="a.txt"))
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["a.txt"]}, task=asked.task)
+        telling.status(log, asked, "completed", "Done.")
+    said = [entry["message"]["html"] for entry in live(asked) if entry["type"] == "agent_status" and "message" in entry]
+    assert [len(chips_of(html)) for html in said] == [0, 0, 1]
+
+
+def test_an_answer_that_comes_after_its_files_names_them_all_the_same(ada, echo):
+    receipt = telling.finished(ada, echo, {"a.txt": telling.text("words", filename="a.txt")})
+    context = Context.objects.get(pk=receipt.context)
+    [entry] = entries_of(context, [Event.objects.filter(context=context, type=EventType.AGENT_STATUS).last()])
+    assert chips_of(entry["message"]["html"]) == [(f"{receipt.task}/a.txt", ["a.txt", "5", "B"])]
 
 
 def test_a_fork_says_when_what_it_leaves_behind_was_last_heard_of(ada, working):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.web.listed import by_name, files_of, kind_of, size_of
+from apps.web.listed import by_name, kind_of, size_of
 
 
 def made(task: str, name: str, index: int, *, media_type: str = "text/csv", size: int | None = 1500) -> dict[str, Any]:
@@ -48,9 +48,3 @@ def test_a_size_is_said_as_the_script_says_it(size: int, words: str) -> None:
 )
 def test_a_kind_is_said_as_the_script_says_it(media_type: str, word: str) -> None:
     assert kind_of(media_type) == word
-
-
-def test_a_page_lists_what_came_before_it_and_in_it_once() -> None:
-    before, within = made("t1", "rows", 1), made("t2", "rows", 8)
-    entries = [{"index": 7}, {"index": 9, "artifacts": [within, before]}]
-    assert files_of({"artifacts": [before], "entries": entries}) == [before, within]

@@ -9,6 +9,7 @@ from django.conf import settings
 
 import bridge
 from apps.conversations import ledger
+from apps.conversations.events import EventType
 from apps.conversations.models import Event
 from apps.web import consumers
 from config.asgi import application
@@ -86,6 +87,33 @@ async def test_what_is_recorded_now_comes_now(ada_browser, ada, echo, finished):
     assert entry["message"]["text"] == "and more"
 
 
+async def test_a_page_is_told_how_the_session_stands_when_that_may_be_another(ada_browser, ada, echo, finished):
+    last = await bridge.run(Event.objects.count)
+    async with line(finished.context, ada_browser, after=last) as socket:
+        await socket.connect()
+        assert "Working" not in (await socket.receive_json_from(timeout=5))["standing"]
+        more = telling.said("and more", contextId=str(finished.context))
+        begun = await bridge.run(telling.intake.accept, ada.principal, echo, more)
+        assert "Working" in (await socket.receive_json_from(timeout=5))["standing"]
+        await bridge.run(works, begun)
+        said = await socket.receive_json_from(timeout=5)
+        assert [entry["type"] for entry in said["entries"]] == ["agent_start", "agent_status"]
+        assert "Working" in said["standing"]
+        await bridge.run(goes_on, begun)
+        assert "standing" not in await socket.receive_json_from(timeout=5)
+
+
+def works(begun):
+    with ledger.writing(begun.context) as log:
+        telling.work(log, begun)
+
+
+def goes_on(begun):
+    progress = {"message": telling.said("Half of it"), "progress": {"done": 1, "total": 2}}
+    with ledger.writing(begun.context) as log:
+        log.add(EventType.AGENT_STATUS, {"state": "working", **progress}, task=begun.task)
+
+
 async def test_two_pages_hear_the_same(ada_browser, ada, echo, finished):
     async with line(finished.context, ada_browser) as one, line(finished.context, ada_browser) as other:
         await one.connect()
@@ -124,7 +152,8 @@ async def test_signing_out_ends_the_line(ada_browser, finished, monkeypatch):
     monkeypatch.setattr(consumers.SessionLine, "RECHECK_SECONDS", 0.05)
     async with line(finished.context, ada_browser, after=1000) as socket:
         await socket.connect()
-        assert (await socket.receive_json_from(timeout=5)) == {"entries": [], "last": 1000}
+        first = await socket.receive_json_from(timeout=5)
+        assert (first["entries"], first["last"]) == ([], 1000)
         assert (await socket.receive_json_from(timeout=5)) == {"alive": True}
         await bridge.run(ada_browser.post, "/sign-out")
         assert await last_of(socket) == consumers.SIGNED_OUT

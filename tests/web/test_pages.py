@@ -100,7 +100,7 @@ def test_any_time_zone_a_browser_names_is_taken_or_left(ada_browser, finished, z
 
 
 def test_a_conversation_costs_few_queries(ada_browser, finished, django_assert_max_num_queries):
-    with django_assert_max_num_queries(17):
+    with django_assert_max_num_queries(18):
         ada_browser.get(f"/sessions/{finished.context}")
 
 

@@ -6,6 +6,10 @@ import pytest
 from django.test import Client
 
 from apps.conversations import intake
+from apps.conversations.forking import fork
+from apps.conversations.models import Context, Task
+from apps.web.standing import standing_of
+from tests.web import telling
 from tests.web.test_inbox import ask
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,3 +46,46 @@ def test_a_session_in_which_nothing_happens_says_nothing(ada_browser, finished):
     assert STOP_IS_HIDDEN in page
     assert SEND_NOW_IS_HIDDEN in page
     assert "What you send waits" not in page
+
+
+def session_of(receipt) -> Context:
+    return Context.objects.select_related("agent").get(pk=receipt.context)
+
+
+def test_where_a_credential_is_asked_for_nothing_can_be_written(ada_browser, ada, report):
+    asked = ask(ada, report)
+    Task.objects.filter(pk=asked.task).update(state="auth-required", slot={"name": "key", "service": "the mail"})
+    assert standing_of(session_of(asked)).is_shut
+    page = opened(ada_browser, asked.context)
+    assert 'placeholder="Use the button above" dir="auto" enterkeyhint="send" disabled' in page
+
+
+def test_who_asks_is_named_also_where_another_stood_in(ada, report, echo):
+    asked = telling.begun(ada, report)
+    with telling.ledger.writing(asked.context) as log:
+        telling.work(log, asked)
+        telling.status(log, asked, "input-required", "Which?", agent=echo.pk)
+    assert standing_of(session_of(asked)).placeholder == f"Answer {echo.name}…"
+
+
+def test_a_question_of_another_agent_is_not_answered_by_what_is_written_here(ada, report, echo):
+    asked = ask(ada, report)
+    Context.objects.filter(pk=asked.context).update(agent=echo)
+    stands = standing_of(session_of(asked))
+    assert (stands.look, stands.placeholder) == ("waiting", f"Message {echo.name}…")
+
+
+def test_what_a_fork_left_behind_is_not_worked_at_in_it(ada, report, said, django_assert_num_queries):
+    begun = session_of(intake.accept(ada.principal, report, said("first")))
+    forked = fork(ada.principal, begun, begun.last_event, reason="fork")
+    with django_assert_num_queries(1):
+        assert standing_of(begun).look == "working"
+    forked = Context.objects.select_related("agent").get(pk=forked.pk)
+    with django_assert_num_queries(2):
+        assert standing_of(forked).look == ""
+
+
+def test_how_a_session_stands_that_waits_costs_two_queries(ada, report, django_assert_num_queries):
+    asked = session_of(ask(ada, report))
+    with django_assert_num_queries(2):
+        assert standing_of(asked).look == "waiting"

@@ -201,6 +201,8 @@ def test_lengths_of_time_are_said_as_people_say_them(seconds, words):
 def test_the_newest_task_of_a_session_is_drawn_beside_it(ada_browser, bob_browser, finished):
     assert "Done" in ada_browser.get(f"/sessions/{finished.context}/timeline").text
     assert bob_browser.get(f"/sessions/{finished.context}/timeline").status_code == 404
+    assert ada_browser.get(f"/sessions/{finished.context}/task").url == f"/tasks/{finished.task}"
+    assert bob_browser.get(f"/sessions/{finished.context}/task").status_code == 404
 
 
 # Events

@@ -12,7 +12,7 @@ from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.publishing import publish
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
-from bridge.statements import Selection
+from bridge.selections import Selection
 
 CONFIGS = Selection(
     lambda task: PushConfig.objects.select_for_update().filter(task=task).order_by("pk").only("pk", "task_id"),

@@ -20,7 +20,7 @@ from apps.conversations.models.record import ContextQuerySet
 from apps.conversations.search import entries
 from apps.conversations.search.contents import text_of
 
-CONTEXTS_AT_ONCE = 20
+CONTEXTS_AT_ONCE = 100
 EVENTS_AT_ONCE = 1_000  # of all of these: it is what somebody who searches waits for, and what memory holds
 NEWEST_CONTEXTS = 200  # of a caller, that are looked at when something is searched
 NEWEST_EVENTS = 20_000  # of the whole record, that are looked at every few seconds

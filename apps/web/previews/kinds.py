@@ -174,7 +174,7 @@ def _beginning(file: File, most: int) -> str:
 
 
 def _bytes(size: int) -> str:
-    """A size as the page's script writes it (`dom.js`)."""
+    """A size as the page's script writes it (`sizes.js`)."""
     return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB"
 
 

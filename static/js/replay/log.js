@@ -1,6 +1,7 @@
 // A session's log as the player has it: loaded in pages, and reduced once; from then on any event is a few steps away.
+import "../session/doing.js";
 import "../session/extras.js";
-import "../session/making.js";
+import { artifactKey } from "../session/making.js";
 import { begin, reduce } from "../session/reducer.js";
 import "../session/streaming.js";
 import "../session/turns.js";
@@ -11,7 +12,7 @@ const AT_ONCE = 50; // events that are reduced before the page may do something 
 export class Log {
   /** `beginning`: {entries (an address), last, agent}. `grown()` is called with each page that came. */
   constructor(beginning, grown) {
-    Object.assign(this, { beginning, grown, entries: [], kept: [begin([], beginning.agent)] });
+    Object.assign(this, { beginning, grown, entries: [], kept: [begin(beginning.agent)] });
     this.now = { index: 0, state: kept(this.kept[0]) };
   }
 
@@ -58,6 +59,11 @@ export class Log {
 
   entry(index) {
     return this.entries[index - 1];
+  }
+
+  /** What was delivered, by its key. */
+  artifact(key) {
+    return this.entries.flatMap(({ artifacts = [] }) => artifacts).find((one) => artifactKey(one) === key);
   }
 }
 

@@ -1,9 +1,7 @@
-// What the server draws beside a conversation (its newest task in time, what waits to be sent) is drawn anew when something
-// begins, waits or ends, when somebody comes back, and the picture also now and then while something is worked at.
-import { busyTask } from "./standing.js";
+// What the server draws beside a conversation (its newest task in time, its files, what waits to be sent) is drawn anew when
+// something begins, waits or ends, and when somebody comes back.
 
 const APART = 1500; // ms between two pictures
-const LATER = 10_000; // ms until the picture of what goes on is drawn again
 
 export function start(page) {
   const renew = () => import("./renewing.js").then(({ renewQueue }) => renewQueue(), () => {});
@@ -14,18 +12,35 @@ export function start(page) {
     due = null;
     if (!isGone) htmx.trigger(timeline, "turned");
   };
+  const delivers = ({ index, artifacts }) => artifacts?.length && index > page.beginning.last;
+  let lacksFiles = page.entries.some(delivers); // the list, of what was delivered
+  const renewFiles = async () => {
+    lacksFiles = false; // unless that fails: then it is tried again with the next word
+    lacksFiles = !(await import("./files.js").then((files) => files.renewFiles(), () => false));
+  };
+  const renewLists = () => {
+    if (!isGone && (page.old || document.querySelector("#queued li"))) renew();
+    if (!isGone && lacksFiles) renewFiles();
+  };
   const draw = () => {
     due ??= setTimeout(drawTimeline, APART);
-    if (!isGone && document.querySelector("#queued li")) renew();
+    renewLists();
   };
   const isTurn = ({ type, progress }) => type === "user_message" || (type === "agent_status" && !progress);
-  page.on("entries", (fresh) => fresh.some(isTurn) && draw());
+  page.on("entries", (fresh) => {
+    if (fresh.some(delivers)) renewFiles();
+    if (fresh.some(isTurn)) draw();
+  });
   page.on("line", (name) => {
     isGone ||= name === "gone";
     if (name === "live") draw();
   });
   document.addEventListener("visibilitychange", () => document.hidden || draw());
-  setInterval(() => document.hidden || !busyTask(page.state) || drawTimeline(), LATER);
+  page.on("old", () => {
+    lacksFiles = true;
+    draw();
+  });
+  lacksFiles ||= Boolean(page.old);
   drawTimeline();
-  if (page.isKept || document.querySelector("#queued li")) renew();
+  renewLists();
 }

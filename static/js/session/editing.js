@@ -30,12 +30,11 @@ class Editor {
     this.words = h("textarea", { rows: 2, dir: "auto", "aria-label": "Your message", class: "editor-words" });
     this.words.value = item.text;
     this.error = h("p", { class: "error small", role: "alert", hidden: true });
-    const hasFiles = item.parts.some((part) => part.kind === "file");
     this.form = h(
       "form",
       { class: "editor" },
       this.words,
-      hasFiles && h("p", { class: "small muted" }, "Its files go along."),
+      item.files && h("p", { class: "small muted" }, "Its files go along."),
       this.error,
       h(
         "div",

@@ -9,8 +9,6 @@ const $ = (id) => document.getElementById(id);
 
 const LOST = "The server cannot be reached. What you wrote is kept here.";
 
-const LISTED = $("artifacts").querySelectorAll("[data-key]").length; // files that the server put into the panel
-
 const isNews = (state) => state.last > (page.opened ?? Infinity);
 const hasUnsent = () => localStorage.getItem("unsent");
 const isNewer = (state) => state.last > page.beginning.last; // than what the server drew
@@ -23,28 +21,26 @@ function isUnread(state) {
 
 /** Each module has `start(page)`; it is loaded once, when the state is so or at the first event of that name there. */
 const FEATURES = [
-  {
-    load: () => import("./panel.js"),
-    when: (state) => Object.keys(state.artifacts).length !== LISTED,
-    on: { click: "#to-panel, #items [data-artifact], #artifacts [data-key]" },
-  },
-  { load: () => import("./head.js"), when: (state) => page.stopping || isNewer(state) },
+  { load: () => import("./panel.js"), on: { click: "#to-panel, #items [data-artifact], .artifact-open" } },
+  { load: () => import("./unfinished.js"), when: ({ artifacts }) => Object.keys(artifacts).length },
+  { load: () => import("./turned.js"), when: ({ title, agent }) => title || agent.slug !== page.beginning.agent.slug },
   { load: () => import("./asked.js"), when: () => $("items").querySelector(".question") },
   { load: () => import("./questions.js"), on: { input: "#items form.question", submit: "#items form.question" } },
   { load: () => import("./queue.js"), when: hasUnsent, on: { click: "#queued button", focusin: "#queued" } },
   { load: () => import("./stars.js"), on: { click: "#items .star" } },
-  { load: () => import("./beside.js"), when: (state) => page.isKept || isNewer(state) },
+  { load: () => import("./old.js"), when: () => page.old },
+  { load: () => import("./beside.js"), when: () => page.old || page.hasTurned },
   {
     load: () => import("./sending.js"),
     when: hasUnsent,
     on: { input: "#composer", click: "#items [data-again], #items [data-retry], #items [data-take-back]" },
   },
   { load: () => import("./actions.js"), on: { click: "#items .actions button" } },
-  { load: () => import("./code.js"), on: { click: "#items .copy-code" } },
+  { load: () => import("./code.js"), on: { click: "#items .copy-code, #items .show-all" } },
   { load: () => import("./stopping.js"), on: { click: "#composer .stop" } },
   { load: () => import("./shown.js"), when: () => navigator.serviceWorker?.controller },
   { load: () => import("./cache.js"), when: (state) => isNews(state) && !isBusy(state) },
-  { load: () => import("./announcer.js"), when: isNews },
+  { load: () => import("./announcer.js"), when: (state) => page.hasTurned && isNews(state) },
   { load: () => import("./seen.js"), when: isUnread },
   { load: () => import("./menus.js"), on: { click: "#switch, #session-more" } }, // and what they offer
   { load: () => import("./branches.js"), when: () => page.isBack || Object.keys(page.beginning.branches).length },
@@ -61,6 +57,7 @@ function keep() {
   if (isNews(page.state)) import("./cache.js").then(({ start }) => start(page), () => {});
 }
 
+const old = new Promise((told) => navigator.serviceWorker?.addEventListener("message", ({ data }) => data.old && told(data)));
 const beginning = JSON.parse($("beginning").textContent);
 await learning(beginning.entries)?.catch(() => {}); // without a line it is drawn without that
 const page = new SessionPage(beginning);
@@ -83,6 +80,10 @@ page.elsewhere.onmessage = () => import("./renewing.js").then(({ renewQueue }) =
 page.features = new Features(page, FEATURES);
 await page.prepare();
 page.begin();
+old.then((data) => {
+  page.old = data;
+  page.drawSoon();
+});
 if (!document.querySelector(".question")) page.composer.words.focus();
 document.addEventListener("visibilitychange", back, { once: true });
 document.addEventListener("visibilitychange", keep);

@@ -1,7 +1,10 @@
 // What is reduced while an agent makes artifacts piece by piece, and of what an attempt that is begun again had begun.
-import { ENDED, artifactKey, change, changeTurn, drop, learn, turnOf, workOf } from "./reducer.js";
+import { bytes } from "../sizes.js";
+import { ENDED, change, changeTurn, drop, learn, turnOf, workOf } from "./reducer.js";
 
 const TEXT_KEPT = 20000; // characters of an artifact in the making that are kept to look at
+
+export const artifactKey = ({ taskId, artifactId }) => `${taskId}/${artifactId}`;
 
 learn({
   artifact_update(state, entry) {
@@ -11,19 +14,16 @@ learn({
     const artifact = {
       taskId,
       artifactId,
-      making: true,
       name: before?.name ?? (entry.name || artifactId),
       firstEvent: before?.firstEvent ?? index,
       size: (before?.size ?? 0) + size,
       text: ((before?.text ?? "") + entry.text).slice(-TEXT_KEPT),
-      parts: [],
     };
     state.artifacts[key] = artifact;
-    state.artifactsChanged = true;
     const { making } = turnOf(state, taskId);
     if (!making.includes(key)) changeTurn(state, taskId, { making: [...making, key] });
     const work = workOf(state, taskId);
-    if (work) change(state, work.key, { making: { name: artifact.name, size: artifact.size } });
+    if (work) change(state, work.key, { making: { name: artifact.name, size: bytes(artifact.size) } });
   },
   agent_start(state, entry, begun) {
     begun(state, entry);
@@ -33,10 +33,7 @@ learn({
     changed(state, entry);
     if (ENDED.has(entry.state) && entry.state !== "completed") withoutMaking(state, entry.taskId);
   },
-  agent_complete(state, entry, completed) {
-    withoutMaking(state, entry.taskId);
-    completed(state, entry);
-  },
+  agent_complete: (state, { taskId }) => withoutMaking(state, taskId),
 });
 
 /** What an attempt that was cut off, or given back, had begun is begun again. */
@@ -52,6 +49,5 @@ function withoutMaking(state, taskId) {
   const { making } = turnOf(state, taskId);
   if (!making.length) return;
   for (const key of making) delete state.artifacts[key];
-  state.artifactsChanged = true;
   changeTurn(state, taskId, { making: [] });
 }

@@ -1,6 +1,6 @@
 // What was said before the page begins: read from the server, or from what the browser kept, when somebody goes there.
 
-import { cacheOf } from "./cache.js";
+import { keptOf } from "./kept.js";
 import { learning } from "./lessons.js";
 import { reduce } from "./reducer.js";
 
@@ -37,14 +37,14 @@ async function readOn(page, turns = "") {
 }
 
 async function read(page, turns) {
-  const cache = cacheOf(page);
+  const kept = keptOf(page);
   await page.end.lengthen();
   const before = page.first;
-  const kept = await cache.before(before);
-  const older = kept ?? (await fromServer(page, before, turns));
+  const known = await kept.before(before);
+  const older = known ?? (await fromServer(page, before, turns));
   await learning(older.entries);
   prepend(page, older);
-  if (!kept) cache.keep(older.first, before - 1, older.entries);
+  if (!known) kept.keep(older.first, before - 1, older.entries);
 }
 
 /** Entries of before, {first, entries}: the state is made anew, with what is on its way at its end. */
@@ -64,7 +64,7 @@ async function fromServer(page, before, turns) {
 }
 
 /** Show the message of an index (`#m-<index>`), however far up, and put the focus on it. */
-export async function showMessage(page, index) {
+async function showMessage(page, index) {
   while (page.first > index) await readOn(page, FAR);
   const place = page.state.items.findIndex((item) => item.index >= index);
   if (place < 0) return;

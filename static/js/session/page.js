@@ -16,11 +16,11 @@ export class SessionPage {
   constructor(beginning) {
     this.beginning = beginning;
     this.id = beginning.session;
-    this.isKept = performance.getEntriesByType("navigation")[0]?.workerStart > 0; // by the browser, which may know more
+    this.old = null; // what is told of a page that was kept, and is old by now
     this.entries = beginning.entries; // of the log, as far back as the page goes
     this.first = beginning.first;
     this.held = []; // entries that came, in their order, and are not taken yet
-    this.listeners = { entries: [], drawn: [], line: [], said: [] };
+    this.listeners = { entries: [], drawn: [], line: [], stood: [], old: [] };
     this.state = this.reduced(beginning.last);
     this.view = new View($("items"));
     this.end = new End($("transcript"), $("to-end"), { changed: () => this.draw(), older: () => this.older() });
@@ -37,14 +37,14 @@ export class SessionPage {
   /** Draw what there is, and follow the log from there. */
   async begin() {
     this.draw();
-    if (this.isKept) await import("./cache.js").then(({ recall }) => recall(this), () => {});
     this.opened = this.state.last;
+    if ($("items").dataset.last > this.opened) await import("./old.js").then(({ recall }) => recall(this), () => {});
     this.showLinked();
     this.line = new Follower({
       path: this.beginning.line,
       since: this.state.last,
       heard: (entries) => this.take(entries),
-      said: (word) => this.tell("said", word),
+      said: ({ standing, entries }) => this.told(standing, entries),
       changed: (name) => this.lineIs(name),
     });
   }
@@ -56,7 +56,7 @@ export class SessionPage {
 
   // What the parts of the page hear of each other
 
-  /** "entries" (what is new, once it is in the state), "drawn", "line" (its name), "said" (each word of the line). */
+  /** "entries" (what is new, once it is in the state), "drawn", "line" (its name), "stood" (as it was said), "old" (see `old.js`). */
   on(name, listener) {
     this.listeners[name].push(listener);
   }
@@ -80,11 +80,23 @@ export class SessionPage {
     return this.view.drawn.get(item.key)?.element ?? null;
   }
 
+  /** How the session stands, as the server draws it. The page began with that: it is shown again with what is new. */
+  told(standing, entries) {
+    this.standing = standing ?? this.standing;
+    if (standing && (this.old || entries.length)) this.stand();
+  }
+
+  async stand() {
+    this.hasTurned = true;
+    const { stand } = await import("./standing.js").catch(() => ({})); // what turns next brings it again
+    stand?.(this.standing, this.composer.words);
+    this.tell("stood");
+  }
+
   // The state
 
   reduced(last) {
-    const { artifacts, agent } = this.beginning;
-    const state = this.entries.reduce(reduce, begin(artifacts, agent));
+    const state = this.entries.reduce(reduce, begin(this.beginning.agent));
     state.last = Math.max(last, state.last);
     return state;
   }
@@ -140,8 +152,6 @@ export class SessionPage {
   draw() {
     this.isDue = false;
     const { state, end, view } = this;
-    if (state.artifactsChanged) state.artifacts = { ...state.artifacts }; // so that one sees that they changed
-    state.artifactsChanged = false;
     end.keep(() => {
       view.draw({ ...state, items: end.over(state.items) });
       $("earlier").hidden = this.first <= 1 && !end.window?.from;

@@ -1,28 +1,14 @@
-// A look at one file of the panel: while it is made, what there is of it; once it is delivered, what the server shows of it.
-import { h, icon, safe } from "../dom.js";
+// A look at one file of the panel: once it is delivered, what the server shows of it. While it is made, `unfinished.js` shows
+// in the body what there is of it.
+import { h, safe } from "../dom.js";
 import { dress } from "../times.js";
-import { toast } from "../toast.js";
-import { artifactKey } from "./reducer.js";
-
-const AT_END = 24; // pixels from the end at which a reader still follows
 
 export class Preview {
-  /** `panel` offers page, close() and widen(), which says whether it is wide now. */
-  constructor(root, panel) {
-    Object.assign(this, { root, panel, looked: null });
-    this.title = h("h3", { tabindex: "-1", dir: "auto" });
-    this.version = h("span", { class: "preview-version muted small figures" });
-    const wide = root.closest(".panel").classList.contains("is-wide");
-    this.wider = h("button", { type: "button", class: "quiet small preview-wider", "aria-pressed": String(wide) }, "Wide");
-    this.wider.addEventListener("click", () => this.wider.setAttribute("aria-pressed", String(panel.widen())));
-    const close = h("button", { type: "button", class: "quiet round", title: "Close the preview", "aria-label": "Close the preview" }, icon("close"));
-    close.addEventListener("click", () => panel.close());
-    this.body = h("div", { class: "preview-body" });
-    root.replaceChildren(h("div", { class: "preview-head" }, this.title, this.version, this.wider, close), this.body);
+  constructor(root, page) {
+    Object.assign(this, { root, page, look: "" }); // the address of what is shown
+    [this.title, this.version, this.body] = root.querySelectorAll("h3, .preview-version, .preview-body");
     root.addEventListener("htmx:afterSettle", ({ target }) => this.arrived(target));
-    for (const name of ["htmx:responseError", "htmx:sendError"]) {
-      root.addEventListener(name, () => toast("This could not be loaded. Look at your connection, then try again."));
-    }
+    for (const name of ["htmx:responseError", "htmx:sendError"]) root.addEventListener(name, complain);
   }
 
   focus() {
@@ -30,54 +16,40 @@ export class Preview {
     this.root.scrollIntoView({ block: "nearest" });
   }
 
-  /** What is chosen, as it is by now; without anything it goes. */
-  show(artifact, version) {
-    const hadFocus = this.root.contains(document.activeElement);
-    this.root.hidden = !artifact;
-    const key = artifact && artifactKey(artifact);
-    if (key !== this.key) this.body.replaceChildren(h("p", { class: "preview-loading muted small" }, "Loading…"));
-    this.key = key;
-    if (!artifact) {
-      this.looked = null;
-      if (hadFocus) this.root.closest(".panel").focus();
-      return;
-    }
-    this.title.textContent = this.title.title = artifact.name || artifact.artifactId;
+  /** What is chosen, as its line has it by now; without anything it goes. `looked` tells of what is being made. */
+  show({ key = "", name = "", version, look = "" } = {}) {
+    const { root } = this;
+    const hadFocus = root.contains(document.activeElement);
+    if (key !== root.dataset.key) this.body.replaceChildren(h("p", { class: "preview-loading muted small" }, "Loading…"));
+    root.hidden = !key;
+    root.dataset.key = key;
+    if (hadFocus && !key) root.closest(".panel").focus();
+    this.title.textContent = this.title.title = name;
     this.version.textContent = version ? `v${version}` : "";
-    if (artifact.making) this.soFar(artifact);
-    else if (this.looked !== artifact) this.load(artifact);
+    const isOther = look !== this.look;
+    this.look = look;
+    if (look && isOther) this.load(look);
+    if (key && !look) root.dispatchEvent(new Event("looked"));
   }
 
-  soFar({ text }) {
-    if (!this.sofar?.isConnected) {
-      this.sofar = h("pre", { class: "preview-so-far", tabindex: "0", "aria-label": "What there is so far" });
-      this.body.replaceChildren(this.sofar);
-    }
-    const { scrollHeight, scrollTop, clientHeight } = this.sofar;
-    const follows = scrollHeight - scrollTop - clientHeight < AT_END;
-    this.sofar.textContent = text || "Nothing to show yet.";
-    if (follows) this.sofar.scrollTop = this.sofar.scrollHeight;
-  }
-
-  async load(artifact) {
-    this.looked = artifact;
-    const html = await fetched(artifact.look);
-    if (this.looked !== artifact) return;
-    if (html === null) return this.body.replaceChildren(this.failed(artifact));
+  async load(look) {
+    const html = await fetched(look);
+    if (this.look !== look) return;
+    if (html === null) return this.body.replaceChildren(this.failed(look));
     safe(this.body, html);
-    this.body.querySelectorAll("time").forEach(dress);
+    this.arrived(this.body);
     htmx.process(this.body);
   }
 
-  failed(artifact) {
-    const again = h("button", { type: "button", class: "small", onclick: () => this.load(artifact) }, "Try again");
+  failed(look) {
+    const again = h("button", { type: "button", class: "small", onclick: () => this.load(look) }, "Try again");
     return h("p", { class: "error small", role: "alert" }, "The preview could not be loaded. ", again);
   }
 
-  /** What the server showed in the place of something else. */
+  /** What the server shows, also in the place of something else. */
   arrived(element) {
     element.querySelectorAll("time").forEach(dress);
-    if (element.matches(".signature")) this.panel.page.announce(element.querySelector(".signature-line").textContent.trim());
+    if (element.matches(".signature")) this.page.announce(element.querySelector(".signature-line").textContent.trim());
   }
 }
 
@@ -88,4 +60,9 @@ async function fetched(address) {
   } catch {
     return null;
   }
+}
+
+async function complain() {
+  const { toast } = await import("../toast.js").catch(() => ({}));
+  toast?.("This could not be loaded. Look at your connection, then try again.");
 }

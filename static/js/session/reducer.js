@@ -5,9 +5,8 @@ export const ENDED = new Set(["completed", "failed", "rejected", "canceled"]);
 export const WAITS = new Set(["input-required", "auth-required"]);
 
 /** Before the first entry; `agent` is whom the session is with, and who wrote what no entry says of. */
-export function begin(artifacts = [], agent = null) {
-  const kept = Object.fromEntries(artifacts.map((artifact) => [artifactKey(artifact), artifact]));
-  const shown = { last: 0, title: null, agent, items: [], tasks: {}, ratings: {}, artifacts: kept, artifactsChanged: false };
+export function begin(agent = null) {
+  const shown = { last: 0, title: null, agent, items: [], tasks: {}, ratings: {}, artifacts: {} }; // those that are being made
   return { ...shown, places: new Map(), turns: new Map(), open: new Set() }; // of items by key, of tasks, tasks not over
 }
 
@@ -18,10 +17,6 @@ export function reduce(state, entry) {
   FOLDS[entry.type]?.(state, entry);
   if (entry.index) state.last = entry.index;
   return state;
-}
-
-export function artifactKey({ taskId, artifactId }) {
-  return `${taskId}/${artifactId}`;
 }
 
 // Tasks
@@ -59,23 +54,19 @@ function writer(state, { taskId, agent }) {
 
 function userMessage(state, { message, at, taskId, opensTask, index, agent }) {
   const key = `message:${message.messageId}`;
-  const { messageId, parts, text } = message;
-  const openingOf = (id) => itemOf(state, `message:${state.tasks[id]?.opensWith}`)?.text ?? ""; // where that is in the page
-  const refers = message.references?.map((id) => ({ id, text: openingOf(id) }));
   drop(state, key);
-  push(state, { kind: "message", key, role: "user", at, taskId, index, parts, text, messageId, refers });
+  push(state, { kind: "message", key, role: "user", at, taskId, index, ...message });
   if (!opensTask) return;
   const about = { agent: agent ?? state.agent, of: agent?.slug }; // who has it now, and whom it was given to
-  changeTask(state, taskId, { state: "submitted", at, opensWith: messageId, ...about });
+  changeTask(state, taskId, { state: "submitted", at, opensWith: message.messageId, ...about });
   openWork(state, taskId, at);
 }
 
 function agentMessage(state, entry, more = {}) {
   const { at, taskId, index } = entry;
-  const { parts, text, messageId } = entry.message;
-  const about = { kind: "message", role: "agent", agent: writer(state, entry), at, taskId, index, parts, text, messageId };
-  const key = streamedAlready(state, taskId, text) ?? `message:${messageId}`;
-  const item = { ...about, ...more, key };
+  const { message } = entry;
+  const key = streamedAlready(state, taskId, message.text) ?? `message:${message.messageId}`;
+  const item = { kind: "message", key, role: "agent", agent: writer(state, entry), at, taskId, index, ...message, ...more };
   if (state.places.has(key)) change(state, key, { ...item, streaming: false });
   else push(state, item);
 }
@@ -120,13 +111,7 @@ function agentStatus(state, entry) {
   }
   closeWork(state, taskId, at, entry.state);
   if (ENDED.has(entry.state)) ended(state, taskId);
-  if (entry.message) agentMessage(state, entry, spoken(state, entry));
-}
-
-/** What the end of a task adds to its message: the files, or what to do after a failure. */
-function spoken(state, { state: outcome, taskId }) {
-  if (!ENDED.has(outcome)) return {};
-  return { outcome, ...(outcome === "completed" && { files: state.tasks[taskId].files ?? [] }) };
+  if (entry.message) agentMessage(state, entry, ENDED.has(entry.state) ? { outcome: entry.state } : {});
 }
 
 function ended(state, taskId) {
@@ -134,20 +119,13 @@ function ended(state, taskId) {
   changeTurn(state, taskId, { streaming: [] });
 }
 
-function addStep(state, taskId, step, progress = undefined) {
+export function addStep(state, taskId, step, progress = undefined) {
   const work = workOf(state, taskId);
   if (!work) return;
   const last = work.steps.at(-1);
   const repeats = step.kind === "progress" && last?.kind === "progress" && last.text === step.text;
   const steps = repeats ? work.steps : [...work.steps, step];
   change(state, work.key, progress ? { steps, progress } : { steps });
-}
-
-function toolResult(state, { taskId, callId, value, isError }) {
-  const work = workOf(state, taskId);
-  if (!work) return;
-  const steps = work.steps.map((step) => (step.callId === callId ? { ...step, result: value, isError } : step));
-  change(state, work.key, { steps });
 }
 
 // Streams
@@ -158,7 +136,7 @@ export function openStream(state, { taskId, artifactId, text, at, index }) {
   const about = { kind: "message", key, role: "agent", agent: writer(state, { taskId }), at, taskId, index };
   const { streams, streaming } = turnOf(state, taskId);
   changeTurn(state, taskId, { streams: [...streams, key], streaming: [...streaming, key] });
-  push(state, { ...about, artifactId, text, parts: [], streaming: true });
+  push(state, { ...about, artifactId, text, streaming: true });
 }
 
 function tokenEnd(state, entry) {
@@ -166,13 +144,7 @@ function tokenEnd(state, entry) {
   const key = `stream:${artifactId}`;
   if (!itemOf(state, key)) openStream(state, entry);
   changeTurn(state, taskId, { streaming: turnOf(state, taskId).streaming.filter((one) => one !== key) });
-  change(state, key, { text, parts: [{ kind: "text", text, html }], streaming: false });
-}
-
-function agentComplete(state, { taskId, artifacts }) {
-  for (const artifact of artifacts) state.artifacts[artifactKey(artifact)] = artifact;
-  state.artifactsChanged ||= artifacts.length > 0;
-  changeTask(state, taskId, { files: artifacts.map(artifactKey) });
+  change(state, key, { text, html, streaming: false });
 }
 
 // Items
@@ -205,11 +177,6 @@ const FOLDS = {
   agent_start: agentStart,
   agent_status: agentStatus,
   agent_token_end: tokenEnd,
-  agent_thought: (state, { taskId, text, at }) => addStep(state, taskId, { kind: "thought", at, text }),
-  agent_tool_call: (state, { taskId, callId, name, value, at }) =>
-    addStep(state, taskId, { kind: "tool", at, callId, name, value }),
-  agent_tool_result: toolResult,
-  agent_complete: agentComplete,
   session_renamed(state, { title }) {
     state.title = title;
   },

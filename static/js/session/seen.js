@@ -13,7 +13,7 @@ export function start(page) {
     waiting = 0;
     const { last } = page.state;
     const row = document.querySelector(`.recent .unread[data-key="${page.id}"]`);
-    const isShown = row && !at && !page.isKept; // whose lists are being read anew
+    const isShown = row && !at && !page.old; // whose lists are being read anew
     const detail = (row || at) && { isMoved: false, isShown };
     [told, at] = [last, Date.now()];
     try {

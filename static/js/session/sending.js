@@ -1,9 +1,8 @@
 // What the person says: shown pale until the log has it, sent again where the line was lost, given back where it is refused.
 import { uuid } from "../ids.js";
 import { Unreachable } from "../post.js";
-import "./extras.js";
 import "./local.js";
-import { addressedTask, busyTask } from "./standing.js";
+import { addressedTask, busyTask } from "./tasks.js";
 
 /** What sends for a page; there is one. */
 export function start(page) {
@@ -79,11 +78,7 @@ class Sending {
   }
 
   show({ id, text, files }) {
-    const parts = [
-      ...(text ? [{ kind: "data", values: [{ name: "", value: text }] }] : []),
-      ...files.map(({ name, size, type }) => ({ kind: "file", name, size, mediaType: type })),
-    ];
-    this.page.apply({ type: "local:sending", messageId: id, text, parts, at: new Date().toISOString() });
+    this.page.apply({ type: "local:sending", messageId: id, text, files: files.map(known), at: new Date().toISOString() });
   }
 
   // What the outbox tells of the session's messages, which may be of another tab, or of an earlier visit

@@ -1,11 +1,20 @@
-// What a conversation shows when it is left: the service worker puts it into the page that it keeps (`worker.js`).
+// What a conversation shows when it is left: the service worker puts it into the page that it keeps (`worker.js`), and reads that
+// anew where more was said than the page began with.
 
 const SCREENFUL = 20; // items, the last ones
 
-export function start({ end }) {
+export function start(page) {
+  const files = document.getElementById("artifacts");
+  let kept = page.beginning.last;
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden || !end.isAtEnd) return;
-    const html = [...end.list.children].slice(-SCREENFUL).map((item) => item.outerHTML).join("");
-    navigator.serviceWorker.controller.postMessage({ shown: { address: location.href, html } });
+    if (!document.hidden) return;
+    const items = page.end.isAtEnd ? [...page.end.list.children].slice(-SCREENFUL) : [];
+    const html = items.map((item) => item.outerHTML).join("");
+    const listed = files.innerHTML.replaceAll('aria-pressed="true"', 'aria-pressed="false"');
+    const { last } = page.state;
+    const isNews = last > kept;
+    const shown = { address: location.href, html, files: isNews ? listed : undefined, last, isNews };
+    kept = last;
+    navigator.serviceWorker.controller.postMessage({ shown });
   });
 }

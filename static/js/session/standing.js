@@ -1,21 +1,21 @@
-// Which of a session's tasks is meant: the one that waits for the person, that is worked on, that is written to.
-import { WAITS } from "./reducer.js";
+// How the session stands, above and below a conversation, as the server draws it (`_standing.html`). What is there stays, and
+// follows: somebody may be pressing it.
+import { h, safe } from "../dom.js";
 
-/** The task that waits for the person, the newest first; and the one that is being worked on. */
-export function waitingTask(state) {
-  return newest(state, (task) => WAITS.has(task.state));
+const SAID = ["hidden", "disabled", "title", "placeholder"];
+
+export function stand(html, words) {
+  const had = document.activeElement;
+  for (const now of safe(h("div"), html).children) follow(document.querySelector(`.${now.className}`), now);
+  if (had !== document.body && !had.checkVisibility()) words.focus();
 }
 
-export function busyTask(state) {
-  return newest(state, (task) => !WAITS.has(task.state));
-}
-
-/** The task that what is written next belongs to: one of whom the session is with. Others are answered by their forms. */
-export function addressedTask(state) {
-  const here = (task) => !task.of || task.of === state.agent?.slug;
-  return newest(state, (task) => here(task) && WAITS.has(task.state)) ?? newest(state, here);
-}
-
-function newest({ open, tasks }, holds) {
-  return [...open].map((id) => tasks[id]).findLast(holds) ?? null;
+function follow(element, now) {
+  for (const name of SAID) {
+    if (!now.hasAttribute(name)) element.removeAttribute(name);
+    else if (element.getAttribute(name) !== now.getAttribute(name)) element.setAttribute(name, now.getAttribute(name));
+  }
+  const isAlike = now.children.length && element.children.length === now.children.length;
+  if (isAlike) for (const [place, child] of [...now.children].entries()) follow(element.children[place], child);
+  else if (element.innerHTML !== now.innerHTML) element.replaceChildren(...now.childNodes);
 }

@@ -1,33 +1,50 @@
 // Stopping what runs, and saying when that is done.
+import { h, sign } from "../dom.js";
 import { post } from "../post.js";
-import { busyTask, waitingTask } from "./standing.js";
+import { busyTask, waitingTask } from "./tasks.js";
+
+const head = document.getElementById("head-state");
+const button = document.querySelector("#composer .stop");
 
 export function start(page) {
-  document.querySelector("#composer .stop").addEventListener("click", () => stop(page));
-  page.on("drawn", () => {
-    const { id } = page.stopping ?? {};
-    if (!id || isOpen(page, id)) return;
-    page.stopping = null;
-    page.drawSoon();
-  });
+  page.standing ??= head.outerHTML + document.querySelector(".composer-field").outerHTML;
+  button.addEventListener("click", () => stop(page));
+  page.on("drawn", () => look(page));
+  page.on("stood", () => look(page));
 }
 
-const isOpen = ({ state }, id) => state.open.has(id);
+/** It is being stopped until the log says that it is over. */
+function look(page) {
+  if (!page.stopping) return;
+  if (page.state.open.has(page.stopping)) show();
+  else over(page);
+}
+
+function over(page) {
+  page.stopping = null;
+  page.stand();
+}
+
+function show() {
+  if (button.disabled) return;
+  head.replaceChildren(sign("working"), h("span", { class: "word" }, "Stopping…"));
+  button.disabled = true;
+  button.lastElementChild.textContent = "Stopping…";
+}
 
 async function stop(page) {
   const task = busyTask(page.state) ?? waitingTask(page.state);
   if (!task || page.stopping) return;
-  page.stopping = task; // the head says so until the log says that it is done
+  page.stopping = task.id;
   page.announce("Stopping…");
-  page.drawSoon();
   page.composer.words.focus();
+  show();
   const form = new FormData();
   form.append("task", task.id);
   try {
     await post(page.beginning.stop, form);
   } catch (problem) {
-    page.stopping = null;
-    page.drawSoon();
+    over(page);
     if (problem.status !== 409) page.complain(problem.message); // it ended by itself: the page shows how
   }
 }

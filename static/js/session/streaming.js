@@ -14,7 +14,10 @@ draws({
   },
 
   /** Text as it came, also where it never came to its end. */
-  streamed: ({ streaming, text }) => [h("p", { class: streaming ? "streaming caret" : "streaming" }, text)],
+  unfinished(element, { streaming, text }) {
+    const words = h("p", { class: streaming ? "streaming caret" : "streaming" }, text);
+    element.append(h("div", { class: "prose", dir: "auto" }, words));
+  },
 });
 
 function token(state, entry) {

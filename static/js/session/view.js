@@ -2,8 +2,7 @@
 import { h, icon, safe } from "../dom.js";
 import { dress } from "../times.js";
 
-const CHIPS = 8; // files that are named below an answer; all of them are in the panel
-
+const REST = 2000; // ms until that is loaded again which could not be
 const EXTRAS = {}; // how that is drawn which only some conversations have
 
 /** What else there is to be drawn from now on: a page loads that when it is first needed. */
@@ -14,7 +13,7 @@ export function draws(extras) {
 /** It only draws: what its buttons do is said by whoever listens to them (`data-act`, `data-artifact`, `data-again`, …). */
 export class View {
   constructor(list) {
-    Object.assign(this, { list, drawn: new Map(), artifacts: {} });
+    Object.assign(this, { list, drawn: new Map() });
     const noPicture = ({ target }) => target.matches(".thumbnail") && target.replaceWith(icon("picture"));
     list.addEventListener("error", noPicture, { capture: true });
   }
@@ -25,8 +24,8 @@ export class View {
   }
 
   /** Let the page have these items, and no others. */
-  draw({ items, artifacts, ratings }) {
-    Object.assign(this, { artifacts, ratings });
+  draw({ items, ratings }) {
+    this.ratings = ratings;
     const keys = new Set(items.map((item) => item.key));
     for (const [key, { element }] of this.drawn) {
       if (keys.has(key)) continue;
@@ -58,60 +57,16 @@ export class View {
   // Messages
 
   message(element, item) {
-    const mine = item.role === "user";
-    const body = h("div", { class: "prose", dir: "auto" }, this.words(item));
     element.className = `message from-${item.role}`;
     element.classList.toggle("pending", Boolean(item.pending));
     element.classList.toggle("is-failed", isFailed(item));
     element.dataset.message = item.messageId ?? "";
     if (item.index) element.id = `m-${item.index}`;
-    element.replaceChildren(this.meta(item, mine));
-    if (body.hasChildNodes()) element.append(body);
-    EXTRAS.files?.(element, item);
-    this.deliveries(element, item);
+    safe(element, item.html ?? "").prepend(meta(item));
+    if (item.html === undefined) EXTRAS.unfinished?.(element, item);
     if (item.form) EXTRAS.question?.(element, item);
-    if (mine) EXTRAS.own?.(element, item);
     if (isFailed(item)) element.append(h("div", { class: "after" }, again(item.taskId)));
     if (item.outcome === "completed") element.append(rating(item.taskId, this.ratings[item.taskId]));
-  }
-
-  meta(item, mine) {
-    const mark = (text) => h("span", { class: "mark" }, text);
-    return h(
-      "div",
-      { class: "meta" },
-      mine ? null : agentMark(item.agent),
-      h("span", { class: "who" }, mine ? "You" : item.agent.name),
-      !mine && item.agent.model && h("span", { class: "model" }, item.agent.model),
-      timeOf(item.at),
-      item.queued && mark("Queued"),
-      item.unread && mark("Not read"),
-      item.pending && mark(item.waits ? "Waiting for the line" : "Sending…"),
-      !item.pending && copyOf("message-actions"),
-    );
-  }
-
-  words(item) {
-    if (item.artifactId && !item.parts.length) return EXTRAS.streamed?.(item) ?? [];
-    return item.parts.flatMap((part) => {
-      if (part.kind === "text") return [...safe(h("div"), part.html).childNodes];
-      if (part.kind !== "data") return [];
-      if (part.values.length === 1) return [h("p", { class: "verbatim" }, part.values[0].value)];
-      return EXTRAS.values?.(part.values) ?? [];
-    });
-  }
-
-  deliveries(element, item) {
-    const artifacts = (item.files ?? []).map((key) => [key, this.artifacts[key]]).filter(([, one]) => one);
-    const worth = artifacts.filter(([, one]) => !repeats(one, item));
-    if (!worth.length) return;
-    const chip = (key) => h("button", { type: "button", class: "chip", "data-artifact": key });
-    const chips = worth.slice(0, CHIPS).map(([key, one]) => safe(chip(key), one.chip));
-    if (worth.length > CHIPS) {
-      chips.push(chip(worth[CHIPS][0]));
-      chips.at(-1).textContent = `${worth.length - CHIPS} more`;
-    }
-    element.append(h("div", { class: "chips" }, chips));
   }
 
   // Work
@@ -120,22 +75,47 @@ export class View {
     element.className = "work";
     element.hidden = Boolean(isTrifle(item));
     if (element.hidden) return;
-    const draw = (item.ended && this.drawWorked) || this.drawWork;
+    const draw = item.ended ? this.drawWorked : this.drawWork;
     if (draw) return draw(element, item, again);
-    element.replaceChildren(h("div", { class: "work-line" }));
-    this.loadWork(item.ended).then(() => this.itemOf(element) && this.work(element, this.itemOf(element)));
+    if (!element.firstChild) element.append(h("div", { class: "work-line" }));
+    const load = item.ended ? this.loadWorked() : this.loadWork();
+    const redraw = () => this.itemOf(element) && this.work(element, this.itemOf(element));
+    load.then(redraw, () => setTimeout(redraw, REST));
   }
 
-  /** Only a session in which something was worked at needs this, and what goes on only one in which something does. */
-  async loadWork(isOver = false) {
-    if (isOver) this.drawWorked = (await import("./worked.js")).drawWorked;
-    else this.drawWork = (await import("./work.js")).drawWork;
+  /** Only a session in which something was worked at needs this. */
+  async loadWorked() {
+    this.drawWorked = (await import("./worked.js")).drawWorked;
+  }
+
+  /** What goes on will be over. */
+  async loadWork() {
+    const [{ drawWork }] = await Promise.all([import("./work.js"), this.loadWorked()]);
+    this.drawWork = drawWork;
   }
 }
 
 /** What the server drew once for all messages (`_message.html`). */
 function copyOf(id) {
   return document.getElementById(id).content.firstElementChild.cloneNode(true);
+}
+
+/** Who said it and when, what is to be said of that, and what can be done with it. */
+function meta({ role, agent, at, queued, unread, pending, waits }) {
+  const mark = (text) => h("span", { class: "mark" }, text);
+  const who = role === "user" ? h("span", { class: "who" }, "You") : [...safe(h("span"), agent.mark).children];
+  const time = h("time", { datetime: at });
+  dress(time);
+  return h(
+    "div",
+    { class: "meta" },
+    who,
+    time,
+    queued && mark("Queued"),
+    unread && mark("Not read"),
+    pending && mark(waits ? "Waiting for the line" : "Sending…"),
+    !pending && copyOf("message-actions"),
+  );
 }
 
 /** Stars for an answer: `stars.js` takes them. */
@@ -156,20 +136,4 @@ const isFailed = ({ outcome }) => outcome === "failed" || outcome === "rejected"
 function isTrifle(item) {
   const { ended, began, steps, outcome } = item;
   return ended && !isFailed(item) && outcome !== "canceled" && !steps.length && new Date(ended) - new Date(began) < 1000;
-}
-
-/** The agent's letter in its own hue, as `apps/web/templatetags/parley.py` draws it. */
-export function agentMark({ letter, hue }) {
-  return h("span", { class: `avatar hue-${hue}`, "aria-hidden": "true" }, letter);
-}
-
-function timeOf(at) {
-  const time = h("time", { datetime: at });
-  dress(time);
-  return time;
-}
-
-/** Is the artifact nothing but the message's own words? Then it is in the panel alone. */
-function repeats(artifact, item) {
-  return Boolean(artifact.words) && artifact.words.trim() === item.text.trim();
 }

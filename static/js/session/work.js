@@ -1,15 +1,21 @@
-// How work is shown while it goes on: one quiet line, and what was done so far folded below it.
-import { bytes, h, sign } from "../dom.js";
-import { drawLine, drawWorked, seconds } from "./worked.js";
+// How work is shown while it goes on.
+import { h, sign } from "../dom.js";
+import { drawLine, seconds } from "./line.js";
+
+const LATER = 10_000; // ms until the picture of it in time, which stands beside the conversation, is drawn again
 
 setInterval(() => {
   for (const element of document.querySelectorAll(".elapsed")) element.textContent = elapsed(element.dataset.since);
 }, 1000);
 
-/** Also what is over by now. `again(taskId)` makes the button to have it done once more. */
-export function drawWork(element, item, again) {
-  if (item.ended) drawWorked(element, item, again);
-  else drawLine(element, item, running(item));
+setInterval(() => {
+  const isLive = document.getElementById("line-state")?.hidden; // and no replay
+  if (!isLive || document.hidden || !document.querySelector(".elapsed")) return;
+  document.getElementById("panel-timeline").dispatchEvent(new Event("turned"));
+}, LATER);
+
+export function drawWork(element, item) {
+  drawLine(element, item, running(item));
 }
 
 function running(item) {
@@ -22,7 +28,7 @@ function running(item) {
     h("span", { class: "text" }, text),
     total ? h("progress", { max: total, value: done ?? 0, "aria-label": "Progress" }) : null,
     total ? h("span", { class: "far figures" }, `${done ?? 0} of ${total}`) : null,
-    making && !total ? h("span", { class: "far figures" }, bytes(making.size)) : null,
+    making && !total ? h("span", { class: "far figures" }, making.size) : null,
     h("span", { class: "elapsed figures", "data-since": item.began }, elapsed(item.began)),
   ];
 }

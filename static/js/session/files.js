@@ -1,0 +1,66 @@
+// The files of a session, listed anew as the server draws them when there are more. What is unfolded stays so, what has the
+// focus keeps it, and a line stays the element that it is, so that who presses it then has pressed it: where it is, as long as
+// it says the same, and also when what was being made is delivered.
+import { drawnAnew } from "./renewing.js";
+
+const $ = (id) => document.getElementById(id);
+
+/** Whether they could be read. The panel is told of it by "renewed". */
+export async function renewFiles() {
+  const list = $("artifacts");
+  const fresh = await drawnAnew(list);
+  if (fresh) replace(list, [...fresh.children]);
+  count(); // also what a page lists that was kept
+  if (fresh) list.dispatchEvent(new Event("renewed", { bubbles: true }));
+  return Boolean(fresh);
+}
+
+/** How many there are, wherever that is said. */
+export function count() {
+  const ready = $("artifacts").querySelectorAll(".artifact").length;
+  const isEmpty = !ready && !$("making").children.length;
+  $("file-count").textContent = ready;
+  $("panel-count").textContent = ready || "";
+  $("panel-zip").hidden = ready < 2;
+  $("panel-nothing").hidden = !isEmpty;
+  $("to-panel").classList.toggle("has-none", isEmpty);
+}
+
+function replace(list, fresh) {
+  const lists = list.parentElement; // also of what is being made
+  const focused = lists.contains(document.activeElement) ? document.activeElement : null;
+  const fold = focused?.matches("summary") && focused.parentElement.dataset.name;
+  const same = new Map(Array.from(list.children, (item) => [keysOf(item).join(), item]));
+  const lines = new Map(linesOf(lists).map((line) => [line.dataset.key, line]));
+  const unfolded = new Set(Array.from(list.querySelectorAll("details[open]"), ({ dataset }) => dataset.name));
+  const items = fresh.map((item) => same.get(keysOf(item).join()) ?? grown(item, lines, unfolded));
+  for (const item of [...list.children]) if (!items.includes(item)) item.remove();
+  items.forEach((item, place) => list.children[place] === item || list.insertBefore(item, list.children[place] ?? null));
+  const folds = fold ? [...list.querySelectorAll("details")] : [];
+  const back = folds.find(({ dataset }) => dataset.name === fold)?.firstElementChild ?? focused;
+  if (!back?.isConnected || back === document.activeElement) return;
+  if (!fold && back.closest("details")) back.closest("details").open = true; // below a version that is newer
+  back.focus({ preventScroll: true });
+}
+
+/** The versions of a name, in which those that were listed stay what they are, but for what they say. */
+function grown(item, lines, unfolded) {
+  for (const line of linesOf(item)) {
+    const known = lines.get(line.dataset.key);
+    if (!known) continue;
+    known.replaceChildren(...line.childNodes);
+    Object.assign(known.dataset, line.dataset);
+    if (known.closest("#making")) line.replaceWith(known);
+    else line.parentElement.replaceWith(known.parentElement);
+  }
+  for (const older of item.querySelectorAll("details")) older.open = unfolded.has(older.dataset.name);
+  return item;
+}
+
+function linesOf(element) {
+  return [...element.querySelectorAll(".artifact-open")];
+}
+
+function keysOf(item) {
+  return linesOf(item).map(({ dataset }) => dataset.key);
+}
