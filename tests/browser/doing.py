@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -51,3 +53,11 @@ def take_back_credentials(page: Page) -> None:
     while page.get_by_role("button", name="Revoke").count():
         page.get_by_role("button", name="Revoke").first.click()
         page.wait_for_load_state()
+
+
+def until(page: Page, true: str, arg: Any = None) -> None:
+    """Wait until a function of the page's is true. The page's policy does not let it be asked in the page itself."""
+    deadline = time.monotonic() + 60
+    while not page.evaluate(true, arg):
+        assert time.monotonic() < deadline, true
+        page.wait_for_timeout(20)

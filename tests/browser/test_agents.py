@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, SESSION, WIDE
-from tests.browser.doing import begin, heard, settled
+from tests.browser.doing import begin, heard, settled, until
 
 FRAME = [[".sidebar"], [".bottom-bar"]]  # which other tests look at
 LOOKS = pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
@@ -91,7 +91,7 @@ def test_samples_and_addresses_are_copied_whole(look, parley) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == f"{parley.url}/a2a/echo"
     page.get_by_text("Python", exact=True).click()
     page.get_by_role("button", name="Copy the sample for Python").click()
-    page.wait_for_function("async () => (await navigator.clipboard.readText()).startsWith('import asyncio')")
+    until(page, "async () => (await navigator.clipboard.readText()).startsWith('import asyncio')")
 
 
 @LOOKS

@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.doing import begin, heard, settled
+from tests.browser.doing import begin, heard, settled, until
 from tests.browser.test_sidebar import entry, live, session_of
 
 LIVE = "[aria-live]:not([aria-live=off]), [role=status], [role=alert]"
@@ -33,7 +33,7 @@ def test_each_message_is_announced_once_when_it_is_whole(page: Page) -> None:
     page.add_init_script(LISTEN)
     begin(page, "interviewer", "Ask me something")
     expect(page.locator("form.question")).to_be_visible()
-    page.wait_for_function("told.some(([, words]) => words.includes('favourite colour'))")
+    until(page, "() => told.some(([, words]) => words.includes('favourite colour'))")
     assert len(told(page, "favourite colour")) == 1
     assert told(page, "Let me") == [], "what streams is read when it is whole"
     page.get_by_label("Colour").fill("green")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any
 
@@ -10,6 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.doing import until
 from tests.faults.calling import Caller
 from tests.stack import Stack
 
@@ -42,14 +42,6 @@ NO_SOCKETS = """window.WebSocket = class {
 }"""
 
 AT = "2030-01-01T10:00:00.000Z"
-
-
-def until(page: Page, true: str, arg: Any = None) -> None:
-    """Wait until a function of the page's is true. The page's policy does not let it be asked in the page itself."""
-    deadline = time.monotonic() + 60
-    while not page.evaluate(true, arg):
-        assert time.monotonic() < deadline, true
-        page.wait_for_timeout(20)
 
 
 def event(index: int, kind: str, **payload: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from agentkit import Completed, Outcome, SkillHandler, TaskContext
-from tests.browser.doing import messages, say, settled
+from tests.browser.doing import messages, say, settled, until
 from tests.stack import Stack
 
 MESSAGES = 5000
@@ -76,8 +76,8 @@ def test_few_messages_are_in_the_page_and_the_readers_place_is_kept(reader: Page
     assert seen == sorted(seen, reverse=True)
     assert seen[-1] < MESSAGES - 250
     expect(page.locator(f"#m-{MESSAGES}")).to_have_count(0)
-    has_enough = "transcript.scrollTop >= 1.5 * transcript.clientHeight"
-    page.wait_for_function(has_enough)  # above the reader, so that no more comes there
+    has_enough = "() => transcript.scrollTop >= 1.5 * transcript.clientHeight"
+    until(page, has_enough)  # above the reader, so that no more comes there
     last = messages(page).last.get_attribute("id")
     scroll(page, "element.scrollHeight - element.clientHeight - 200")  # and down again
     expect(messages(page).last).not_to_have_id(last)

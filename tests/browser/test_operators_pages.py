@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests import stack
+from tests.browser.doing import until
 from tests.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -60,7 +61,7 @@ def open_task(page: Page, server: Stack, task: str) -> None:
 
 def fits(page: Page, width: int) -> None:
     """The page is no wider than its window, once its scripts have folded what they fold."""
-    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width, timeout=SOON)
+    until(page, "width => document.documentElement.scrollWidth <= width", width)
 
 
 @pytest.mark.parametrize("width", [390, 1440])

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, WIDE
-from tests.browser.doing import begin, heard, messages, say, settled
+from tests.browser.doing import begin, heard, messages, say, settled, until
 from tests.browser.test_branches import act
 from tests.stack import Stack
 
@@ -34,7 +34,7 @@ def test_a_message_is_copied_as_it_is_read_and_as_it_was_written(page: Page) -> 
     assert clipboard(page).startswith("A story\n")
     assert "a time there was a river." in clipboard(page)
     act(page, "river", "Copy as Markdown", role="agent")
-    page.wait_for_function("navigator.clipboard.readText().then((words) => words.startsWith('#'))")
+    until(page, "() => navigator.clipboard.readText().then((words) => words.startsWith('#'))")
     assert clipboard(page).startswith("# A story\n\nOnce upon a *time* there was a **river**.")
     act(page, "river", "Copy link", role="agent")
     expect(page.locator("#toasts")).to_contain_text("The link to this message is in the clipboard.")

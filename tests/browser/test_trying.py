@@ -171,6 +171,7 @@ def test_no_line_and_no_sign_in_are_said(look, complaints: list[str]) -> None:  
     exchange = send(page)
     ended(exchange, "No answer")
     expect(exchange.locator(".exchange-note")).to_contain_text("The line broke")
+    page.goto("about:blank")  # with the line the page would ask who signs in no more
     page.context.set_offline(False)
     page.context.clear_cookies()
     page.goto("/agents/echo/try")

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from tests.browser.conftest import SESSION
+from tests.browser.doing import until
 
 MEGABYTES = 20
 PIECES = "**/api/v1/uploads/*"
@@ -37,7 +38,7 @@ def test_a_large_file_is_seen_to_go_and_goes_on_after_a_lost_line(page: Page, la
         page.locator("#files").set_input_files(large)
     progress = page.get_by_role("progressbar", name="Uploading large.txt")
     expect(progress).to_be_visible()
-    page.wait_for_function("() => document.querySelector('.chosen progress').value > 0")
+    until(page, "() => document.querySelector('.chosen progress').value > 0")
     page.locator("#words").fill("keep this")
     page.keyboard.press("Enter")  # it waits for its file
     expect(page.locator("#composer")).to_contain_class("is-due")
