@@ -9,6 +9,7 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
 
 FAILURES = 10  # wrong passwords for one address within WINDOW before it has to wait
 WINDOW = 10 * 60  # seconds
@@ -47,3 +48,7 @@ class SignIn(LoginView):
     template_name = "web/sign_in.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
+
+    def get(self, request: HttpRequest, *args: str, **kwargs: Any) -> HttpResponse:
+        """The page. Who asked for a piece of another one was led here, and is not given this one in its place."""
+        return HttpResponse(status=401) if "HX-Request" in request.headers else super().get(request, *args, **kwargs)

@@ -66,11 +66,9 @@ KEPT = (
     "js/session/renewing.js",
     "js/session/steps.js",
     "js/session/streaming.js",
-    "js/session/line.js",
     "js/session/work.js",
     "js/session/worked.js",
     "js/session/panel.js",
-    "js/session/preview.js",
     "js/session/files.js",
     "js/session/unfinished.js",
 )

@@ -1,14 +1,10 @@
 // The lists of sessions on a page, live: the line says that something changed, and the server draws them again.
 import { Follower } from "./client/follow.js";
 
-const TYPES = [
-  "user_message", "agent_message", "agent_status", "agent_switched", "fork",
-  "session_renamed", "session_archived", "session_unarchived", "session_deleted",
-];
 export class Sidebar {
   constructor(element) {
     Object.assign(this, { element, isLost: false });
-    const { user, position } = element.dataset;
+    const { user, position, types } = element.dataset;
     this.deleting = `parley.deleting.${user}`;
     this.elsewhere = new BroadcastChannel(`parley.marks.${user}`); // other tabs
     this.elsewhere.onmessage = ({ data }) => this.renewSoon(data);
@@ -21,16 +17,16 @@ export class Sidebar {
     element.addEventListener("click", async ({ target }) => {
       if (target.id === "show-more") (await import("./redraw.js")).showMore(target);
     });
-    this.follow(position);
+    this.follow(position, types.split(" "));
     const waiting = Number(element.querySelector(".recent").dataset.waiting);
     if (waiting) import("./waiting.js").then(({ show }) => show(waiting), () => {});
     navigator.serviceWorker?.addEventListener("message", ({ data }) => data.old && this.renewSoon());
   }
 
-  follow(since) {
+  follow(since, types) {
     this.line = new Follower({
       since,
-      types: TYPES,
+      types,
       heard: (events) => this.hear(events),
       changed: (name) => this.told(name),
     });

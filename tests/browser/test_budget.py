@@ -171,7 +171,7 @@ def agent(parley: Stack, handler: type[SkillHandler]) -> str:
 def open_file(page: Page) -> None:
     page.locator(".chip").click()
     expect(page.locator("#preview")).to_be_visible()
-    expect(page.locator(".preview-loading")).to_have_count(0)
+    expect(page.locator("#preview .signature")).to_be_visible()
 
 
 def open_tree(page: Page) -> None:

@@ -18,12 +18,12 @@ REDUCE = """async (events) => {
   return events.reduce(reduce, begin("s"));
 }"""
 
-FOLLOW = """async ([only, since]) => {
+FOLLOW = """async (since) => {
   const { Follower } = await import("/static/js/client/follow.js");
   window.told = [];
   window.states = [];
   window.follower = new Follower({
-    only, since,
+    since,
     heard: (events) => told.push(...events.map(({ sessionId, index }) => [sessionId, index])),
     changed: (name) => states.push(name),
   });
@@ -106,10 +106,12 @@ def told(page: Page, session: str) -> list[list[Any]]:
     return page.evaluate("(session) => told.filter(([id]) => id === session)", session)
 
 
-@pytest.mark.parametrize("only", ["socket", "stream"])
-def test_a_line_that_is_lost_goes_on_where_it_was(page: Page, parley: Stack, only: str) -> None:
+@pytest.mark.parametrize("way", ["socket", "stream"])
+def test_a_line_that_is_lost_goes_on_where_it_was(page: Page, parley: Stack, way: str) -> None:
+    if way == "stream":
+        page.add_init_script(NO_SOCKETS)
     page.goto("/agents")
-    page.evaluate(FOLLOW, [only, ""])
+    page.evaluate(FOLLOW, "")
     until(page, "() => states.at(-1) === 'live'")
     countdown = Caller(parley, "countdown")
     task = countdown.send("40")
@@ -127,7 +129,7 @@ def test_a_line_that_is_lost_goes_on_where_it_was(page: Page, parley: Stack, onl
 def test_where_sockets_do_not_open_a_stream_does(page: Page, parley: Stack) -> None:
     page.add_init_script(NO_SOCKETS)
     page.goto("/agents")
-    page.evaluate(FOLLOW, ["", ""])
+    page.evaluate(FOLLOW, "")
     until(page, "() => states.at(-1) === 'live'")
     task = Caller(parley, "echo").send("hello")
     until(page, "(id) => told.some(([one]) => one === id)", arg=task["contextId"])
@@ -153,6 +155,6 @@ def test_a_cache_is_brought_up_to_date_and_may_be_thrown_away(page: Page, parley
 def test_a_signed_out_page_says_so_and_stops(page: Page) -> None:
     page.goto("/agents")
     page.context.clear_cookies()
-    page.evaluate(FOLLOW, ["socket", ""])
+    page.evaluate(FOLLOW, "")
     until(page, "() => states.at(-1) === 'signed-out'")
     expect(page.locator("body")).to_be_visible()

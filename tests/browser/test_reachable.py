@@ -142,7 +142,7 @@ def opened_files(page: Page) -> None:
     if page.locator("#to-panel").is_visible():
         page.locator("#to-panel").click()
     pressed("#artifacts button", "#preview h3")(page)
-    expect(page.locator(".preview-loading")).to_have_count(0)
+    expect(page.locator("#preview .signature")).to_be_visible()
 
 
 def axe(page: Page) -> list[Any]:

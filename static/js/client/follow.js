@@ -28,10 +28,9 @@ export class Follower {
    * `path`: of one session's line instead of the line of all. `since`: a token (empty: from now on), or the index that a
    * page of one session has. `heard(events, since)` takes what is new, `changed(name)` is told "live" (the line is there
    * again), "lost", "signed-out", "refused" or "gone"; `said(word)` hears each word of a socket as it came.
-   * `only` is "socket" or "stream", for tests.
    */
-  constructor({ path = ALL, since = "", sessionIds = [], types = [], heard, changed = () => {}, said = () => {}, only = "" }) {
-    Object.assign(this, { path, since, sessionIds, types, heard, changed, said, only });
+  constructor({ path = ALL, since = "", sessionIds = [], types = [], heard, changed = () => {}, said = () => {} }) {
+    Object.assign(this, { path, since, sessionIds, types, heard, changed, said });
     Object.assign(this, { tries: 0, unopened: 0, line: null });
     this.once = new Once();
     addEventListener("offline", () => this.lose());
@@ -44,8 +43,7 @@ export class Follower {
 
   open() {
     clearTimeout(this.waiting);
-    const isTurned = this.path === ALL && this.unopened % 3 === 2; // now and then the other way
-    const useStream = this.only ? this.only === "stream" : isTurned;
+    const useStream = this.path === ALL && this.unopened % 3 === 2; // now and then the other way
     const line = (useStream ? stream : socket)(this, {
       opened: () => (this.unopened = 0),
       told: (events, token) => line === this.line && this.take(events, token),

@@ -1,6 +1,6 @@
 // The files that the agent made: opened, chosen and looked at. Beside the conversation, or over it on a narrow screen, where
-// the conversation holds still meanwhile. The server lists them (`_files.html`, `files.js`), `unfinished.js` what is being made.
-import { Preview } from "./preview.js";
+// the conversation holds still meanwhile. The server lists and shows them (`files.js`), `unfinished.js` what is being made.
+import { dress } from "../times.js";
 
 const WIDTH = "panel-is-wide";
 const narrow = matchMedia("(width < 1180px)"); // as in panel.css
@@ -8,7 +8,7 @@ const narrow = matchMedia("(width < 1180px)"); // as in panel.css
 const $ = (id) => document.getElementById(id);
 
 export function start(page) {
-  const panel = new Panel($("panel"), page);
+  const panel = new Panel($("panel"), $("preview"), page);
   $("items").addEventListener("click", ({ target }) => {
     const chip = target.closest("[data-artifact]");
     if (chip) panel.show(chip.dataset.artifact);
@@ -16,33 +16,35 @@ export function start(page) {
 }
 
 class Panel {
-  constructor(root, page) {
-    Object.assign(this, { root, page, opener: $("to-panel"), wider: $("preview-wider"), chosen: null });
-    this.preview = new Preview($("preview"), page);
+  look = ""; // the address of what is shown of a file that is delivered
+
+  constructor(root, preview, page) {
+    Object.assign(this, { root, preview, page, opener: $("to-panel") });
+    [this.title, this.version, this.body] = preview.querySelectorAll("h3, .preview-version, .preview-body");
     this.widen(localStorage.getItem(WIDTH) === "yes");
+    root.addEventListener("click", ({ target }) => this.pressed(target));
     this.opener.addEventListener("click", () => this.open(this.opener));
-    $("panel-close").addEventListener("click", () => this.close());
-    $("preview-close").addEventListener("click", () => this.lookAway());
-    this.wider.addEventListener("click", () => {
-      this.widen(!root.classList.contains("is-wide"));
-      localStorage.setItem(WIDTH, root.classList.contains("is-wide") ? "yes" : "no");
-    });
-    root.addEventListener("click", ({ target }) => {
-      const { key } = target.closest(".artifact-open")?.dataset ?? {};
-      if (key && key === this.chosen) this.lookAway();
-      else if (key) this.show(key);
-    });
     root.addEventListener("renewed", () => this.choose(this.chosen)); // its lines
     narrow.addEventListener("change", () => this.isOver && this.close());
     addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && this.leave());
-    document.addEventListener("pointerdown", ({ target }) => {
-      if (this.isOver && !root.contains(target)) this.close();
-    });
+    document.addEventListener("pointerdown", ({ target }) => this.isOver && !root.contains(target) && this.close());
+    preview.addEventListener("htmx:afterSettle", ({ target }) => this.arrived(target));
+    for (const name of ["htmx:responseError", "htmx:sendError"]) preview.addEventListener(name, ({ target }) => this.failed(target));
+  }
+
+  pressed(target) {
+    const { id, dataset } = target.closest("button") ?? target;
+    if (id === "panel-close") this.close();
+    else if (id === "preview-wider") this.widen(!this.root.classList.contains("is-wide"));
+    else if (id === "preview-again") this.load();
+    else if (id === "preview-close" || (dataset.key && dataset.key === this.chosen)) this.lookAway();
+    else if (dataset.key) this.show(dataset.key);
   }
 
   widen(isWide) {
     this.root.classList.toggle("is-wide", isWide);
-    this.wider.setAttribute("aria-pressed", String(isWide));
+    $("preview-wider").ariaPressed = isWide;
+    localStorage.setItem(WIDTH, isWide ? "yes" : "no");
   }
 
   // Over the conversation, on a narrow screen
@@ -51,19 +53,20 @@ class Panel {
     return this.root.classList.contains("is-open");
   }
 
+  set isOver(isOver) {
+    this.root.classList.toggle("is-open", isOver);
+    this.opener.ariaExpanded = $("main").inert = isOver;
+  }
+
   open(from) {
     this.openedFrom = from;
-    this.root.classList.add("is-open");
-    this.opener.setAttribute("aria-expanded", "true");
-    $("main").inert = true;
+    this.isOver = true;
     this.root.focus();
   }
 
   close() {
-    this.root.classList.remove("is-open");
-    this.opener.setAttribute("aria-expanded", "false");
-    $("main").inert = false;
-    (this.openedFrom?.isConnected ? this.openedFrom : this.opener).focus();
+    this.isOver = false;
+    (this.openedFrom.isConnected ? this.openedFrom : this.opener).focus();
   }
 
   /** Escape: out of the panel where it is over the conversation, otherwise out of what is looked at. */
@@ -74,19 +77,17 @@ class Panel {
 
   // What is looked at
 
-  /** The button of an artifact, by its key; while it becomes a delivered one, of what is being made. */
-  lineOf(key) {
-    return this.lines.find((line) => line.dataset.key === key);
+  get chosen() {
+    return this.preview.dataset.key;
   }
 
   get lines() {
     return [...this.root.querySelectorAll(".artifact-open")];
   }
 
-  choose(key) {
-    this.chosen = key;
-    for (const line of this.lines) line.setAttribute("aria-pressed", String(line.dataset.key === key));
-    this.preview.show(this.lineOf(key)?.dataset);
+  /** The button of an artifact, by its key; while it becomes a delivered one, of what is being made. */
+  lineOf(key) {
+    return this.lines.find((line) => line.dataset.key === key);
   }
 
   async show(key) {
@@ -96,12 +97,46 @@ class Panel {
     this.lookedFrom = this.root.contains(from) ? null : from;
     if (narrow.matches && !this.isOver) this.open(from);
     this.choose(key);
-    this.preview.focus();
+    this.title.focus({ preventScroll: true });
+    this.preview.scrollIntoView({ block: "nearest" });
   }
 
   lookAway() {
     const line = this.lineOf(this.chosen) ?? this.root;
-    this.choose(null);
+    this.choose("");
     (this.lookedFrom?.isConnected && !this.isOver ? this.lookedFrom : line).focus();
+  }
+
+  /** Look at a file as its line has it by now; without a line at none. */
+  choose(key) {
+    const { root, preview, title, body, look: before } = this;
+    const line = this.lineOf(key);
+    const { name = "", version, look = "" } = line?.dataset ?? {};
+    if (!line && preview.contains(document.activeElement)) root.focus();
+    if (key !== this.chosen) body.replaceChildren();
+    for (const one of this.lines) one.ariaPressed = one === line;
+    preview.dataset.key = line ? key : "";
+    preview.hidden = !line;
+    title.textContent = title.title = name;
+    this.version.textContent = version ? `v${version}` : "";
+    this.look = look;
+    if (look && look !== before) this.load();
+    if (line && !look) preview.dispatchEvent(new Event("looked"));
+  }
+
+  load() {
+    htmx.ajax("GET", this.look, { source: this.body });
+  }
+
+  /** What the server shows; also in the place of something else, like a signature that was verified. */
+  arrived(element) {
+    element.querySelectorAll("time").forEach(dress);
+    if (element.matches(".signature:has([open])")) this.page.announce(element.querySelector("summary").textContent.trim());
+  }
+
+  async failed(element) {
+    if (element === this.body) return element.replaceChildren($("preview-failed").content.cloneNode(true));
+    const { toast } = await import("../toast.js").catch(() => ({}));
+    toast?.("This could not be loaded. Look at your connection, then try again.");
   }
 }

@@ -1,6 +1,6 @@
 // How work is shown while it goes on.
 import { h, sign } from "../dom.js";
-import { drawLine, seconds } from "./line.js";
+import { drawLine, seconds } from "./worked.js";
 
 const LATER = 10_000; // ms until the picture of it in time, which stands beside the conversation, is drawn again
 
