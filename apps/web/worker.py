@@ -41,7 +41,6 @@ KEPT = (
     "js/client/stream.js",
     "js/lists.js",
     "js/redraw.js",
-    "js/session/doing.js",
     "js/session/extras.js",
     "js/session/local.js",
     "js/session/making.js",

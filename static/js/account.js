@@ -14,13 +14,13 @@ function name() {
   theme.querySelector("span").textContent = isDark() ? "Light theme" : "Dark theme";
 }
 
-/** One of its switches was pressed. */
-export function press(button) {
-  if (button === notify) return toggle(notify);
+theme.addEventListener("click", () => {
   root.dataset.theme = isDark() ? "light" : "dark";
   localStorage.setItem("theme", root.dataset.theme);
-  return name();
-}
+  name();
+});
+notify.addEventListener("click", () => toggle(notify));
 
 name();
-notify.setAttribute("aria-checked", mayNotify);
+notify.ariaChecked = mayNotify;
+theme.disabled = notify.disabled = false; // until now nothing came of pressing them

@@ -1,6 +1,8 @@
 // Where people write: Enter sends, Shift and Enter begin a new line. What was begun is kept until it is sent. Sending itself,
 // and files, are for submitting.js, which comes with the first of what is written.
 
+export const LOST = "The line is lost. Try again when it is back; what you wrote is kept here.";
+
 export class Composer {
   /**
    * `send(message)` is given {id, text, files, said, isNow}: `said` are a form's fields, as [name, value], `isNow` whether it
@@ -82,7 +84,7 @@ export class Composer {
       ({ Submitting }) => (this.sender = new Submitting(this)),
       () => {
         this.coming = null;
-        this.complain("The line is lost. Try again when it is back; what you wrote is kept here.");
+        this.complain(LOST);
         return null;
       },
     );

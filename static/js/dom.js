@@ -1,14 +1,16 @@
 // Small pieces that every view is built from.
 
+const isThere = (value) => (value ?? false) !== false;
+
 /** An element: `h("a", {class: "chip", href}, icon("file"), name)`. Text is always text, never HTML. */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === false || value === null || value === undefined) continue;
+    if (!isThere(value)) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat().filter(isThere));
   return element;
 }
 

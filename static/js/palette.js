@@ -17,38 +17,31 @@ let synced = null; // when all sessions were read
 let sessions = [];
 let palette = null;
 
-/** `typed`: what stands in it at first. */
-export function open(mode, typed = "") {
-  palette ??= new Palette();
-  palette.open(MODES[mode], typed);
+/** What was typed already is looked for. */
+export function open(mode) {
+  palette ??= new Palette(document.getElementById("palette"));
+  palette.open(MODES[mode]);
 }
 
 class Palette {
-  constructor() {
-    this.field = h("input", {
-      type: "text", role: "combobox", "aria-controls": "palette-list", "aria-expanded": "true", "aria-autocomplete": "list",
-      autocomplete: "off", spellcheck: "false", maxlength: 200, dir: "auto",
-      oninput: () => this.typed(),
-      onkeydown: (event) => this.pressed(event),
+  constructor(dialog) {
+    this.dialog = dialog;
+    [this.field, this.list, this.state] = dialog.querySelectorAll("input, .palette-list, .palette-state");
+    this.field.addEventListener("input", () => this.typed());
+    this.field.addEventListener("keydown", (event) => this.pressed(event));
+    this.list.addEventListener("click", (event) => this.clicked(event));
+    dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close()); // what is beside it
+    dialog.addEventListener("close", () => {
+      this.cut?.abort();
+      this.field.value = "";
     });
-    this.state = h("p", { class: "palette-state muted small", role: "status" });
-    this.list = h("div", { role: "listbox", id: "palette-list", class: "palette-list", onclick: (event) => this.clicked(event) });
-    const close = h("button", { type: "button", class: "quiet round", title: "Close", onclick: () => this.dialog.close() }, icon("close"));
-    close.append(h("span", { class: "visually-hidden" }, "Close"));
-    const head = h("div", { class: "palette-head" }, icon("search"), this.field, close);
-    this.dialog = h("dialog", { class: "palette" }, head, this.list, this.state);
-    this.dialog.addEventListener("click", ({ target }) => target === this.dialog && this.dialog.close());
-    this.dialog.addEventListener("close", () => this.cut?.abort());
-    document.body.append(this.dialog);
   }
 
-  open(mode, typed) {
+  open(mode) {
     this.mode = mode;
     for (const element of [this.dialog, this.list]) element.setAttribute("aria-label", mode.name);
     this.field.setAttribute("aria-label", mode.asks);
     this.field.placeholder = mode.asks;
-    this.field.value = typed;
-    if (!this.dialog.open) this.dialog.showModal();
     this.field.focus();
     this.list.replaceChildren();
     this.look();

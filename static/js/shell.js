@@ -23,34 +23,27 @@ const OPEN = {
   help: async () => (await import("./help.js")).open(),
 };
 
-/** What is typed while it is on its way is not lost. */
+/** It is there at once; what is typed before its script comes is not lost. */
 async function openPalette(mode) {
-  let typed = "";
-  const listen = (event) => {
-    if (event.key.length > 1 || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    typed += event.key;
-  };
-  document.addEventListener("keydown", listen, { capture: true });
+  const palette = document.getElementById("palette");
+  if (!palette.open) palette.showModal();
   try {
-    const { open } = await import("./palette.js");
-    open(mode, typed);
-  } finally {
-    document.removeEventListener("keydown", listen, { capture: true });
+    (await import("./palette.js")).open(mode);
+  } catch (problem) {
+    palette.close();
+    throw problem;
   }
 }
 
-shortcut("mod+k", "Search", () => OPEN.palette());
-shortcut("mod+shift+o", "New session", () => OPEN.new());
-shortcut("mod+/", "Keyboard shortcuts", () => OPEN.help());
+shortcut("mod+k", "Search", OPEN.palette);
+shortcut("mod+shift+o", "New session", OPEN.new);
+shortcut("mod+/", "Keyboard shortcuts", OPEN.help);
 document.querySelector("[data-keys]").textContent = isMac ? "⌘K" : "Ctrl+K";
 
 document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   const more = event.target.closest("[data-more]");
   if (more) import("./rows.js").then(({ open }) => open(more));
-  const pressed = event.target.closest("[data-theme-switch], [data-notify]");
-  if (pressed) import("./account.js").then(({ press }) => press(pressed));
   const opener = event.target.closest("[data-open]");
   if (!opener) return;
   event.preventDefault();

@@ -1,4 +1,4 @@
-// Before the first paint: the theme that was chosen here, if one was; and the reader's time zone for the server.
+{# Before the first paint: the theme that was chosen here, if one was; and the reader's time zone for the server. #}
 (() => {
   const chosen = localStorage.getItem("theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
 from tests.browser.conftest import PHONE
 from tests.browser.doing import begin, heard
@@ -44,6 +44,32 @@ def test_a_session_is_found_by_its_title_at_once_and_by_what_was_said(page: Page
     expect(field).to_have_attribute("aria-activedescendant", str(options.last.get_attribute("id")))
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(rf"/sessions/{key}#m-\d+$"))
+
+
+def test_what_is_typed_before_its_script_is_there_is_looked_for(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/js/palette.*.js", lambda route: held.append(route))
+    page.goto("/agents")
+    live(page)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("credent")
+    for route in held:
+        route.continue_()
+    expect(chosen(page)).to_contain_text("Credentials")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog.palette")).to_be_hidden()
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Search sessions, messages and agents")).to_have_value("")
+
+
+def test_without_its_script_the_agents_are_listed_on_their_page(page: Page, complaints: list[str]) -> None:
+    page.route("**/js/palette.*.js", lambda route: route.abort())
+    page.goto("/inbox")
+    live(page)
+    page.locator(".sidebar [data-open=new]").press("Enter")
+    page.wait_for_url("**/agents")
+    expect(page.locator("dialog.palette")).to_be_hidden()
+    complaints.clear()
 
 
 def test_it_says_that_there_is_nothing_and_gives_the_focus_back(page: Page) -> None:

@@ -24,7 +24,7 @@ def test_an_older_version_is_folded_and_its_name_is_only_text(ada_browser, ada, 
     listed = ada_browser.get(f"/sessions/{receipt.context}/files").text
     assert listed.count('class="artifact-open"') == 2
     assert "1 older version<" in listed
-    assert 'data-version="2"' in listed
+    assert 'data-version="v2"' in listed
     assert "<i>" not in listed
 
 

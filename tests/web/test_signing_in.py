@@ -71,3 +71,8 @@ def test_a_form_without_its_token_is_told_what_to_do(ada):
     answer = sign_in(client, "correct horse")
     assert answer.status_code == 403
     assert "load the page again" in answer.text
+
+
+def test_a_piece_of_a_page_is_not_the_sign_in(client, ada):
+    answer = client.get("/inbox", headers={"HX-Request": "true"}, follow=True)
+    assert (answer.redirect_chain[-1][0], answer.status_code) == ("/sign-in?next=/inbox", 401)

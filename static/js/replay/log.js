@@ -1,5 +1,4 @@
 // A session's log as the player has it: loaded in pages, and reduced once; from then on any event is a few steps away.
-import "../session/doing.js";
 import "../session/extras.js";
 import { artifactKey } from "../session/making.js";
 import { begin, reduce } from "../session/reducer.js";

@@ -82,8 +82,7 @@ export class End {
     const hasFocus = () => this.scroller.contains(document.activeElement) && document.activeElement.checkVisibility();
     const hadFocus = this.scroller.contains(had);
     change();
-    if (hadFocus && !hasFocus()) had.focus({ preventScroll: true }); // it was drawn again
-    if (hadFocus && !hasFocus()) this.scroller.focus({ preventScroll: true });
+    for (const next of [had, this.scroller]) if (hadFocus && !hasFocus()) next.focus({ preventScroll: true }); // it was drawn again
     if (this.follows) this.toBottom();
     else if (line?.isConnected) this.scroller.scrollTop += line.getBoundingClientRect().top - before;
   }

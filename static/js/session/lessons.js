@@ -1,17 +1,14 @@
 // What only some sessions have is learned before the first entry that tells of it.
 import { WAITS } from "./reducer.js";
 
-const SELDOM = new Set(["agent_switched", "feedback", "fork"]);
-
 const LESSONS = [
   {
     load: () => import("./turns.js"),
     isOf: ({ type, taskId, opensTask, state }) => (type === "user_message" ? taskId && !opensTask : WAITS.has(state)),
   },
-  { load: () => import("./doing.js"), isOf: ({ type }) => /^agent_t(hought|ool)/.test(type) },
   { load: () => import("./streaming.js"), isOf: ({ type }) => /^agent_token(_start)?$/.test(type) },
   { load: () => import("./making.js"), isOf: ({ type, again, attempt }) => type === "artifact_update" || again || attempt > 1 },
-  { load: () => import("./extras.js"), isOf: ({ type }) => SELDOM.has(type) },
+  { load: () => import("./extras.js"), isOf: ({ type }) => /^(agent_switched|feedback|fork)$/.test(type) },
 ];
 
 /** Null where all is known that these entries tell of; otherwise what waits until it is. It fails where it cannot be loaded. */

@@ -1,13 +1,11 @@
 // A conversation's page: this module only puts its parts together. What a conversation does not need is not loaded.
-import { Composer } from "../composer.js";
+import { Composer, LOST } from "../composer.js";
 import { Features } from "./features.js";
 import { learning } from "./lessons.js";
 import { SessionPage } from "./page.js";
 import { isBusy } from "./reducer.js";
 
 const $ = (id) => document.getElementById(id);
-
-const LOST = "The server cannot be reached. What you wrote is kept here.";
 
 const isNews = (state) => state.last > (page.opened ?? Infinity);
 const hasUnsent = () => localStorage.getItem("unsent");

@@ -101,12 +101,6 @@ export class SessionPage {
     return state;
   }
 
-  /** An entry of this page's own: what the log does not say yet. */
-  apply(entry) {
-    reduce(this.state, entry);
-    this.drawSoon();
-  }
-
   /** What comes while something is loaded that is needed to show it waits for that, and so does what comes after it. */
   take(news) {
     this.held.push(...news);

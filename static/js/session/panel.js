@@ -7,13 +7,7 @@ const narrow = matchMedia("(width < 1180px)"); // as in panel.css
 
 const $ = (id) => document.getElementById(id);
 
-export function start(page) {
-  const panel = new Panel($("panel"), $("preview"), page);
-  $("items").addEventListener("click", ({ target }) => {
-    const chip = target.closest("[data-artifact]");
-    if (chip) panel.show(chip.dataset.artifact);
-  });
-}
+export const start = (page) => new Panel($("panel"), $("preview"), page);
 
 class Panel {
   look = ""; // the address of what is shown of a file that is delivered
@@ -22,23 +16,23 @@ class Panel {
     Object.assign(this, { root, preview, page, opener: $("to-panel") });
     [this.title, this.version, this.body] = preview.querySelectorAll("h3, .preview-version, .preview-body");
     this.widen(localStorage.getItem(WIDTH) === "yes");
-    root.addEventListener("click", ({ target }) => this.pressed(target));
+    for (const place of [root, $("items")]) place.addEventListener("click", ({ target }) => this.pressed(target.closest("button")));
     this.opener.addEventListener("click", () => this.open(this.opener));
     root.addEventListener("renewed", () => this.choose(this.chosen)); // its lines
     narrow.addEventListener("change", () => this.isOver && this.close());
     addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && this.leave());
     document.addEventListener("pointerdown", ({ target }) => this.isOver && !root.contains(target) && this.close());
-    preview.addEventListener("htmx:afterSettle", ({ target }) => this.arrived(target));
+    preview.addEventListener("htmx:afterSwap", ({ target }) => this.arrived(target));
     for (const name of ["htmx:responseError", "htmx:sendError"]) preview.addEventListener(name, ({ target }) => this.failed(target));
   }
 
-  pressed(target) {
-    const { id, dataset } = target.closest("button") ?? target;
+  pressed(button) {
+    const { id, dataset: { key, artifact } = {} } = button ?? {};
     if (id === "panel-close") this.close();
     else if (id === "preview-wider") this.widen(!this.root.classList.contains("is-wide"));
     else if (id === "preview-again") this.load();
-    else if (id === "preview-close" || (dataset.key && dataset.key === this.chosen)) this.lookAway();
-    else if (dataset.key) this.show(dataset.key);
+    else if (id === "preview-close" || (key && key === this.chosen)) this.lookAway();
+    else if (key ?? artifact) this.show(key ?? artifact);
   }
 
   widen(isWide) {
@@ -111,31 +105,35 @@ class Panel {
   choose(key) {
     const { root, preview, title, body, look: before } = this;
     const line = this.lineOf(key);
-    const { name = "", version, look = "" } = line?.dataset ?? {};
+    const { name = "", version = "", look = "" } = line?.dataset ?? {};
     if (!line && preview.contains(document.activeElement)) root.focus();
     if (key !== this.chosen) body.replaceChildren();
     for (const one of this.lines) one.ariaPressed = one === line;
     preview.dataset.key = line ? key : "";
     preview.hidden = !line;
     title.textContent = title.title = name;
-    this.version.textContent = version ? `v${version}` : "";
+    this.version.textContent = version;
     this.look = look;
     if (look && look !== before) this.load();
     if (line && !look) preview.dispatchEvent(new Event("looked"));
   }
 
+  /** What comes later than the next look has no place any more. */
   load() {
-    htmx.ajax("GET", this.look, { source: this.body });
+    this.place = document.createElement("div");
+    this.body.append(this.place);
+    htmx.ajax("GET", this.look, { source: this.place, swap: "outerHTML" }).catch(() => {});
   }
 
-  /** What the server shows; also in the place of something else, like a signature that was verified. */
+  /** What the server shows, in the place of what was there so far, or of a signature that was verified. */
   arrived(element) {
+    this.body.querySelector(":scope > :is(.preview-so-far, .error)")?.remove();
     element.querySelectorAll("time").forEach(dress);
     if (element.matches(".signature:has([open])")) this.page.announce(element.querySelector("summary").textContent.trim());
   }
 
   async failed(element) {
-    if (element === this.body) return element.replaceChildren($("preview-failed").content.cloneNode(true));
+    if (element === this.place) return this.body.replaceChildren($("preview-failed").content.cloneNode(true));
     const { toast } = await import("../toast.js").catch(() => ({}));
     toast?.("This could not be loaded. Look at your connection, then try again.");
   }

@@ -119,13 +119,20 @@ function ended(state, taskId) {
   changeTurn(state, taskId, { streaming: [] });
 }
 
-export function addStep(state, taskId, step, progress = undefined) {
+function addStep(state, taskId, step, progress = undefined) {
   const work = workOf(state, taskId);
   if (!work) return;
   const last = work.steps.at(-1);
   const repeats = step.kind === "progress" && last?.kind === "progress" && last.text === step.text;
   const steps = repeats ? work.steps : [...work.steps, step];
   change(state, work.key, progress ? { steps, progress } : { steps });
+}
+
+function toolResult(state, { taskId, callId, value, isError }) {
+  const work = workOf(state, taskId);
+  if (!work) return;
+  const steps = work.steps.map((step) => (step.callId === callId ? { ...step, result: value, isError } : step));
+  change(state, work.key, { steps });
 }
 
 // Streams
@@ -176,6 +183,9 @@ const FOLDS = {
   agent_message: agentMessage,
   agent_start: agentStart,
   agent_status: agentStatus,
+  agent_thought: (state, { taskId, text, at }) => addStep(state, taskId, { kind: "thought", at, text }),
+  agent_tool_call: (state, { taskId, callId, name, value, at }) => addStep(state, taskId, { kind: "tool", at, callId, name, value }),
+  agent_tool_result: toolResult,
   agent_token_end: tokenEnd,
   session_renamed(state, { title }) {
     state.title = title;

@@ -2,6 +2,7 @@
 import { uuid } from "../ids.js";
 import { Unreachable } from "../post.js";
 import "./local.js";
+import { reduce } from "./reducer.js";
 import { addressedTask, busyTask } from "./tasks.js";
 
 /** What sends for a page; there is one. */
@@ -77,26 +78,32 @@ class Sending {
     else this.refused(message, new Unreachable().message);
   }
 
+  /** An entry of this page's own: what the log does not say yet. */
+  apply(entry) {
+    reduce(this.page.state, entry);
+    this.page.drawSoon();
+  }
+
   show({ id, text, files }) {
-    this.page.apply({ type: "local:sending", messageId: id, text, files: files.map(known), at: new Date().toISOString() });
+    this.apply({ type: "local:sending", messageId: id, text, files: files.map(known), at: new Date().toISOString() });
   }
 
   // What the outbox tells of the session's messages, which may be of another tab, or of an earlier visit
 
   sent({ id }) {
-    this.page.apply({ type: "local:waits", messageId: id, waits: false });
+    this.apply({ type: "local:waits", messageId: id, waits: false });
   }
 
   waits(message) {
     this.show(message);
-    this.page.apply({ type: "local:waits", messageId: message.id, waits: true });
+    this.apply({ type: "local:waits", messageId: message.id, waits: true });
   }
 
   /** It goes back to where it was written. */
   refused(message, sentence, field = "") {
     const { giveBack } = this.said.get(message.id) ?? {};
     this.said.delete(message.id);
-    this.page.apply({ type: "local:taken-back", messageId: message.id });
+    this.apply({ type: "local:taken-back", messageId: message.id });
     if (giveBack) giveBack(sentence, field);
     else this.page.composer.giveBack(message, sentence);
     return true;
