@@ -2,7 +2,6 @@
 // when they sign out or somebody else signs in.
 
 const OWNER = "owner"; // in localStorage: whose all of it is
-const STAYS = ["theme"]; // no person's
 
 /** On every page of somebody who is signed in. */
 export function keepFor(user) {
@@ -15,7 +14,7 @@ export function keepFor(user) {
 }
 
 export async function forget() {
-  for (const key of Object.keys(localStorage)) if (!STAYS.includes(key)) localStorage.removeItem(key);
+  for (const key of Object.keys(localStorage)) if (key !== "theme") localStorage.removeItem(key);
   const pages = (await globalThis.caches?.keys())?.filter((name) => name.startsWith("pages-")) ?? [];
   const databases = (await indexedDB.databases?.()) ?? [];
   for (const name of pages) await caches.delete(name);

@@ -31,15 +31,12 @@ class Palette {
     this.field.addEventListener("keydown", (event) => this.pressed(event));
     this.list.addEventListener("click", (event) => this.clicked(event));
     dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close()); // what is beside it
-    dialog.addEventListener("close", () => {
-      this.cut?.abort();
-      this.field.value = "";
-    });
+    dialog.addEventListener("close", () => this.cut?.abort());
   }
 
   open(mode) {
     this.mode = mode;
-    for (const element of [this.dialog, this.list]) element.setAttribute("aria-label", mode.name);
+    this.list.setAttribute("aria-label", mode.name);
     this.field.setAttribute("aria-label", mode.asks);
     this.field.placeholder = mode.asks;
     this.field.focus();

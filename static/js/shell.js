@@ -15,24 +15,24 @@ if (sidebar) new Sidebar(sidebar);
 
 // What opens over the page
 
-document.getElementById("account").addEventListener("beforetoggle", () => import("./account.js"), { once: true });
+document.getElementById("account").addEventListener("beforetoggle", () => import("./account.js").catch(() => {}));
 
 const OPEN = {
-  palette: () => openPalette("find"),
-  new: () => openPalette("new"),
+  palette: () => openPalette("find", "Search"),
+  new: () => openPalette("new", "New session"),
   help: async () => (await import("./help.js")).open(),
 };
 
 /** It is there at once; what is typed before its script comes is not lost. */
-async function openPalette(mode) {
+async function openPalette(mode, name) {
   const palette = document.getElementById("palette");
-  if (!palette.open) palette.showModal();
-  try {
-    (await import("./palette.js")).open(mode);
-  } catch (problem) {
-    palette.close();
-    throw problem;
+  palette.ariaLabel = name;
+  if (!palette.open) {
+    palette.querySelector("input").value = "";
+    palette.showModal();
   }
+  const { open } = await import("./palette.js");
+  if (palette.open) open(mode);
 }
 
 shortcut("mod+k", "Search", OPEN.palette);
@@ -51,6 +51,10 @@ document.addEventListener("click", (event) => {
   OPEN[opener.dataset.open]().catch(() => opener.href && location.assign(opener.href));
 });
 
+for (const name of ["htmx:responseError", "htmx:sendError"]) {
+  document.addEventListener(name, ({ detail }) => import("./failed.js").then(({ tell }) => tell(detail), () => {}));
+}
+
 // What this browser keeps of a person
 
 const { user } = document.body.dataset;
@@ -59,7 +63,6 @@ watch(sidebar);
 if (localStorage.getItem(`parley.deleting.${user}`)) import("./deleting.js").then(({ resume }) => resume());
 document.getElementById("sign-out").addEventListener("submit", (event) => {
   event.preventDefault();
-  const form = event.target;
-  import("./leaving.js").then(({ leave }) => leave(form), () => form.submit());
+  import("./leaving.js").then(({ leave }) => leave(event.target), () => event.target.submit());
 });
 addEventListener("load", () => setTimeout(() => keepOffline().catch(() => {}), QUIET));

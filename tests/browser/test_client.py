@@ -106,12 +106,18 @@ def told(page: Page, session: str) -> list[list[Any]]:
     return page.evaluate("(session) => told.filter(([id]) => id === session)", session)
 
 
-@pytest.mark.parametrize("way", ["socket", "stream"])
-def test_a_line_that_is_lost_goes_on_where_it_was(page: Page, parley: Stack, way: str) -> None:
+def begin_following(page: Page, way: str) -> None:
+    """Follow over a socket, or over a stream, and not over the other."""
     if way == "stream":
         page.add_init_script(NO_SOCKETS)
     page.goto("/agents")
+    page.route("**/api/v1/events*", lambda route: route.continue_() if way == "stream" else route.abort())
     page.evaluate(FOLLOW, "")
+
+
+@pytest.mark.parametrize("way", ["socket", "stream"])
+def test_a_line_that_is_lost_goes_on_where_it_was(page: Page, parley: Stack, way: str) -> None:
+    begin_following(page, way)
     until(page, "() => states.at(-1) === 'live'")
     countdown = Caller(parley, "countdown")
     tasks = []
@@ -155,8 +161,7 @@ def test_a_cache_is_brought_up_to_date_and_may_be_thrown_away(page: Page, parley
 
 
 def test_a_signed_out_page_says_so_and_stops(page: Page) -> None:
-    page.goto("/agents")
     page.context.clear_cookies()
-    page.evaluate(FOLLOW, "")
+    begin_following(page, "socket")
     until(page, "() => states.at(-1) === 'signed-out'")
     expect(page.locator("body")).to_be_visible()

@@ -234,6 +234,7 @@ def test_what_is_being_made_is_seen_growing_and_nothing_jumps(page: Page) -> Non
     page.evaluate("shifts.length = 0")
     expect(growing).to_contain_text("line 12")
     assert [shift for shift in page.evaluate("shifts") if any("preview" in str(node) for node in shift[1:])] == []
+    growing.focus()
     heard(page, "Slowly done.")
     expect(preview(page).locator("pre.wrapped")).to_contain_text(f"line {LINES - 1}")
     expect(artifact(page, "log.txt")).not_to_contain_text("being made")
@@ -245,9 +246,14 @@ def test_a_preview_that_does_not_come_can_be_tried_again(filed: Page, complaints
     page.route("**/look", lambda route: route.abort())
     artifact(page, "notes.md").first.get_by_role("button").click()
     expect(preview(page)).to_contain_text("The preview could not be loaded.")
+    preview(page).get_by_role("button", name="Try again").press("Enter")
+    expect(preview(page)).to_contain_text("The preview could not be loaded.")
+    expect(preview(page).get_by_role("heading", name="notes.md")).to_be_focused()
     page.unroute("**/look")
-    preview(page).get_by_role("button", name="Try again").click()
+    preview(page).get_by_role("button", name="Try again").press("Enter")
     expect(preview(page).locator("h1")).to_have_text("Notes")
+    expect(preview(page).get_by_role("heading", name="notes.md")).to_be_focused()
+    expect(preview(page).get_by_text("The preview could not be loaded.")).to_have_count(0)
     complaints.clear()
 
 

@@ -53,6 +53,22 @@ def test_the_page_of_a_task_at_work_lives(page: Page) -> None:
     expect(page.get_by_label("Colour")).to_be_visible()
 
 
+def test_who_is_signed_out_meanwhile_is_told_and_nothing_more_is_asked_for(page: Page, complaints: list[str]) -> None:
+    begin(page, "countdown", "Count down from 900")
+    open_newest_task(page)
+    expect(page.locator(".task-state .word")).to_have_text("Working")
+    page.context.clear_cookies()
+    expect(page.locator("#toasts")).to_contain_text("You are signed out.")
+    expect(page.locator(".task-state .word")).to_have_text("Working")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(5000)  # more than twice what lies between two looks
+    assert [url for url in asked if "/standing" in url] == []
+    page.get_by_role("button", name="Sign in again").click()
+    page.wait_for_url("**/sign-in?next=*")
+    complaints.clear()
+
+
 def test_a_task_is_stopped_from_its_page(page: Page) -> None:
     begin(page, "countdown", "Count down from 900")
     open_newest_task(page)

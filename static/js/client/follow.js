@@ -30,8 +30,7 @@ export class Follower {
    * again), "lost", "signed-out", "refused" or "gone"; `said(word)` hears each word of a socket as it came.
    */
   constructor({ path = ALL, since = "", sessionIds = [], types = [], heard, changed = () => {}, said = () => {} }) {
-    Object.assign(this, { path, since, sessionIds, types, heard, changed, said });
-    Object.assign(this, { tries: 0, unopened: 0, line: null });
+    Object.assign(this, { path, since, sessionIds, types, heard, changed, said, tries: 0, unopened: 0, line: null });
     this.once = new Once();
     addEventListener("offline", () => this.lose());
     addEventListener("online", () => this.hurry());

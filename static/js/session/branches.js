@@ -16,7 +16,7 @@ class Branches {
     page.on("entries", (fresh) => fresh.some(({ type }) => type === "edit") && this.lookSoon());
     document.addEventListener("visibilitychange", () => document.hidden || this.look());
     addEventListener("pageshow", ({ persisted }) => persisted && this.look());
-    document.body.addEventListener("htmx:afterSwap", () => this.lookSoon()); // the list of sessions has changed
+    document.addEventListener("sessions-heard", ({ detail }) => detail.some(({ type }) => type === "fork") && this.lookSoon());
     document.getElementById("items").addEventListener("keydown", (event) => this.pressed(event));
     this.draw();
     this.arrive();

@@ -9,12 +9,11 @@ const $ = (id) => document.getElementById(id);
 
 const isNews = (state) => state.last > (page.opened ?? Infinity);
 const hasUnsent = () => localStorage.getItem("unsent");
-const isNewer = (state) => state.last > page.beginning.last; // than what the server drew
 
 /** What the list of sessions has as read needs no word of it. */
 function isUnread(state) {
   const row = document.querySelector(`.recent [data-key="${page.id}"]`);
-  return isNewer(state) || !row || row.matches(".unread");
+  return state.last > page.beginning.last || !row || row.matches(".unread");
 }
 
 /** Each module has `start(page)`; it is loaded once, when the state is so or at the first event of that name there. */

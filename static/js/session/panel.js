@@ -10,7 +10,8 @@ const $ = (id) => document.getElementById(id);
 export const start = (page) => new Panel($("panel"), $("preview"), page);
 
 class Panel {
-  look = ""; // the address of what is shown of a file that is delivered
+  chosen = ""; // the key of what is looked at; its line may be gone for a while
+  look = ""; // the address of what is shown of it, once it is delivered
 
   constructor(root, preview, page) {
     Object.assign(this, { root, preview, page, opener: $("to-panel") });
@@ -23,22 +24,20 @@ class Panel {
     addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && this.leave());
     document.addEventListener("pointerdown", ({ target }) => this.isOver && !root.contains(target) && this.close());
     preview.addEventListener("htmx:afterSwap", ({ target }) => this.arrived(target));
-    for (const name of ["htmx:responseError", "htmx:sendError"]) preview.addEventListener(name, ({ target }) => this.failed(target));
   }
 
   pressed(button) {
     const { id, dataset: { key, artifact } = {} } = button ?? {};
     if (id === "panel-close") this.close();
-    else if (id === "preview-wider") this.widen(!this.root.classList.contains("is-wide"));
-    else if (id === "preview-again") this.load();
+    else if (id === "preview-wider") localStorage.setItem(WIDTH, this.widen() ? "yes" : "no");
+    else if (id === "preview-again") this.again();
     else if (id === "preview-close" || (key && key === this.chosen)) this.lookAway();
     else if (key ?? artifact) this.show(key ?? artifact);
   }
 
+  /** Gives whether it is wide by now; by itself it is the other way. */
   widen(isWide) {
-    this.root.classList.toggle("is-wide", isWide);
-    $("preview-wider").ariaPressed = isWide;
-    localStorage.setItem(WIDTH, isWide ? "yes" : "no");
+    return ($("preview-wider").ariaPressed = this.root.classList.toggle("is-wide", isWide));
   }
 
   // Over the conversation, on a narrow screen
@@ -71,10 +70,6 @@ class Panel {
 
   // What is looked at
 
-  get chosen() {
-    return this.preview.dataset.key;
-  }
-
   get lines() {
     return [...this.root.querySelectorAll(".artifact-open")];
   }
@@ -91,7 +86,7 @@ class Panel {
     this.lookedFrom = this.root.contains(from) ? null : from;
     if (narrow.matches && !this.isOver) this.open(from);
     this.choose(key);
-    this.title.focus({ preventScroll: true });
+    this.focus();
     this.preview.scrollIntoView({ block: "nearest" });
   }
 
@@ -103,11 +98,12 @@ class Panel {
 
   /** Look at a file as its line has it by now; without a line at none. */
   choose(key) {
-    const { root, preview, title, body, look: before } = this;
+    const { root, preview, title, look: before } = this;
     const line = this.lineOf(key);
     const { name = "", version = "", look = "" } = line?.dataset ?? {};
     if (!line && preview.contains(document.activeElement)) root.focus();
-    if (key !== this.chosen) body.replaceChildren();
+    this.chosen = key;
+    if (key !== preview.dataset.key) this.body.replaceChildren();
     for (const one of this.lines) one.ariaPressed = one === line;
     preview.dataset.key = line ? key : "";
     preview.hidden = !line;
@@ -119,22 +115,29 @@ class Panel {
   }
 
   /** What comes later than the next look has no place any more. */
-  load() {
-    this.place = document.createElement("div");
-    this.body.append(this.place);
-    htmx.ajax("GET", this.look, { source: this.place, swap: "outerHTML" }).catch(() => {});
+  async load() {
+    const place = document.createElement("div");
+    this.body.append(place);
+    await htmx.ajax("GET", this.look, { source: place, swap: "outerHTML settle:0s" }).catch(() => {});
+    if (place.isConnected) this.body.replaceChildren($("preview-failed").content.cloneNode(true));
+  }
+
+  again() {
+    this.focus();
+    this.body.replaceChildren();
+    this.load();
+  }
+
+  focus() {
+    this.title.focus({ preventScroll: true });
   }
 
   /** What the server shows, in the place of what was there so far, or of a signature that was verified. */
   arrived(element) {
-    this.body.querySelector(":scope > :is(.preview-so-far, .error)")?.remove();
+    const before = this.body.querySelector(":scope > .preview-so-far");
+    if (before && before === document.activeElement) this.focus();
+    before?.remove();
     element.querySelectorAll("time").forEach(dress);
     if (element.matches(".signature:has([open])")) this.page.announce(element.querySelector("summary").textContent.trim());
-  }
-
-  async failed(element) {
-    if (element === this.place) return this.body.replaceChildren($("preview-failed").content.cloneNode(true));
-    const { toast } = await import("../toast.js").catch(() => ({}));
-    toast?.("This could not be loaded. Look at your connection, then try again.");
   }
 }

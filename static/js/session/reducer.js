@@ -183,8 +183,8 @@ const FOLDS = {
   agent_message: agentMessage,
   agent_start: agentStart,
   agent_status: agentStatus,
-  agent_thought: (state, { taskId, text, at }) => addStep(state, taskId, { kind: "thought", at, text }),
-  agent_tool_call: (state, { taskId, callId, name, value, at }) => addStep(state, taskId, { kind: "tool", at, callId, name, value }),
+  agent_thought: (state, { taskId, ...step }) => addStep(state, taskId, { ...step, kind: "thought" }),
+  agent_tool_call: (state, { taskId, ...step }) => addStep(state, taskId, { ...step, kind: "tool" }),
   agent_tool_result: toolResult,
   agent_token_end: tokenEnd,
   session_renamed(state, { title }) {
