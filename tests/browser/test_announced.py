@@ -60,7 +60,13 @@ def test_only_what_is_meant_to_be_announced_is_live(page: Page) -> None:
     heard(page, "river")
     settled(page)
     live_ones = page.locator(LIVE).evaluate_all("all => all.map((one) => one.id || one.className)")
-    assert sorted(live_ones) == ["announcer", "composer-error error small", "line-state", "toasts"]
+    assert sorted(live_ones) == [
+        "announcer",
+        "composer-error error small",
+        "line-state",
+        "palette-state muted small",
+        "toasts",
+    ]
 
 
 def test_what_was_done_is_said_once(page: Page) -> None:

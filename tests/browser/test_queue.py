@@ -75,7 +75,9 @@ def test_messages_wait_are_changed_deleted_and_sent(
     row(page, "0 the fourth").get_by_role("button", name="Delete").click()
     expect(waiting(page)).to_have_count(2)
     expect(row(page, "0 the third").get_by_role("button", name="Delete")).to_be_focused()
+    expect(waiting(other)).to_have_count(2)  # what is put back is another one
     page.get_by_role("button", name="Undo").click()
+    expect(waiting(page)).to_have_count(3)
     expect(waiting(other)).to_have_count(3)
     row(other, "0 the fourth").get_by_role("button", name="Delete").click()
     expect(waiting(page)).to_have_count(2)

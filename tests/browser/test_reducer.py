@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.doing import begin, say, settled
 
 REDUCE = """async (entries) => {
-  const more = ["doing", "local", "making", "streaming", "extras", "turns"];
+  const more = ["local", "making", "streaming", "extras", "turns"];
   await Promise.all(more.map((name) => import(`/static/js/session/${name}.js`)));
   const { begin, reduce } = await import("/static/js/session/reducer.js");
   return entries.reduce(reduce, begin());
