@@ -123,6 +123,10 @@ def test_a_damaged_file_brings_nothing_back_and_says_so(talk):
         gzip.compress(b"".join(lines).replace(b"first of talk", b"worst of talk")),
         gzip.compress(b"".join(lines).replace(b'"version":1', b'"version":2', 1)),
         gzip.compress(b"".join(lines).replace(b"parley-session", b"parley-sessile", 1)),
+        gzip.compress(b"".join(lines[:1]) + b"".join(lines[1:]).replace(b"+00:00", b"+0x:00")),
+        gzip.compress(b"".join(lines[:2]) + b"[]\n" + b"".join(lines[2:])),
+        gzip.compress(b"[]\n" + b"".join(lines[1:])),
+        gzip.compress(lines[0].replace(b'"sections"', b'"sectors"') + b"".join(lines[1:])),
     ]
     for content in damaged:
         default_storage.delete(name)

@@ -23,7 +23,7 @@ from apps.conversations.models import Context, Event
 
 FORMAT, VERSION = "parley-session", 1
 LINKS = "links"
-UNREADABLE = (OSError, EOFError, ValueError, zlib.error)
+UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, zlib.error)
 IN_MEMORY = 8 * 1024**2  # bytes of a session that are put together in memory; a larger one in a temporary file
 
 
@@ -168,28 +168,28 @@ class Reading:
     def _first(self) -> Manifest:
         try:
             manifest: Manifest = json.loads(next(self._lines))
+            is_known = (manifest["format"], manifest["version"]) == (FORMAT, VERSION)
         except (*UNREADABLE, StopIteration) as error:
             raise DamagedArchive(DamagedArchive.__doc__) from error
-        if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
+        if not is_known:
             raise DamagedArchive("The file is of another format or version. Use the Parley that made it.")
         return manifest
 
     def rows(self) -> Iterator[tuple[str, JSON]]:
         """Each line's section and row. Raises DamagedArchive, at the latest after the last."""
-        digests = {section["name"]: hashlib.sha256() for section in self.manifest["sections"]}
         numbers: Counter[str] = Counter()
         try:
+            said = {section["name"]: (section["rows"], section["sha256"]) for section in self.manifest["sections"]}
+            digests = {name: hashlib.sha256() for name in said}
             for line in self._lines:
                 value = json.loads(line)
                 digests[value["in"]].update(line)
                 numbers[value["in"]] += 1
                 yield value["in"], value["row"]
-        except (*UNREADABLE, KeyError) as error:
+        except UNREADABLE as error:
             raise DamagedArchive(DamagedArchive.__doc__) from error
-        for section in self.manifest["sections"]:
-            name = section["name"]
-            if (numbers[name], digests[name].hexdigest()) != (section["rows"], section["sha256"]):
-                raise DamagedArchive(DamagedArchive.__doc__)
+        if said != {name: (numbers[name], digest.hexdigest()) for name, digest in digests.items()}:
+            raise DamagedArchive(DamagedArchive.__doc__)
 
 
 def verify(name: str) -> Manifest:

@@ -33,11 +33,11 @@ def restore(context: Context) -> None:
     changed.
     """
     name = context.cold_file
+    manifest = files.verify(name)  # whole, before any of it is used: what a damaged row would do is anybody's guess
+    if manifest.get("session") != str(context.pk):
+        raise files.DamagedArchive("The file is of another session.")
     with default_storage.open(name) as stream:
-        reading = files.Reading(stream)
-        if reading.manifest["session"] != str(context.pk):
-            raise files.DamagedArchive("The file is of another session.")
-        _insert(reading)
+        _insert(files.Reading(stream))
     ColdKey.objects.filter(context=context).delete()
     values = {"cold_file": "", "cold_at": None, "cold_messages": 0, "warmed_at": statements.database_time()}
     Context.objects.filter(pk=context.pk).update(**values)
