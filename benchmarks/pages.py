@@ -18,15 +18,26 @@ WORDS = "Some words of an answer. " * 40
 WAIT = 60_000  # ms
 VISITS = 5  # with what the browser kept
 ELSEWHERE = 1000  # ms between two visits
+AFTERWARDS = 2500  # ms in which a page may load more by itself
 LOOK = 20  # ms between two looks at what the page measured
-# When words of a message are painted for the first time, as the browser itself says (Element Timing).
-FIRST_MESSAGE = """
-  new PerformanceObserver((list) => (window.painted ??= list.getEntries()[0].renderTime)).observe({ type: "element" });
-  new MutationObserver((_, self) => {
-    if (window.painted) self.disconnect();
-    for (const words of document.querySelectorAll("#items > li p")) words.setAttribute("elementtiming", "message");
+# When words of a message are painted for the first time, as the browser itself says: by its first paint of anything
+# that is more than background, if they were there by then, and otherwise by Element Timing, which forgets what is
+# drawn anew at once.
+WATCH = """
+  new PerformanceObserver((list) => (window.timed ??= list.getEntries()[0].renderTime)).observe({ type: "element" });
+  new MutationObserver(() => {
+    for (const words of document.querySelectorAll("#items > li p")) {
+      window.there ??= performance.now();
+      words.setAttribute("elementtiming", "message");
+    }
   }).observe(document, { childList: true, subtree: true });
 """
+PAINTED = """() => {
+  const at = (name) => performance.getEntriesByName(name)[0]?.startTime;
+  const content = at("first-contentful-paint");
+  const message = content >= window.there ? content : window.timed;
+  return message && [at("first-paint"), message];
+}"""
 KEPT = """async () => {
   const kept = () => caches.match(location.href, { ignoreVary: true });
   while (!(navigator.serviceWorker.controller && (await kept()))) await new Promise((done) => setTimeout(done, 100));
@@ -52,14 +63,15 @@ def _in_browser(target: Target) -> Figures:
         page = browser.new_context(base_url=target.url).new_page()
         page.set_default_timeout(WAIT)
         _sign_in(page, target)
-        page.add_init_script(FIRST_MESSAGE)
+        page.add_init_script(WATCH)
         sizes: dict[str, int] = {}
         page.on("response", lambda answer: "/static/js/" in answer.url and sizes.update({answer.url: 0}))
         address = f"/sessions/{_long[target.name]}"
-        figures = {
-            "from the server, ms": _painted(page, address),
-            "again, from what is kept, ms": _kept(page, address),
+        figures = _named("from the server", *_painted(page, address))
+        page.wait_for_timeout(AFTERWARDS)
+        figures |= {
             "own JavaScript, kB": _script_bytes(page, list(sizes)) / 1000,
+            **_named("again, from what is kept", *_kept(page, address)),
             "longest task while an answer comes, ms of CPU": _longest_task(browser, page),
             "elements of messages": float(page.locator("#items > li").count()),
         }
@@ -75,25 +87,32 @@ def _sign_in(page: Page, target: Target) -> None:
     page.wait_for_url(f"{target.url}/")
 
 
-def _painted(page: Page, address: str) -> float:
+def _named(way: str, first: float, message: float) -> Figures:
+    return {f"{way}: first paint, ms": first, f"{way}: a message, ms": message}
+
+
+def _painted(page: Page, address: str) -> tuple[float, float]:
+    """When anything was painted for the first time, and when words of a message were, in ms from the start."""
     page.goto("about:blank")
     page.goto(address, wait_until="load")
     for _ in range(0, WAIT, LOOK):  # the page's policy does not let it be asked in the page itself
-        if at := page.evaluate("window.painted"):
-            return float(at)
+        if painted := page.evaluate(PAINTED):
+            first, message = painted
+            return float(first), float(message)
         page.wait_for_timeout(LOOK)
     raise TimeoutError("no message was painted")
 
 
-def _kept(page: Page, address: str) -> float:
-    """In a browser that was here before: its service worker has the page, and what it showed."""
+def _kept(page: Page, address: str) -> tuple[float, float]:
+    """The same in a browser that was here before: its service worker has the page, and what it showed."""
     times = []
     for _ in range(VISITS):
         page.evaluate(KEPT)
         page.goto("about:blank")
         page.wait_for_timeout(ELSEWHERE)
         times.append(_painted(page, address))
-    return statistics.median(times)
+    firsts, messages = zip(*times, strict=True)
+    return statistics.median(firsts), statistics.median(messages)
 
 
 def _script_bytes(page: Page, addresses: list[str]) -> float:
