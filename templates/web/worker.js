@@ -5,6 +5,7 @@ const OFFLINE = "{% url 'web:offline' %}";
 const KEPT = {{ kept|safe }};
 const MOST_PAGES = 60;
 const PATIENCE = 4000; // ms that the network may take where there is a page to show
+const PAINT = 400; // ms that a page which is shown at once has for itself, until the server is asked for what is newer
 
 const FILE = /^\/static\/.+\.[0-9a-f]{12}\.\w+$/;
 const PAGE = /^\/($|agents(\/[^/]+)?$|inbox$|tasks\/[^/]+$|sessions\/[^/]+(\/(tree|replay))?$)/;
@@ -108,17 +109,19 @@ async function file(request) {
 async function page(event, patience) {
   const { url } = event.request;
   const began = era;
-  const fresh = fetched(event.request);
-  const says = fresh.then((answer) => keep(url, answer.clone(), began)).catch(() => null);
-  event.waitUntil(says);
   await keeping;
   const kept = await caches.match(url, { cacheName: PAGES, ignoreVary: true });
+  const isShown = kept && !patience;
+  const fresh = (isShown ? pause(PAINT) : Promise.resolve()).then(() => fetched(event.request));
+  const says = fresh.then((answer) => keep(url, answer.clone(), began)).catch(() => null);
+  event.waitUntil(says);
   if (!kept) return fresh.catch(instead);
-  const late = new Promise((done) => setTimeout(done, patience, kept));
-  const shown = patience ? await Promise.race([fresh, late]).catch(() => kept) : kept;
+  const shown = isShown ? kept : await Promise.race([fresh, pause(patience, kept)]).catch(() => kept);
   if (shown === kept) event.waitUntil(tellOld(event, kept.headers.get(SAYS), says));
   return shown;
 }
+
+const pause = (time, then) => new Promise((done) => setTimeout(done, time, then));
 
 /** What is shown in place of a page that is not here. */
 async function instead() {
