@@ -8,7 +8,7 @@ from typing import Any
 
 import bridge
 from agentkit import Chunk, Emission, Outcome
-from apps.conversations.ledger import Hold
+from apps.conversations.leases import Hold
 from apps.conversations.models import Event, Run, Task
 from apps.runtime.assignments import Assignment
 from apps.runtime.claims import claim

@@ -15,10 +15,11 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.expressions import RawSQL
 
 from apps.accounts.principals import Principal
-from apps.conversations import forking, ledger
+from apps.conversations import forking
 from apps.conversations.archives.warming import warm
 from apps.conversations.errors import ContextNotFound, InvalidParams
 from apps.conversations.models import ChosenLeaf, Context, Message, Segment
+from bridge.transactions import transacting
 
 ABOVE = """
     WITH RECURSIVE above(id, parent_id) AS (
@@ -103,7 +104,7 @@ def choose(principal: Principal, leaf: Context) -> None:
     if principal.user_id is None:
         return
     root = _root(leaf.pk)
-    with ledger.transacting():
+    with transacting():
         ChosenLeaf.objects.update_or_create(user_id=principal.user_id, root_id=root, defaults={"leaf": leaf})
 
 

@@ -19,6 +19,7 @@ from apps.conversations.errors import ContextNotFound
 from apps.conversations.events import EventType
 from apps.conversations.models import Artifact, Context, Event, Message, Task
 from apps.conversations.projection import tombstone_of
+from bridge.transactions import transacting
 
 logger = logging.getLogger("parley.clearing")
 
@@ -59,7 +60,7 @@ def clear_untouched(context: Context, actor: Actor) -> bool:
 
 def clear_found(context: Context, actor: Actor, untouched_at: int | None = None) -> None:
     """Delete a context that the actor may delete. Raises ContextNotFound where somebody else did so just now."""
-    with ledger.transacting():
+    with transacting():
         lineage.hold_still(context.workspace_id)
         _clear_with_children(context, actor, untouched_at)
 

@@ -20,6 +20,7 @@ from apps.conversations.events import JSON, EventType, Fork, Opening
 from apps.conversations.lifecycle import UNFINISHED, TaskState
 from apps.conversations.models import Context, Segment, Task
 from apps.conversations.models.segments import ENDLESS
+from bridge.transactions import transacting
 
 Reason = Literal["fork", "edit", "retry", "agent"]
 Running = Literal["finish", "cancel"]
@@ -63,7 +64,7 @@ def fork(
     canceled: list[uuid.UUID] = []
     stopped: list[uuid.UUID] = []
     try:
-        with ledger.transacting():
+        with transacting():
             lineage.hold_still(found.workspace_id)
             with ledger.writing(found.pk) as log:
                 place = place_of(log.context, at)

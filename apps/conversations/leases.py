@@ -2,6 +2,7 @@
 
 import datetime
 import uuid
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.db.models import Q
@@ -15,6 +16,18 @@ AT_WORK = Selection(
     Run.State.QUEUED,
     Run.State.RUNNING,
 )
+
+
+class LeaseLost(Exception):
+    """The run is no longer this worker's: its lease ran out, or the task has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A worker's claim to a run: good while the run's fence is still this number and its lease lasts."""
+
+    run_id: uuid.UUID
+    fence: int
 
 
 def end(now: datetime.datetime) -> datetime.datetime:

@@ -10,11 +10,9 @@ gives out indexes that are gapless because nobody else writes to this context un
 from __future__ import annotations
 
 import datetime
-import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Protocol
 
@@ -24,16 +22,14 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from apps.conversations import blobs, erasure, leases, wakeups
-from apps.conversations.archives import restoring
 from apps.conversations.events import EventType, Opening
+from apps.conversations.leases import Hold, LeaseLost
+from apps.conversations.locking import holding
 from apps.conversations.models import Artifact, Context, Event, Message, Run, Task
 from apps.conversations.projection import NO_PART_OF_REPLAY, fold, without
 from bridge import statements
 from bridge.selections import Selection
-from bridge.statements import NOW, TIME, Batch, time_from
-
-_embedded_writer = threading.RLock()  # SQLite has one writer: queueing here is faster than its busy timeout
-
+from bridge.statements import NOW, Batch
 
 PROVISIONAL = Selection(
     lambda task, state: Artifact.objects.filter(task=task, state=state).order_by("first_event"),
@@ -72,29 +68,6 @@ class NotAtOnce(Exception):
     """
 
 
-class LeaseLost(Exception):
-    """The run is no longer this worker's: its lease ran out, or the task has ended."""
-
-
-class ContextCleared(LeaseLost, Context.DoesNotExist):
-    """The context was cleared: its log has ended, and no run of it is anybody's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A worker's claim to a run: good while the run's fence is still this number and its lease lasts."""
-
-    run_id: uuid.UUID
-    fence: int
-
-
-@contextmanager
-def transacting() -> Iterator[None]:
-    """A transaction that will write to the record: on SQLite it queues for the one writer before it begins."""
-    with _embedded_writer if connection.vendor == "sqlite" else nullcontext(), transaction.atomic():
-        yield
-
-
 @contextmanager
 def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterator[Ledger]:
     """Open the log of a context for one transaction; one that `new_context` gave is created.
@@ -108,45 +81,12 @@ def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterat
     row = CONTEXT.one(context) if isinstance(context, uuid.UUID) else context
     if row is None:
         raise Context.DoesNotExist
-    with _opened(row) as now:
+    with holding(row) as now:
         log = Ledger(row, now)
         if hold is not None:
             log.hold(hold)
         yield log
         log.write()
-
-
-@contextmanager
-def _opened(row: Context) -> Iterator[datetime.datetime]:
-    """A transaction that holds the context, at the database's time; one in cold storage is brought back before it."""
-    while True:
-        with suppress(_IsCold), transacting():
-            yield timezone.now() if row._state.adding else lock(row)
-            return
-        bring_back(row.pk)
-
-
-def bring_back(context_id: uuid.UUID) -> None:
-    """Fill the tables from the file of a context in cold storage, after those whose rows it needs.
-
-    Raises Context.DoesNotExist, archives.files.DamagedArchive.
-    """
-    while True:
-        needed = list(restoring.needed_by(Context.objects.get(pk=context_id)))
-        for other in needed:
-            bring_back(other)
-        with suppress(_IsCold), transacting():
-            for other in needed:
-                lock(Context(pk=other))  # or it might go again before this one is back
-            _fill(context_id)
-            return
-
-
-def _fill(context_id: uuid.UUID) -> None:
-    with suppress(_IsCold):
-        lock(Context(pk=context_id))
-        return
-    restoring.restore(Context.objects.get(pk=context_id))
 
 
 @contextmanager
@@ -168,29 +108,6 @@ def proposing(context: Context, now: datetime.datetime | None = None) -> Iterato
     if context.is_watched or blobs.are_stored(log.parts()):
         raise NotAtOnce("listeners are called, and files counted, in a transaction")
     log.write()
-
-
-class _IsCold(Exception):
-    """The context is in cold storage."""
-
-
-def lock(context: Context) -> datetime.datetime:
-    """Lock the row, read under the lock what changes, and give the database's time."""
-    suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
-    table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
-    columns = f"last_event, is_watched, deleted_at, archived_at, cold_file, {TIME[connection.vendor]}"
-    found = statements.execute(f"SELECT {columns} FROM {table} WHERE id = %s {suffix}", [key]).fetchone()  # noqa: S608
-    if found is None:
-        raise Context.DoesNotExist
-    deleted_at, archived_at, cold_file, now = found[2:]
-    if deleted_at is not None:
-        raise ContextCleared
-    if cold_file:
-        raise _IsCold
-    context.last_event, context.is_watched = found[0], bool(found[1])
-    context.archived_at = time_from(archived_at) if archived_at else None
-    context.cold_file, context.cold_at = "", None
-    return time_from(now)
 
 
 class Ledger:

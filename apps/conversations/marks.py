@@ -9,10 +9,10 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from apps.accounts.principals import Principal
-from apps.conversations import ledger
 from apps.conversations.errors import ContextNotFound
 from apps.conversations.models import Context, Message, SessionMark
 from apps.conversations.models.record import ContextQuerySet
+from bridge.transactions import transacting
 
 
 def mark(
@@ -25,7 +25,7 @@ def mark(
     context = Context.objects.visible_to(principal).filter(pk=session).first()
     if context is None or principal.user_id is None:
         raise ContextNotFound
-    with ledger.transacting():
+    with transacting():
         own, _ = SessionMark.objects.get_or_create(user_id=principal.user_id, context=context)
         row = SessionMark.objects.filter(pk=own.pk)
         if pinned is not None:

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, ledger, unused
+from apps.conversations import blobs, unused
 from apps.conversations.errors import ContextNotFound, InvalidParams, Refusal, UnsupportedOperation
 from apps.conversations.events import JSON
 from apps.conversations.ledger import Ledger
@@ -23,6 +23,7 @@ from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Message, QueuedMessage, Task
 from apps.conversations.models.queued import HELD_AFTER, QueuedMessageQuerySet
 from bridge import statements
+from bridge.transactions import transacting
 
 MOST = 20  # messages of one session
 CLAIM_SECONDS = settings.ANSWER_SECONDS + 15  # within which a message was sent, or its sender died
@@ -84,7 +85,7 @@ def add(principal: Principal, context: Context, key: str, message: JSON) -> bool
     if principal.user_id is None:
         raise ContextNotFound
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    with ledger.transacting():
+    with transacting():
         if (now := _hold(context.pk)) is None or now.deleted_at:
             raise ContextNotFound
         rows = QueuedMessage.objects.filter(context=context)
@@ -130,7 +131,7 @@ def held(context: Context) -> str:
 
 def take_next(context_id: uuid.UUID) -> Taken | None:
     """Take the first message of a queue, if it is its turn: nobody works or asks, nothing holds it."""
-    with ledger.transacting():
+    with transacting():
         if (context := _hold(context_id)) is None or context.deleted_at or context.cold_file:
             return None
         first = _sent_before_are_gone(context)
@@ -147,7 +148,7 @@ def take_next(context_id: uuid.UUID) -> Taken | None:
 
 def take(context: Context, queued: uuid.UUID) -> Taken:
     """Take a message whatever holds it, for the task that works or asks. Raises QueuedNotFound, BeingSent."""
-    with ledger.transacting():
+    with transacting():
         now = _hold(context.pk)
         if now is None:
             raise ContextNotFound
@@ -168,7 +169,7 @@ def give_back(taken: Taken, problem: str = "") -> None:
 
 def settle(taken: Taken) -> None:
     """What was sent waits no longer."""
-    with ledger.transacting():
+    with transacting():
         _delete(QueuedMessage.objects.all(), taken.row, taken.context.workspace_id)
 
 

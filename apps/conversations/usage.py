@@ -9,7 +9,7 @@ from typing import Any
 
 from agentkit import Outcome, Usage
 from apps.conversations.events import JSON
-from apps.conversations.ledger import Hold
+from apps.conversations.leases import Hold
 from apps.conversations.models import Run
 
 COUNTS = ("requests", "inputTokens", "outputTokens")

@@ -14,7 +14,7 @@ from typing import Any
 from apps.agents.models import Agent
 from apps.conversations.digests import digest_of
 from apps.conversations.events import JSON
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.conversations.models import Run
 from apps.gateway import snapshots
 from apps.gateway.models import OpenWork

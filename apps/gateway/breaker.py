@@ -25,11 +25,11 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.agents.models import Agent, AgentStats
-from apps.conversations import ledger
 from apps.gateway.authenticating.errors import TokenUnavailable
 from apps.gateway.errors import CircuitOpen, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized
 from apps.gateway.models import Breaker, Checkup
 from apps.runtime import observing
+from bridge.transactions import transacting
 
 log = logging.getLogger("parley.gateway")
 
@@ -68,7 +68,7 @@ def failed(agent: Agent, error: RemoteError) -> None:
             succeeded(agent)
         return
     now = timezone.now()
-    with ledger.transacting():
+    with transacting():
         if not Agent.objects.filter(pk=agent.pk).exists():
             return
         breaker, _ = Breaker.objects.select_for_update().get_or_create(agent=agent)

@@ -15,13 +15,13 @@ from django.conf import settings
 from django.db.models import F
 
 from apps.agents.models import Agent, AgentStats
-from apps.conversations import ledger
 from apps.gateway.examining import Finding
 from apps.gateway.models import Breaker, Check, CheckedHour, Checkup, RemoteAgent
 from apps.gateway.uptime import MONTH, median_of
 from apps.runtime import observing
 from apps.runtime.observing import Mild
 from bridge import statements
+from bridge.transactions import transacting
 
 KEPT = datetime.timedelta(days=2)  # checks; their hours are kept for a month and a day
 NEWEST = 20  # rounds that say how an agent is
@@ -88,7 +88,7 @@ def _until_next() -> datetime.timedelta:
 
 def keep(one: Round, findings: Sequence[Finding]) -> None:
     """Keep what a round found, and note how the agent is. A round that is no longer this process's is dropped."""
-    with ledger.transacting():
+    with transacting():
         checkup = Checkup.objects.select_for_update().filter(pk=one.checkup.pk, next_check_at=one.until).first()
         if checkup is None:
             return

@@ -17,7 +17,7 @@ from django.conf import settings
 import bridge
 from agentkit import AuthRequired, Failed, InputRequired, Outcome, TaskContext
 from apps.conversations.events import JSON
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.gateway import attaching, breaker, calling, canceling, credentials, endings, snapshots
 from apps.gateway.attaching import Attachment
 from apps.gateway.connecting import Peer

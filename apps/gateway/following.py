@@ -16,7 +16,7 @@ import bridge
 from agentkit import Emission, Progress
 from apps.conversations import notes
 from apps.conversations.events import JSON
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.gateway import attaching, breaker, canceling, nudges, receiving
 from apps.gateway.attaching import Attachment
 from apps.gateway.connecting import Peer

@@ -6,7 +6,6 @@ import datetime
 import uuid
 from dataclasses import dataclass
 
-from apps.conversations import ledger
 from apps.conversations.leases import is_at_work
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Task
@@ -17,6 +16,7 @@ from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.settling import settle_all
 from bridge import statements
 from bridge.selections import Selection
+from bridge.transactions import transacting
 
 State, Phase = Step.State, Step.Phase
 RUN = Selection(
@@ -54,7 +54,7 @@ class Over:
 
 def decide(run_id: uuid.UUID) -> Decision | Over | None:
     """Move the steps of a run on; None for one that was over before."""
-    with ledger.transacting():
+    with transacting():
         found = RUN.one_now(run_id)
         if found is None or found[0].finished_at is not None:
             return None

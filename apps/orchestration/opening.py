@@ -13,7 +13,7 @@ from django.db import IntegrityError
 from agentkit import AgentFailure
 from agentkit.parts import is_file, kind_of
 from apps.agents.models import AgentVersion
-from apps.conversations import blobs, ledger, strict_json
+from apps.conversations import blobs, strict_json
 from apps.conversations.events import JSON
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Message, Task
@@ -23,6 +23,7 @@ from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.plans import Plan, plan_at
 from apps.runtime.delegating import check_depth, principal_of
 from bridge.statements import Batch
+from bridge.transactions import transacting
 
 State = Step.State
 AT_ONCE = 1_000  # rows by one statement
@@ -54,7 +55,7 @@ def begin(task: Task, version: AgentVersion, traceparent: str = "") -> None:
         rows.insert(some)
     rows.update(Context, {"id": task.context_id}, {"is_watched": True})
     try:
-        with ledger.transacting():
+        with transacting():
             rows.write()
     except IntegrityError:
         if not PlanRun.objects.filter(pk=task.pk).exists():

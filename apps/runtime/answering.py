@@ -29,6 +29,7 @@ from apps.runtime import earlier, hosting, remembering
 from apps.runtime.breaking import BROKEN, INVALID, code_of
 from apps.runtime.cleaning import clean, clean_parts
 from bridge import statements
+from bridge.transactions import transacting
 
 log = logging.getLogger("parley.runtime")
 
@@ -169,7 +170,7 @@ def _answered(row: Message) -> Answered:
 
 def _claim_new(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
     try:
-        with ledger.transacting():
+        with transacting():
             Accepted.objects.create(
                 sender=principal.sender,
                 agent=agent,

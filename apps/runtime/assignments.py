@@ -13,7 +13,7 @@ from agentkit import ReferencedTask
 from apps.agents.models import Agent
 from apps.conversations import blobs, tracing
 from apps.conversations.events import JSON
-from apps.conversations.ledger import Hold
+from apps.conversations.leases import Hold
 from apps.conversations.models import Message, Run, Task
 from apps.runtime import earlier
 from apps.runtime.redaction import Redaction

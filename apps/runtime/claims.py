@@ -13,7 +13,8 @@ from apps.agents.models import Agent, AgentVersion
 from apps.conversations import leases, ledger, notes, wire
 from apps.conversations.digests import digest_of
 from apps.conversations.events import JSON, EventType
-from apps.conversations.ledger import Hold, Ledger
+from apps.conversations.leases import Hold, LeaseLost
+from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Message, Run
 from apps.runtime import earlier, hosting, outcomes, suspending
@@ -38,7 +39,7 @@ def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
         with suppress(ledger.NotAtOnce):
             return _claim(run_id, worker)
         return _claim(run_id, worker, locked=True)
-    except ledger.LeaseLost:
+    except LeaseLost:
         notes.leave(run_id, f"{worker} came second.", unless_queued=True)
         return None
 
@@ -135,13 +136,13 @@ def _take(log: Ledger, run: Run, worker: str, snapshot: JSON) -> None:
 def _to_be_had(run: Run, now: datetime.datetime) -> dict[str, Any]:
     """Compare and swap on the fence that was read: what holds for a run that is queued, or whose lease ran out.
 
-    Raises ledger.LeaseLost for another.
+    Raises LeaseLost for another.
     """
     where = {"id": run.pk, "fence": run.fence, "state": run.state}
     if run.state == Run.State.RUNNING:
         where["lease_until__lt"] = now
     elif run.state != Run.State.QUEUED:
-        raise ledger.LeaseLost
+        raise LeaseLost
     return where
 
 
@@ -162,7 +163,7 @@ def _start(log: Ledger, run: Run) -> None:
 def _give_up(run: Run, worker: str) -> uuid.UUID | None:
     """The worker was lost in the middle of the last attempt that the agent allows; gives the run of the next turn.
 
-    Raises ledger.LeaseLost.
+    Raises LeaseLost.
     """
     if attempts_of(run) > 1:
         reason = f"The work was cut off {run.attempt} times and is not tried again."
@@ -172,7 +173,7 @@ def _give_up(run: Run, worker: str) -> uuid.UUID | None:
         hold = Hold(run.pk, run.fence + 1)
         values = {"state": Run.State.RUNNING, "fence": hold.fence, "worker": worker, "lease_until": leases.end(log.now)}
         if not statements.update(Run, _to_be_had(run, log.now), values):
-            raise ledger.LeaseLost
+            raise LeaseLost
         log.knows(run.task)
         return outcomes.cut_off(log, run, hold, reason)
 

@@ -24,7 +24,7 @@ from agentkit.delegation import bookmarks
 from apps.agents.models import Agent
 from apps.conversations import intake, notes, usage
 from apps.conversations.events import JSON
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.runtime import fallbacks, lending, outcomes, remembering, suspending
 from apps.runtime.assignments import Aside, Assignment
 from apps.runtime.bounds import TooLarge

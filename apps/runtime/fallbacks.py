@@ -8,7 +8,7 @@ from apps.agents import versions
 from apps.agents.models import Agent
 from apps.conversations.digests import digest_of
 from apps.conversations.events import JSON
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.conversations.models import Run
 from apps.runtime import hosting
 from apps.runtime.assignments import Assignment
@@ -28,7 +28,7 @@ async def take_over(assignment: Assignment, recorder: Recorder, task: TaskContex
     """Hand a turn of which nothing was done on to the next fallback of its agent; False where there is none.
 
     Only what nobody has begun is handed on: not a turn in which anything was said, nor the answer to a question, which
-    is for the agent that asked. Raises ledger.LeaseLost.
+    is for the agent that asked. Raises LeaseLost.
     """
     if recorder.has_spoken or assignment.slot is not None or assignment.original is not None:
         return False

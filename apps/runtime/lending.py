@@ -9,7 +9,7 @@ from django.utils import timezone
 import bridge
 from agentkit import Credential as Lent
 from apps.conversations import notes
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.conversations.models import Run
 from apps.runtime.assignments import Assignment
 from apps.runtime.models import Credential

@@ -14,9 +14,9 @@ from django.db import connection
 from django.db.models import Count
 
 from apps.agents.models import Agent, AgentStats
-from apps.conversations import ledger
 from apps.conversations.models import Message, Run
 from bridge import statements
+from bridge.transactions import transacting
 
 RUNS = 200  # recent runs by which an agent is measured
 TASKS = 400  # newest tasks among which they are looked for: a task may have been stopped, or be waiting
@@ -78,7 +78,7 @@ def measure() -> None:
         AgentStats(agent_id=agent, updated_at=now, counted_to=now - SETTLED, **row) for agent, row in measured.items()
     ]
     fields = [field.name for field in AgentStats._meta.fields if not field.primary_key]
-    with ledger.transacting():
+    with transacting():
         known = set(Agent.objects.values_list("pk", flat=True))  # without those that were deleted meanwhile
         AgentStats.objects.bulk_create(
             [one for one in stats if one.pk in known],

@@ -16,8 +16,8 @@ import bridge
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
 from apps.conversations import authors, blobs, ledger, signatures, tracing
 from apps.conversations.events import JSON, EventType
-from apps.conversations.leases import is_at_work
-from apps.conversations.ledger import Hold, Ledger
+from apps.conversations.leases import Hold, is_at_work
+from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact as Delivered
 from apps.conversations.models import Message, Run, Suspension, Task
@@ -90,7 +90,7 @@ class Ending:
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     """Record the end of the turn that `message` began; gives the run of the next turn, to be published.
 
-    It may be called again when it could not be recorded. Raises ledger.LeaseLost where the run is no longer held.
+    It may be called again when it could not be recorded. Raises LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
     # A later turn erases what earlier ones kept in memory.
@@ -113,7 +113,7 @@ def _finish(
 def cut_off(log: Ledger, run: Run, hold: Hold, reason: str) -> uuid.UUID | None:
     """Record that a turn was lost with its worker and is not repeated; gives the run of the next turn, if one waits.
 
-    `run.task` and `run.message` are used. Raises ledger.LeaseLost.
+    `run.task` and `run.message` are used. Raises LeaseLost.
     """
     if run.agent is not None:
         run.task.agent = run.agent  # in memory: who took the turn over says it

@@ -21,7 +21,7 @@ from structlog.contextvars import bind_contextvars
 import bridge
 from apps.agents.models import Agent
 from apps.conversations import leases, ledger, wakeups
-from apps.conversations.ledger import Hold
+from apps.conversations.leases import Hold, LeaseLost
 from apps.conversations.models import Run
 from apps.runtime import printing
 from apps.runtime.assignments import Assignment
@@ -262,7 +262,7 @@ def _cut_off(assignment: Assignment) -> None:
         with ledger.writing(assignment.context_id, hold=assignment.hold) as entry:
             run = Run.objects.select_related("task", "message", "agent").get(pk=assignment.hold.run_id)
             following = cut_off(entry, run, assignment.hold, reason)
-    except ledger.LeaseLost:
+    except LeaseLost:
         return
     if following is not None:
         publish(following)

@@ -26,7 +26,7 @@ from agentkit import (
 )
 from apps.conversations import blobs, ledger, notes
 from apps.conversations.events import JSON, EventType
-from apps.conversations.ledger import Hold
+from apps.conversations.leases import Hold
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Context, Event
 from apps.conversations.usage import Spent
@@ -144,7 +144,7 @@ class Recorder:
     async def close(self) -> Tokens | None:
         """Record what waits; gives the tokens that were streamed, whose last piece belongs to the turn's end.
 
-        Raises ledger.LeaseLost, and whatever else kept it from being recorded.
+        Raises LeaseLost, and whatever else kept it from being recorded.
         """
         self._is_closed = True
         if self._writer is not None:
@@ -274,7 +274,7 @@ class Recording:
     _tried_after: int | None = None  # the context's newest event when it was tried before
 
     def write(self) -> None:
-        """Write them, unless an earlier try was committed and only its answer got lost. Raises ledger.LeaseLost."""
+        """Write them, unless an earlier try was committed and only its answer got lost. Raises LeaseLost."""
         hold, task = self.assignment.hold, self.assignment.task.pk
         stored = [_with_large_parts_stored(line) for line in self.lines]
         with ledger.writing(self.assignment.task.context, hold=hold) as log:

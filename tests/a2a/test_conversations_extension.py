@@ -14,6 +14,7 @@ from apps.agents.models import Agent
 from apps.conversations import feed, ledger, replay, wire
 from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import EventType
+from apps.conversations.leases import LeaseLost
 from apps.conversations.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
 from apps.conversations.projection import tombstone_of
 from apps.runtime.sending import settled
@@ -306,7 +307,7 @@ async def test_a_worker_that_is_late_writes_nothing_into_a_cleared_conversation(
     await cleared(ada_at("echo"), "gone")
 
     def write():
-        with pytest.raises(ledger.LeaseLost), ledger.writing(context.pk) as log:
+        with pytest.raises(LeaseLost), ledger.writing(context.pk) as log:
             log.add(EventType.SESSION_RENAMED, {"title": "late"})
 
     await bridge.run(write)

@@ -19,7 +19,7 @@ from apps.agents.models import Agent
 from apps.conversations import clearing, feed, intake, lineage, replay
 from apps.conversations.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable
 from apps.conversations.forking import fork
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.conversations.models import Context, Event, Run, Task
 from apps.runtime.claims import claim
 from tests.working import chunk, end, say

@@ -19,7 +19,7 @@ from apps.agents.registration import register_hosted
 from apps.conversations import intake, ledger, replay, whole_tasks, wire
 from apps.conversations.errors import TaskBusy, TaskFinished, TaskNotCancelable
 from apps.conversations.events import EventType
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact as ArtifactRow
 from apps.conversations.models import Context, Event, Message, Run, Task

@@ -9,7 +9,8 @@ from agentkit import Completed, Failed, InputRequired
 from apps.conversations import intake, ledger, replay
 from apps.conversations.errors import TaskFinished, TaskNotCancelable
 from apps.conversations.events import EventType
-from apps.conversations.ledger import LeaseLost, StaleTransition
+from apps.conversations.leases import LeaseLost
+from apps.conversations.ledger import StaleTransition
 from apps.conversations.lifecycle import TERMINAL, IllegalTransition, TaskState
 from apps.conversations.models import Context, Run, Task
 from apps.runtime.claims import claim

@@ -12,12 +12,13 @@ from django.db import connection
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import clearing, intake, ledger
+from apps.conversations import clearing, intake
 from apps.conversations.models import Context, Task
 from apps.orchestration import keeping
 from apps.orchestration.deciding import RUN, decide
 from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.opening import begin
+from bridge.transactions import transacting
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
 
@@ -61,7 +62,7 @@ def until_somebody_waits_for_a_lock() -> None:
 
 
 def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun, beside: Beside) -> None:
-    with ledger.transacting():
+    with transacting():
         assert RUN.one_now(run.pk), "as `decide` takes it"
         deleting = beside(clearing.clear_session, ada.principal, run.task.context_id)
         until_somebody_waits_for_a_lock()
@@ -72,7 +73,7 @@ def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun, b
 
 
 def test_who_deletes_first_is_waited_for_by_who_looks(run: PlanRun, beside: Beside) -> None:
-    with ledger.transacting():
+    with transacting():
         keeping.hold(run.task.context)
         looking = beside(decide, run.pk)
         until_somebody_waits_for_a_lock()

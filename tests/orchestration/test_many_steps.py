@@ -17,7 +17,7 @@ import bridge
 from agentkit import Artifact, Completed
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import ledger, replay
+from apps.conversations import replay
 from apps.conversations.models import Run, Task
 from apps.orchestration import engine, looking
 from apps.orchestration.definitions import MOST_STEPS, PlanDefinition
@@ -25,6 +25,7 @@ from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.registration import register_plan
 from apps.runtime.sending import accept_and_publish
 from benchmarks.definitions import STAGES, STEPS, small, wide
+from bridge.transactions import transacting
 from tests import working
 from tests.orchestration.whole_plans import problems
 from tests.runtime.delegating import ended, sent, words
@@ -151,7 +152,7 @@ def test_what_a_look_and_a_step_cost_does_not_grow_with_the_plan(begun: Callable
 
 def test_who_comes_while_somebody_looks_at_the_run_need_not_wait(begun: Callable[[int], PlanRun]) -> None:
     run = begun(1)
-    with ledger.transacting():
+    with transacting():
         PlanRun.objects.select_for_update().get(pk=run.pk)  # no look gets any further
         looks = [bridge.submit(looking.look, run.pk) for _ in range(2)]
         done, still = wait(looks, timeout=60, return_when=FIRST_COMPLETED)

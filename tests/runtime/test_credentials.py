@@ -13,7 +13,7 @@ from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
 from apps.conversations import clearing, intake, replay
 from apps.conversations.errors import CredentialWanted
-from apps.conversations.ledger import LeaseLost
+from apps.conversations.leases import LeaseLost
 from apps.conversations.models import Event, Run, Task
 from apps.runtime import asking, credential_requests, lending, resuming
 from apps.runtime.credential_requests import Given, LinkClosed, Standing, decline, give, may_answer, renew, standing

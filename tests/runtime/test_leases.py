@@ -6,7 +6,7 @@ import pytest
 
 from agentkit import Completed, Failed
 from apps.conversations import intake, replay
-from apps.conversations.ledger import Hold, LeaseLost
+from apps.conversations.leases import Hold, LeaseLost
 from apps.conversations.models import Artifact, Run
 from apps.runtime.claims import claim
 from apps.runtime.process import give_back, look_after

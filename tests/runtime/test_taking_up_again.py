@@ -4,7 +4,7 @@ import pytest
 
 from apps.agents.registration import register_hosted
 from apps.conversations import intake
-from apps.conversations.ledger import Hold
+from apps.conversations.leases import Hold
 from apps.runtime.process import WorkerProcess
 from tests.runtime.agents import Stoppable
 from tests.working import let_the_lease_run_out

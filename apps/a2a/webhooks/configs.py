@@ -13,10 +13,11 @@ from apps.a2a.models import PushConfig
 from apps.a2a.webhooks.reading import Webhook, WebhookAsking, WebhookListing
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import intake, ledger
+from apps.conversations import intake
 from apps.conversations.errors import InvalidParams, TaskNotFound
 from apps.conversations.ledger import Ledger
 from apps.conversations.models import Context, Task
+from bridge.transactions import transacting
 
 MASK = "********"
 VET_SECONDS = 2.0  # for the look-up of a name, which is done again at each call
@@ -36,7 +37,7 @@ async def vet(webhook: Webhook, field: str) -> None:
 def create(principal: Principal, agent: Agent, task_id: str, webhook: Webhook) -> JSON:
     """Keep a webhook, in the place of one with the same id. Raises TaskNotFound, InvalidParams."""
     task = intake.find_task(principal, agent, task_id)
-    with ledger.transacting():
+    with transacting():
         context = _locked(task)
         config = _keep(task.pk, webhook)
         _watch(context)
@@ -77,7 +78,7 @@ def listed(principal: Principal, agent: Agent, listing: WebhookListing) -> JSON:
 def delete(principal: Principal, agent: Agent, asking: WebhookAsking) -> JSON:
     """Forget a webhook and what waits for it; one that is gone stays so. Raises TaskNotFound."""
     task = intake.find_task(principal, agent, asking.task)
-    with ledger.transacting():
+    with transacting():
         _locked(task)
         PushConfig.objects.filter(task=task, config_id=asking.config_id).only("pk").delete()
     return {}

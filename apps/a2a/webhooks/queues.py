@@ -15,9 +15,9 @@ from django.db.models import F, Q
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.bodies import body_of, headers_of
 from apps.a2a.webhooks.publishing import publish
-from apps.conversations import ledger
 from apps.conversations.models import Event
 from bridge import statements
+from bridge.transactions import transacting
 
 FORGOTTEN_AT_ONCE = 5_000  # deliveries that are deleted in one transaction
 SPARE_SECONDS = 5.0  # that a lease lasts beyond the time of one call
@@ -63,7 +63,7 @@ def take(config: uuid.UUID) -> Posting | None:
     if not claimed.update(fence=F("fence") + 1, lease_until=_lease(now)):
         return None
     found.fence += 1
-    with ledger.transacting():
+    with transacting():
         return _next(found, now)
 
 
@@ -72,7 +72,7 @@ def settle(posting: Posting, result: Result) -> Posting | None:
 
     A webhook that was deleted, or taken up by another courier because this one was thought dead, is left alone.
     """
-    with ledger.transacting():
+    with transacting():
         # The delivery is locked before its webhook: in that order they are deleted.
         delivery = Delivery.objects.select_for_update().filter(pk=posting.delivery).first()
         config = (
@@ -94,7 +94,7 @@ def settle(posting: Posting, result: Result) -> Posting | None:
 def send_again(deliveries: Iterable[int]) -> int:
     """Queue anew those of these deliveries that were given up, and say how many there were."""
     dead = Delivery.objects.filter(pk__in=list(deliveries), state=Delivery.State.DEAD)
-    with ledger.transacting():
+    with transacting():
         # Deliveries are locked before their webhooks, as in `settle`.
         found = dict(dead.select_for_update(of=("self",)).order_by("pk").values_list("pk", "config"))
         locked = PushConfig.objects.select_for_update().filter(pk__in=set(found.values())).order_by("pk")

@@ -19,10 +19,11 @@ from django.utils.module_loading import import_string
 
 from apps.conversations import blobs, lineage
 from apps.conversations.archives import files, sections
-from apps.conversations.ledger import lock, transacting
+from apps.conversations.locking import lock
 from apps.conversations.models import Accepted, ColdKey, Context, ContextQuerySet, Run, Segment, Task
 from apps.conversations.search import indexing
 from bridge import statements
+from bridge.transactions import transacting
 
 Obstacle = Callable[[Context], str]
 """What `COLD_OBSTACLES` names: a sentence that says why a session has to stay in the tables, or ""."""
@@ -74,7 +75,7 @@ def _further() -> tuple[Obstacle, ...]:
 def cool(context_id: uuid.UUID) -> str:
     """Move a session into cold storage; gives the name of its file.
 
-    Raises StaysWarm, ledger.ContextCleared, Context.DoesNotExist; then nothing has changed.
+    Raises StaysWarm, ContextCleared, Context.DoesNotExist; then nothing has changed.
     """
     context = Context.objects.get(pk=context_id)
     _refuse(context)

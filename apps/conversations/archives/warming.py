@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from django.db import models
 
 from apps.accounts.principals import Principal
-from apps.conversations import ledger
+from apps.conversations.locking import bring_back
 from apps.conversations.models import Accepted, ColdKey, Context, Run, Task
 
 
@@ -18,7 +18,7 @@ def warm(context: Context) -> Context:
     Raises Context.DoesNotExist for one that was deleted, files.DamagedArchive.
     """
     if context.cold_file:
-        ledger.bring_back(context.pk)
+        bring_back(context.pk)
         context.refresh_from_db(fields=["cold_file", "cold_at", "cold_messages", "warmed_at"])
     return context
 

@@ -13,12 +13,12 @@ from django.db.models import F, Q
 from django.db.models.aggregates import Max
 
 from apps.accounts.principals import Principal
-from apps.conversations import ledger
 from apps.conversations.events import EventType
 from apps.conversations.models import Artifact, Context, Event, Indexed, Message, SearchEntry
 from apps.conversations.models.record import ContextQuerySet
 from apps.conversations.search import entries
 from apps.conversations.search.contents import text_of
+from bridge.transactions import transacting
 
 CONTEXTS_AT_ONCE = 100
 EVENTS_AT_ONCE = 1_000  # of all of these: it is what somebody who searches waits for, and what memory holds
@@ -76,7 +76,7 @@ def complete(context: Context) -> None:
 
 def begin_anew() -> None:
     """Let everything be indexed again. Entries stay until they are replaced, so that what is there is found."""
-    with ledger.transacting():
+    with transacting():
         Indexed.objects.update(upto=0)
 
 
@@ -95,7 +95,7 @@ def advance(contexts: list[Context]) -> int:
     if not stretches:
         return 0
     made = [*_titles(stretches), *_messages(stretches), *_artifacts(stretches)]
-    with ledger.transacting():
+    with transacting():
         current = entries.lock(stretch.context.pk for stretch in stretches)
         cleared = set(Context.objects.filter(pk__in=current).exclude(deleted_at=None).values_list("pk", flat=True))
         good = {

@@ -14,10 +14,10 @@ from django.core.files.storage import default_storage
 from apps.accounts.principals import Principal
 from apps.conversations import blobs, media_types
 from apps.conversations.errors import InvalidParams, UploadNotFound, WrongOffset
-from apps.conversations.ledger import transacting
 from apps.conversations.models import Upload
 from apps.conversations.uploads import opening, pieces
 from apps.conversations.uploads.pieces import Appending
+from bridge.transactions import transacting
 
 
 @dataclass(frozen=True, slots=True)

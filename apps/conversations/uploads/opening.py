@@ -15,10 +15,10 @@ from apps.accounts.principals import Principal
 from apps.accounts.quotas import TooMuch
 from apps.conversations import unused
 from apps.conversations.errors import FileTooLarge, InvalidParams, UploadNotFound
-from apps.conversations.ledger import transacting
 from apps.conversations.media_types import file_name
 from apps.conversations.models import Upload
 from apps.conversations.uploads import forgetting, pieces
+from bridge.transactions import transacting
 
 RETRY_SECONDS = 60  # a guess: nobody knows when the caller finishes or deletes one
 MEGABYTE = 1024**2

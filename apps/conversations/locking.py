@@ -1,0 +1,76 @@
+"""How a transaction gets hold of a context: it locks its row, and has what lies in cold storage brought back first."""
+
+import datetime
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from django.db import connection
+from django.utils import timezone
+
+from apps.conversations.archives import restoring
+from apps.conversations.leases import LeaseLost
+from apps.conversations.models import Context
+from bridge import statements
+from bridge.statements import TIME, time_from
+from bridge.transactions import transacting
+
+
+class ContextCleared(LeaseLost, Context.DoesNotExist):
+    """The context was cleared: its log has ended, and no run of it is anybody's."""
+
+
+class _IsCold(Exception):
+    """The context is in cold storage."""
+
+
+@contextmanager
+def holding(row: Context) -> Iterator[datetime.datetime]:
+    """A transaction that holds the context, at the database's time; one in cold storage is brought back before it."""
+    while True:
+        with suppress(_IsCold), transacting():
+            yield timezone.now() if row._state.adding else lock(row)
+            return
+        bring_back(row.pk)
+
+
+def lock(context: Context) -> datetime.datetime:
+    """Lock the row, read under the lock what changes, and give the database's time."""
+    suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
+    table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
+    columns = f"last_event, is_watched, deleted_at, archived_at, cold_file, {TIME[connection.vendor]}"
+    found = statements.execute(f"SELECT {columns} FROM {table} WHERE id = %s {suffix}", [key]).fetchone()  # noqa: S608
+    if found is None:
+        raise Context.DoesNotExist
+    deleted_at, archived_at, cold_file, now = found[2:]
+    if deleted_at is not None:
+        raise ContextCleared
+    if cold_file:
+        raise _IsCold
+    context.last_event, context.is_watched = found[0], bool(found[1])
+    context.archived_at = time_from(archived_at) if archived_at else None
+    context.cold_file, context.cold_at = "", None
+    return time_from(now)
+
+
+def bring_back(context_id: uuid.UUID) -> None:
+    """Fill the tables from the file of a context in cold storage, after those whose rows it needs.
+
+    Raises Context.DoesNotExist, archives.files.DamagedArchive.
+    """
+    while True:
+        needed = list(restoring.needed_by(Context.objects.get(pk=context_id)))
+        for other in needed:
+            bring_back(other)
+        with suppress(_IsCold), transacting():
+            for other in needed:
+                lock(Context(pk=other))  # or it might go again before this one is back
+            _fill(context_id)
+            return
+
+
+def _fill(context_id: uuid.UUID) -> None:
+    with suppress(_IsCold):
+        lock(Context(pk=context_id))
+        return
+    restoring.restore(Context.objects.get(pk=context_id))
