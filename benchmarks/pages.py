@@ -69,9 +69,11 @@ def _in_browser(target: Target) -> Figures:
         address = f"/sessions/{_long[target.name]}"
         figures = _named("from the server", *_painted(page, address))
         page.wait_for_timeout(AFTERWARDS)
+        page.evaluate(KEPT)
         figures |= {
             "own JavaScript, kB": _script_bytes(page, list(sizes)) / 1000,
-            **_named("again, from what is kept", *_kept(page, address)),
+            **_named("kept, in a new tab", *_kept(page, address, "about:blank")),
+            **_named("kept, from another page", *_kept(page, address, "/agents")),
             "longest task while an answer comes, ms of CPU": _longest_task(browser, page),
             "elements of messages": float(page.locator("#items > li").count()),
         }
@@ -93,7 +95,6 @@ def _named(way: str, first: float, message: float) -> Figures:
 
 def _painted(page: Page, address: str) -> tuple[float, float]:
     """When anything was painted for the first time, and when words of a message were, in ms from the start."""
-    page.goto("about:blank")
     page.goto(address, wait_until="load")
     for _ in range(0, WAIT, LOOK):  # the page's policy does not let it be asked in the page itself
         if painted := page.evaluate(PAINTED):
@@ -103,14 +104,17 @@ def _painted(page: Page, address: str) -> tuple[float, float]:
     raise TimeoutError("no message was painted")
 
 
-def _kept(page: Page, address: str) -> tuple[float, float]:
-    """The same in a browser that was here before: its service worker has the page, and what it showed."""
+def _kept(page: Page, address: str, elsewhere: str) -> tuple[float, float]:
+    """The same in a browser that was here before: its service worker has the page, and what it showed.
+
+    From a page of Parley, the browser goes on in the process that it has; from `about:blank` it begins another one.
+    """
     times = []
     for _ in range(VISITS):
-        page.evaluate(KEPT)
-        page.goto("about:blank")
+        page.goto(elsewhere)
         page.wait_for_timeout(ELSEWHERE)
         times.append(_painted(page, address))
+        page.evaluate(KEPT)
     firsts, messages = zip(*times, strict=True)
     return statistics.median(firsts), statistics.median(messages)
 

@@ -1,3 +1,5 @@
+import gc
+
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -12,6 +14,8 @@ class ConfigConfig(AppConfig):
     verbose_name = "Parley"
 
     def ready(self) -> None:
+        gc.freeze()  # all that was imported is left out of later looks
+        gc.enable()
         try:
             outbound.configure(settings.OUTBOUND_ALLOW)
         except ValueError as error:

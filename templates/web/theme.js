@@ -2,6 +2,11 @@
 (() => {
   const chosen = localStorage.getItem("theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) document.cookie = `zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+  const tellZone = () => {
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (zone) document.cookie = `zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+  };
+  // A browser that has just been opened takes a while to know it, and has told it if somebody signed in here before.
+  if (localStorage.getItem("owner")) addEventListener("load", tellZone);
+  else tellZone();
 })();

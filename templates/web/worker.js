@@ -158,8 +158,10 @@ async function keep(address, answer, began) {
   const says = isPage ? await digest(html) : GONE;
   if (began !== era || !(isPage || answer.status === 404)) return null;
   const cache = await caches.open(PAGES);
+  const shown = (await (await cache.match(address, { ignoreVary: true }))?.text())?.match(SHOWN)?.[0];
+  const page = shown ? html.replace(SHOWN, () => shown) : html; // it begins with that as before
   await cache.delete(address);
-  if (isPage) await cache.put(address, new Response(html, { headers: [...answer.headers, [SAYS, says]] }));
+  if (isPage) await cache.put(address, new Response(page, { headers: [...answer.headers, [SAYS, says]] }));
   const [oldest, ...others] = await cache.keys();
   if (others.length >= MOST_PAGES) await cache.delete(oldest);
   return says;

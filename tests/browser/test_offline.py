@@ -170,6 +170,23 @@ def test_a_page_that_was_left_is_kept_as_it_was_by_then(open_browser: Any) -> No
     assert not loaded(page) & {"old", "cache", "kept", "beside", "standing", "renewing", "files"}
 
 
+def test_a_page_that_is_kept_anew_still_begins_with_what_was_shown(open_browser: Any) -> None:
+    page = open_browser(service_workers="allow").new_page()
+    begin(page, "hello", "before")
+    heard(page, "before")
+    until(page, "navigator.serviceWorker.controller")
+    is_kept(page)
+    session = page.url
+    page.goto("/agents")
+    until(page, f"(await (await caches.match('{session}')).text()).includes('<!--shown-->')")
+    nonce = f"(await (await caches.match('{session}')).text()).match(/nonce=\"([^\"]*)/)[1]"
+    before = page.evaluate(f"(async () => {nonce})()")
+    page.goto(session)
+    until(page, f"{nonce} !== '{before}'")
+    kept = page.evaluate("(async () => (await caches.match(location.href)).text())()")
+    assert re.search(r'id="items" data-last="\d+" inert>.*before.*</ol><!--shown-->', kept, re.DOTALL)
+
+
 def test_a_kept_page_that_is_old_by_now_is_brought_up_to_date(open_browser: Any) -> None:
     page = open_browser(service_workers="allow").new_page()
     begin(page, "long", "0 the first")
