@@ -9,7 +9,7 @@ from functools import partial
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import intake, whole_tasks, wire
+from apps.conversations import addressing, canceling, whole_tasks, wire
 from apps.conversations.errors import TaskNotFound
 from apps.conversations.events import JSON, EventType
 from apps.conversations.lifecycle import TaskState
@@ -36,12 +36,12 @@ class Snapshot:
 def find(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> JSON:
     """The caller's task as it stands now. Raises TaskNotFound."""
     whole = partial(whole_tasks.find, history_length=history_length)
-    return wire.load_task(intake.find_task(principal, agent, task_id, whole), history_length=history_length)
+    return wire.load_task(addressing.find_task(principal, agent, task_id, whole), history_length=history_length)
 
 
 def cancel(principal: Principal, agent: Agent, task_id: str) -> JSON:
     """The caller's task, canceled. Raises TaskNotFound, TaskNotCancelable."""
-    intake.cancel(principal, agent, task_id)
+    canceling.cancel(principal, agent, task_id)
     return find(principal, agent, task_id)
 
 
@@ -52,7 +52,7 @@ def load(task: uuid.UUID, show: Callable[[Task], JSON]) -> JSON:
 
 def now(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> Snapshot:
     """The caller's task at the newest event of its context. Raises TaskNotFound."""
-    row = intake.find_task(principal, agent, task_id)
+    row = addressing.find_task(principal, agent, task_id)
     return _snapshot(row, row.context.last_event, history_length)
 
 

@@ -32,7 +32,8 @@ from apps.api.schema import A_FILE, documented
 from apps.api.sending import called_by_its_key, check_taken
 from apps.api.tasks import find as find_task
 from apps.api.views import Endpoint
-from apps.conversations.intake import Receipt, cancel_found
+from apps.conversations.canceling import cancel_found
+from apps.conversations.intake import Receipt
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Task
 from apps.orchestration import controls, depicting, finding, starting

@@ -29,8 +29,8 @@ from apps.api.shapes.tasks import task_json
 from apps.api.views import Endpoint
 from apps.conversations import answers, feedback, lineage
 from apps.conversations.archives import warming
+from apps.conversations.canceling import cancel_found
 from apps.conversations.events import JSON
-from apps.conversations.intake import cancel_found
 from apps.conversations.lifecycle import INTERRUPTED, TaskState
 from apps.conversations.models import Accepted, Artifact, Context, Run, Task
 from apps.conversations.models.record import TaskQuerySet

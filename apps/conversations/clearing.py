@@ -12,7 +12,7 @@ from django.db import transaction
 from apps.accounts import audit
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import inheritance, intake, ledger, lineage, wakeups
+from apps.conversations import addressing, canceling, inheritance, ledger, lineage, wakeups
 from apps.conversations.archives import restoring, warming
 from apps.conversations.archives.files import DamagedArchive
 from apps.conversations.errors import ContextNotFound
@@ -32,7 +32,7 @@ def clear(principal: Principal, agent: Agent, context_id: str) -> None:
 
     The caller may use the same contextId again: that opens another conversation, which knows nothing of this one.
     """
-    context = intake.context_of(principal, context_id)
+    context = addressing.context_of(principal, context_id)
     if context is None or context.agent_id != agent.pk:
         raise ContextNotFound
     clear_found(context, principal)
@@ -113,7 +113,7 @@ def _clear(context: Context, actor: Actor, untouched_at: int | None) -> None:
                 raise _Touched
             audit.write(audit.Act.SESSION_DELETED, context.pk, actor, _counts(context))
             for task in Task.objects.unfinished().filter(context=context).order_by("created_at", "pk"):
-                stopped += intake.record_cancel(log, task.pk)
+                stopped += canceling.record_cancel(log, task.pk)
             log.add(EventType.SESSION_DELETED, tombstone_of(context))
     except Context.DoesNotExist:
         raise ContextNotFound from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import intake, ledger
+from apps.conversations import addressing, ledger
 from apps.conversations.errors import InvalidParams, TaskNotFound
 from apps.conversations.events import EventType, Feedback
 from apps.conversations.models import Context
@@ -25,7 +25,7 @@ def read(rating: str, text: str) -> Feedback:
 
 def give(principal: Principal, agent: Agent, task_id: str, feedback: Feedback) -> None:
     """Record feedback on the caller's task, whatever state it is in. Raises TaskNotFound."""
-    task = intake.find_task(principal, agent, task_id)
+    task = addressing.find_task(principal, agent, task_id)
     try:
         with ledger.writing(task.context) as log:
             log.add(EventType.FEEDBACK, feedback, task=task.pk)

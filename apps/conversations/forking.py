@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import intake, ledger, lineage, wakeups
+from apps.conversations import canceling, ledger, lineage, wakeups
 from apps.conversations.archives.warming import warm
 from apps.conversations.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.conversations.events import JSON, EventType, Fork, Opening
@@ -75,7 +75,7 @@ def fork(
                 _begin(child, place, reason, agent)
                 if running == "cancel":
                     canceled = _at_work(log.context)
-                    stopped = [run for task in canceled for run in intake.record_cancel(log, task)]
+                    stopped = [run for task in canceled for run in canceling.record_cancel(log, task)]
                 if edited:
                     log.add(EventType.EDIT, {"messageId": edited, "session": str(child.pk)})
     except Context.DoesNotExist:  # it was cleared just now
@@ -83,7 +83,7 @@ def fork(
     for run in stopped:
         wakeups.stop(run)
     for task in canceled:
-        intake.cancel_children(task)
+        canceling.cancel_children(task)
     return child
 
 

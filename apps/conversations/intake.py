@@ -1,4 +1,4 @@
-"""What comes into the record from outside: a message that opens or continues a task, and a cancel.
+"""What comes into the record from outside: a message that opens or continues a task.
 
 Everything a message leads to (idempotency, context, message, task, run, events) is one transaction.
 """
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, leases, ledger, lineage, notes, tracing, wakeups
+from apps.conversations import addressing, blobs, leases, ledger, tracing, wakeups
 from apps.conversations.archives import warming
 from apps.conversations.digests import digest_of
 from apps.conversations.errors import (
@@ -25,8 +24,6 @@ from apps.conversations.errors import (
     InvalidParams,
     TaskBusy,
     TaskFinished,
-    TaskNotCancelable,
-    TaskNotFound,
     UnsupportedOperation,
 )
 from apps.conversations.events import JSON, EventType, Opening
@@ -34,7 +31,6 @@ from apps.conversations.ledger import Ledger
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Accepted, Context, Message, Run, Task
 from apps.conversations.titles import title_of
-from apps.conversations.whole_tasks import TASK
 
 Alongside = Callable[[Ledger, uuid.UUID], None]
 """What else is to be written in the transaction that accepts a message, of whose task the id is given."""
@@ -57,14 +53,6 @@ class Question:
 
     slot: JSON
     memory: JSON
-
-
-@dataclass(slots=True)
-class Target:
-    """Where a message goes: the context it continues and the task, where there are any."""
-
-    context: Context | None
-    task: uuid.UUID | None
 
 
 def accept(
@@ -167,7 +155,7 @@ def _record(
     asked: int | None,
 ) -> Receipt:
     sender, body_hash = accepted
-    target = find_target(principal, agent, message)
+    target = addressing.find_target(principal, agent, message)
     if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
         door = ledger.writing
     run: Run | None
@@ -197,61 +185,6 @@ def _record(
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 
 
-def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
-    """The caller's context and task that a message names. Raises TaskNotFound, InvalidParams."""
-    context_id = message.get("contextId") or ""
-    if task_id := message.get("taskId"):
-        task = find_task(principal, agent, task_id)
-        if context_id and context_id != task.context.context_id:
-            raise InvalidParams("The task belongs to another contextId.", "contextId")
-        return Target(task.context, task.pk)
-    return Target(find_context(principal, agent, context_id) if context_id else None, None)
-
-
-def find_task(
-    principal: Principal, agent: Agent, task_id: str, find: Callable[[uuid.UUID], Task | None] = TASK.one
-) -> Task:
-    """The caller's task at this agent, with its context and what else `find` reads. Raises TaskNotFound."""
-    try:
-        key = uuid.UUID(task_id)
-    except ValueError:
-        raise TaskNotFound from None
-    task = find(key)
-    if task is None and warming.bring_back_tasks(principal, [key]):
-        task = find(key)
-    if task is None or task.agent_id != agent.pk or task.owner_id != principal.user_id:
-        raise TaskNotFound
-    return task
-
-
-def find_context(principal: Principal, agent: Agent, context_id: str) -> Context | None:
-    """The caller's context of this A2A contextId; None where it is a new one.
-
-    An anonymous caller continues a context only by the unguessable id that the platform gave it.
-    Raises InvalidParams where the caller uses the id with another agent.
-    """
-    context = warming.opened(context_of(principal, context_id))
-    if context is not None and context.agent_id != agent.pk:
-        raise InvalidParams("This contextId is in use with another agent. Choose another.", "contextId")
-    return context
-
-
-def context_of(principal: Principal, context_id: str) -> Context | None:
-    """The caller's context of this A2A contextId, with whatever agent (see `find_context`)."""
-    contexts = Context.objects.visible_to(principal)
-    if principal.is_known:
-        return contexts.filter(context_id=context_id).first()
-    key = _uuid(context_id)
-    return contexts.filter(pk=key, context_id=context_id).first() if key else None
-
-
-def _uuid(text: str) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        return None
-
-
 def opening(principal: Principal, agent: Agent, message: JSON) -> Opening:
     """How a message opens a context of the caller's."""
     return {
@@ -273,7 +206,7 @@ def _open_task(
     *,
     is_new: bool,
 ) -> Message:
-    references = references_of(principal, message, None if is_new else log.context)
+    references = addressing.references_of(principal, message, None if is_new else log.context)
     payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **known}}
     if is_new:
         begun = opening(principal, agent, message)
@@ -296,24 +229,6 @@ def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSO
     """The message with the ids under which it was recorded."""
     ids = {"contextId": context.context_id} | ({"taskId": str(task_id)} if task_id else {})
     return {**message, **ids}
-
-
-def references_of(principal: Principal, message: JSON, context: Context | None) -> list[str]:
-    """The caller's own tasks that the message names; where it names none, the task that it follows in its context.
-
-    That may be another agent's: whoever goes on with a conversation is told what was made in it.
-    """
-    named = [key for text in message.get("referenceTaskIds", []) if (key := _uuid(text))]
-    if named:
-        own = Task.objects.visible_to(principal).filter(pk__in=named).values_list("pk", flat=True)
-        known = set(own)
-        if known != set(named) and warming.bring_back_tasks(principal, set(named) - known):
-            known = set(own.all())
-        return [str(key) for key in named if key in known]
-    if context is None:
-        return []
-    latest = lineage.newest_task(context)
-    return [str(latest.pk)] if latest and latest.state == TaskState.COMPLETED else []
 
 
 def _continue_task(
@@ -371,59 +286,3 @@ def _interrupt(task_id: uuid.UUID) -> None:
     running.update(interrupted=True)
     for key in keys:
         transaction.on_commit(lambda key=key: wakeups.stop(key))  # type: ignore[misc]
-
-
-def cancel(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
-    """Cancel the caller's task; one that is canceled already stays so. Returns its id.
-
-    Raises TaskNotFound, TaskNotCancelable.
-    """
-    task = find_task(principal, agent, task_id)
-    cancel_found(task)
-    return task.pk
-
-
-def cancel_found(task: Task) -> None:
-    """Cancel a task that the caller may touch, and then what it had called for.
-
-    Raises TaskNotCancelable, which leaves a note in the task's last run, and TaskNotFound.
-    """
-    try:
-        _cancel(task)
-    except TaskNotCancelable:
-        notes.leave_late(task.pk, "A cancel came after the task had ended.")
-        raise
-    except Context.DoesNotExist:  # it was cleared just now
-        raise TaskNotFound from None
-    cancel_children(task.pk)
-
-
-def cancel_children(parent: uuid.UUID) -> None:
-    """Cancel, all the way down, the unfinished tasks that a task had called for and waits for no longer."""
-    for child in Task.objects.unfinished().select_related("context").filter(parent=parent):
-        with suppress(TaskNotCancelable, TaskNotFound):
-            cancel_found(child)
-
-
-def _cancel(task: Task) -> None:
-    with ledger.writing(task.context_id) as log:
-        state = TaskState(log.task(task.pk).state)
-        if state == TaskState.CANCELED:
-            return
-        if state.is_terminal:
-            raise TaskNotCancelable
-        runs = record_cancel(log, task.pk)
-    for run in runs:
-        wakeups.stop(run)
-
-
-def record_cancel(log: Ledger, task: uuid.UUID) -> list[uuid.UUID]:
-    """Cancel a task that has not ended; gives the runs to be stopped once that is committed."""
-    discarded = [artifact.artifact_id for artifact in log.provisional(log.task(task))]
-    log.add(EventType.AGENT_CANCELLED, {"discarded": discarded}, task=task)
-    log.add(EventType.AGENT_STATUS, {"state": TaskState.CANCELED}, task=task)
-    unfinished = Run.objects.unfinished().filter(task=task)
-    runs = list(unfinished.values_list("pk", flat=True))
-    unfinished.update(state=Run.State.CANCELED, finished_at=timezone.now())
-    Run.objects.filter(task=task).update(memory={})
-    return runs

@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 
 from agentkit import Failed
-from apps.conversations import intake
+from apps.conversations import canceling
 from apps.conversations.errors import Refusal
 from apps.conversations.models import Context, Task
 from apps.orchestration import concluding, sending
@@ -94,7 +94,7 @@ def _give_up(run_id: uuid.UUID) -> None:
 def _carry_out(decision: Decision | Over) -> bool:
     """Do what was decided; True where it is to be looked at again."""
     if isinstance(decision, Over):
-        intake.cancel_children(decision.task)
+        canceling.cancel_children(decision.task)
         return False
     board = decision.board
     task = board.run.task
@@ -120,7 +120,7 @@ def _cancel(key: uuid.UUID) -> None:
     task = reread(key)
     if task is not None:
         with suppress(Refusal):  # it has ended just now
-            intake.cancel_found(task)
+            canceling.cancel_found(task)
 
 
 def _ask(board: Board, asking: uuid.UUID) -> bool:

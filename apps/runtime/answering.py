@@ -21,7 +21,7 @@ from agentkit import Answer, ReferencedTask, Session
 from apps.accounts.principals import Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.conversations import authors, blobs, intake, ledger, wire
+from apps.conversations import addressing, authors, blobs, intake, ledger, wire
 from apps.conversations.errors import InvalidParams, Refusal
 from apps.conversations.events import JSON, EventType
 from apps.conversations.models import Accepted, Context, Message
@@ -132,8 +132,8 @@ def _fit(agent: Agent, said: Answer) -> Answer:
 
 
 def _known(principal: Principal, agent: Agent, message: JSON) -> Known:
-    context = intake.find_target(principal, agent, message).context
-    named = intake.references_of(principal, message, context)
+    context = addressing.find_target(principal, agent, message).context
+    named = addressing.references_of(principal, message, context)
     references = earlier.tasks(named, principal.user_id, context)
     if context is None:
         return Known(references=references)
@@ -143,7 +143,7 @@ def _known(principal: Principal, agent: Agent, message: JSON) -> Known:
 
 def _claim(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
     """None where the message is this caller's to answer; otherwise the earlier answer, empty while it is being made."""
-    intake.find_target(principal, agent, message)
+    addressing.find_target(principal, agent, message)
     if not principal.is_known:
         return None
     accepted = intake.find_accepted(principal.sender, agent, message["messageId"], body_hash)
@@ -215,7 +215,7 @@ def _record(principal: Principal, agent: Agent, message: JSON, said: Said) -> An
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
     answered: JSON = {"parts": parts, "metadata": authors.named(said.answer.metadata, agent)}
-    target = intake.find_target(principal, agent, message)
+    target = addressing.find_target(principal, agent, message)
     version = versions.version_at(agent.current_version_id) if agent.current_version_id else None
     with ledger.writing(target.context.pk if target.context else ledger.new_context()) as log:
         payload: JSON = {"message": stored}

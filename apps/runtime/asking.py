@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 import bridge
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import feed, intake
+from apps.conversations import canceling, feed
 from apps.conversations.errors import TaskNotCancelable
 from apps.conversations.events import JSON
 from apps.conversations.models import Artifact, Context, Event, Run, Task
@@ -74,7 +74,7 @@ async def ask(
 def stop(task_id: uuid.UUID) -> None:
     """Cancel the task, unless it has ended."""
     with contextlib.suppress(TaskNotCancelable):
-        intake.cancel_found(Task.objects.select_related("context").get(pk=task_id))
+        canceling.cancel_found(Task.objects.select_related("context").get(pk=task_id))
 
 
 def artifacts_of(task: Task) -> list[Artifact]:

@@ -22,7 +22,7 @@ import bridge
 from agentkit import Failed, HandlerError, Outcome, Session, Suspended, TaskContext
 from agentkit.delegation import bookmarks
 from apps.agents.models import Agent
-from apps.conversations import intake, notes, usage
+from apps.conversations import canceling, notes, usage
 from apps.conversations.events import JSON
 from apps.conversations.leases import LeaseLost
 from apps.runtime import fallbacks, lending, outcomes, remembering, suspending
@@ -244,7 +244,7 @@ async def _note_usage(assignment: Assignment, recorder: Recorder) -> None:
 def _leave_children(task: uuid.UUID, ending: Ending) -> None:
     """Children end with the turn that called for them, unless it is to be taken again."""
     if ending.child is None:
-        intake.cancel_children(task)
+        canceling.cancel_children(task)
     else:
         suspending.take_along(Q(task=task))  # the child may have gone on before it was watched
 

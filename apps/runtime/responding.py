@@ -12,7 +12,7 @@ from agentkit import ExistingTask, HandlerError, Message, ResponseType
 from agentkit.responding import asks_for_task, constant
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import blobs, intake, lineage
+from apps.conversations import addressing, blobs, intake, lineage
 from apps.conversations.events import JSON
 from apps.runtime import hosting
 
@@ -57,7 +57,7 @@ def _earlier(principal: Principal, agent: Agent, message: JSON) -> ResponseType 
 
 def _newest_task(principal: Principal, agent: Agent, message: JSON) -> ExistingTask | None:
     """The newest task of the caller's conversation that the message goes on with."""
-    context = intake.find_target(principal, agent, message).context
+    context = addressing.find_target(principal, agent, message).context
     if context is None:
         return None
     newest = lineage.newest_task(context, agent=agent)

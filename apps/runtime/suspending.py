@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 import bridge
-from apps.conversations import intake
+from apps.conversations import canceling
 from apps.conversations.errors import TaskNotCancelable, TaskNotFound
 from apps.conversations.events import EventType
 from apps.conversations.lifecycle import INTERRUPTED, TERMINAL
@@ -68,7 +68,7 @@ def sweep() -> None:
     orphans = Task.objects.unfinished().filter(parent__isnull=False, parent__state__in=TERMINAL)
     for child in orphans.select_related("context")[:AT_ONCE]:
         with suppress(TaskNotCancelable, TaskNotFound):
-            intake.cancel_found(child)
+            canceling.cancel_found(child)
 
 
 def is_taken_again(run: Run) -> bool:

@@ -20,8 +20,8 @@ from django.views.decorators.http import require_safe
 import bridge
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.conversations.canceling import cancel_found
 from apps.conversations.errors import InvalidParams, TaskNotFound
-from apps.conversations.intake import cancel_found
 from apps.conversations.lifecycle import INTERRUPTED, TaskState
 from apps.conversations.models import Artifact, Task
 from apps.orchestration import controls, depicting, finding

@@ -19,6 +19,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations import feedback, lineage, switching
 from apps.conversations.archives.warming import warm
+from apps.conversations.canceling import cancel_found
 from apps.conversations.errors import (
     AlreadyAnswered,
     ContextNotFound,
@@ -29,7 +30,6 @@ from apps.conversations.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
-from apps.conversations.intake import cancel_found
 from apps.conversations.models import Context, Message, Task
 from apps.runtime.answering import NoAnswer
 from apps.runtime.sending import Sent, send

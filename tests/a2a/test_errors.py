@@ -114,7 +114,7 @@ async def test_an_unforeseen_error_shows_nothing_of_what_is_inside(calls, monkey
     def fails(*args: Any) -> Any:
         raise RuntimeError("secret of the house")
 
-    monkeypatch.setattr("apps.conversations.intake.find_task", fails)
+    monkeypatch.setattr("apps.conversations.addressing.find_task", fails)
     answer = await calls.post(rpc("GetTask", {"id": NO_TASK}))
     check_error(answer, -32603)
     assert "secret" not in json.dumps(answer.body)

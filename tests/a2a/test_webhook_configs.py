@@ -11,7 +11,7 @@ import outbound
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.configs import MASK
 from apps.accounts.models import ApiKey
-from apps.conversations import clearing, intake
+from apps.conversations import addressing, clearing, intake
 from apps.conversations.models import Context, Task
 from outbound import Guard
 from tests.a2a.calling import Caller, message
@@ -85,7 +85,7 @@ async def test_a_secret_that_no_header_takes_is_refused(hooks, task, secret):
 
 
 async def test_a_conversation_that_is_cleared_at_this_very_moment_gets_no_webhook(ada, echo, hooks, task, monkeypatch):
-    def find_and_clear(*args, find=intake.find_task):
+    def find_and_clear(*args, find=addressing.find_task):
         found = find(*args)
         clearing.clear(ada.principal, echo, found.context.context_id)
         return found

@@ -11,7 +11,7 @@ from django.utils import timezone
 from agentkit import Artifact, Completed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import intake, ledger
+from apps.conversations import canceling, intake, ledger
 from apps.conversations.archives import sections
 from apps.conversations.events import EventType
 from apps.conversations.models import Accepted, Context, Event
@@ -30,7 +30,7 @@ def had_a_long_talk(ada: User, echo: Agent, said: Any, context_id: str = "talk")
     large = Artifact.text("large", "\N{SNOWMAN} line \u2028\n" * 40_000)
     end(begin(answer.run), Completed("done", [Artifact.json("data", {"large": 2**60, "small": 0.1}), large]))
     again = intake.accept(ada.principal, echo, said("more", contextId=context_id))
-    intake.cancel(ada.principal, echo, str(again.task))
+    canceling.cancel(ada.principal, echo, str(again.task))
     return Context.objects.get(pk=sent.context)
 
 

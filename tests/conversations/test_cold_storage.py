@@ -16,7 +16,7 @@ from django.utils import timezone
 import bridge
 from agentkit import Completed
 from apps.a2a.models import PushConfig
-from apps.conversations import clearing, feed, feedback, intake, ledger, replay, unused, wire
+from apps.conversations import addressing, clearing, feed, feedback, intake, ledger, replay, unused, wire
 from apps.conversations.archives import cooling, sweeping
 from apps.conversations.archives.cooling import StaysWarm, cool
 from apps.conversations.archives.files import DamagedArchive
@@ -155,16 +155,16 @@ def test_whoever_asks_for_something_in_it_brings_it_back(ada, bob, echo, talk, s
         ask()
         return is_warm() and replay.differences(talk.pk) == []
 
-    assert wakes(lambda: wire.load_task(intake.find_task(ada.principal, echo, str(done.pk))))
+    assert wakes(lambda: wire.load_task(addressing.find_task(ada.principal, echo, str(done.pk))))
     assert wakes(lambda: feed.read(talk.pk, 0))
-    assert wakes(lambda: intake.references_of(ada.principal, {"referenceTaskIds": [str(done.pk)]}, None))
+    assert wakes(lambda: addressing.references_of(ada.principal, {"referenceTaskIds": [str(done.pk)]}, None))
     assert wakes(lambda: fork(ada.principal, talk, 2, reason="fork"))
     Context.objects.exclude(pk=talk.pk).update(deleted_at=timezone.now())  # or it would need this one
     assert wakes(lambda: bring_back_run(ada.principal, run.pk))
-    assert wakes(lambda: intake.find_context(ada.principal, echo, "talk"))
+    assert wakes(lambda: addressing.find_context(ada.principal, echo, "talk"))
     cool(talk.pk)
     with pytest.raises(TaskNotFound):
-        intake.find_task(bob.principal, echo, str(done.pk))
+        addressing.find_task(bob.principal, echo, str(done.pk))
     assert not is_warm(), "a stranger moves nothing"
     receipt = intake.accept(ada.principal, echo, said("more", contextId="talk"))
     assert is_warm()

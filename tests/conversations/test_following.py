@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 import bridge
-from apps.conversations import feed, intake, ledger, wakeups
+from apps.conversations import canceling, feed, intake, ledger, wakeups
 from apps.conversations.events import EventType
 from tests.working import begin, chunk, say
 
@@ -153,5 +153,5 @@ def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, s
     held = begin(sent.run)
     say(held, chunk("lines", "1\n", last=False))
     rename(sent.context)
-    intake.cancel(ada.principal, echo, str(sent.task))
+    canceling.cancel(ada.principal, echo, str(sent.task))
     assert waits == [wakeups.LATER, wakeups.LATER, wakeups.SOON, wakeups.LATER, 0.0]

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from agentkit import Artifact, Completed, Failed, InputRequired, Progress
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import clearing, feed, intake, lineage, replay
+from apps.conversations import canceling, clearing, feed, intake, lineage, replay
 from apps.conversations.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable
 from apps.conversations.forking import fork
 from apps.conversations.leases import LeaseLost
@@ -117,7 +117,7 @@ class Forks(RuleBasedStateMachine):
         tasks = list(Task.objects.filter(context=self.some(pick).key).order_by("created_at"))
         with suppress(TaskNotCancelable):
             if tasks:
-                intake.cancel_found(tasks[pick % len(tasks)])
+                canceling.cancel_found(tasks[pick % len(tasks)])
         self.heard()
 
     @rule(pick=PICK)

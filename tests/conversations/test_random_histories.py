@@ -16,7 +16,7 @@ from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, P
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import intake, ledger, replay, whole_tasks, wire
+from apps.conversations import canceling, intake, ledger, replay, whole_tasks, wire
 from apps.conversations.errors import TaskBusy, TaskFinished, TaskNotCancelable
 from apps.conversations.events import EventType
 from apps.conversations.leases import LeaseLost
@@ -138,7 +138,7 @@ class History(RuleBasedStateMachine):
     def cancel(self, pick: int) -> None:
         task = Task.objects.get(pk=self.sent[pick % len(self.sent)][0].task)
         try:
-            intake.cancel_found(task)
+            canceling.cancel_found(task)
         except TaskNotCancelable:
             assert task.is_finished
 

@@ -7,7 +7,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from agentkit import Artifact, Completed, InputRequired
-from apps.conversations import intake, replay
+from apps.conversations import canceling, intake, replay
 from apps.conversations.events import EventType
 from apps.conversations.models import Accepted, Context, Event, Message, Run, Task
 from apps.conversations.models import Artifact as ArtifactRow
@@ -26,7 +26,7 @@ def context(ada, echo, said):
     answer = intake.accept(ada.principal, echo, said("this", taskId=str(sent.task)))
     end(begin(answer.run), Completed("done", [Artifact.json("data", {"large": 2**60})]))
     again = intake.accept(ada.principal, echo, said("more", contextId="talk"))
-    intake.cancel(ada.principal, echo, str(again.task))
+    canceling.cancel(ada.principal, echo, str(again.task))
     return sent.context
 
 

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from agentkit import Completed, Failed, InputRequired
-from apps.conversations import intake, ledger, replay
+from apps.conversations import canceling, intake, ledger, replay
 from apps.conversations.errors import TaskFinished, TaskNotCancelable
 from apps.conversations.events import EventType
 from apps.conversations.leases import LeaseLost
@@ -83,7 +83,7 @@ def test_a_log_that_does_not_exist_takes_nothing(ada):
 
 def test_a_late_result_changes_nothing(sent):
     held = begin(sent.run)
-    intake.cancel_found(Task.objects.get(pk=sent.task))
+    canceling.cancel_found(Task.objects.get(pk=sent.task))
     before = log_of(sent.context)
     for outcome in (Completed("late"), Failed("late"), InputRequired("late?")):
         with pytest.raises(LeaseLost):
@@ -98,7 +98,7 @@ def test_a_late_cancel_changes_nothing_and_leaves_a_note(sent):
     end(begin(sent.run), Completed("done"))
     before = log_of(sent.context)
     with pytest.raises(TaskNotCancelable):
-        intake.cancel_found(Task.objects.get(pk=sent.task))
+        canceling.cancel_found(Task.objects.get(pk=sent.task))
     assert state_of(sent.task) == S.COMPLETED
     assert log_of(sent.context) == before
     assert [note["note"] for note in Run.objects.get(pk=sent.run).notes] == ["A cancel came after the task had ended."]
@@ -106,9 +106,9 @@ def test_a_late_cancel_changes_nothing_and_leaves_a_note(sent):
 
 def test_a_second_cancel_is_no_error_and_changes_nothing(sent):
     task = Task.objects.get(pk=sent.task)
-    intake.cancel_found(task)
+    canceling.cancel_found(task)
     before = log_of(sent.context)
-    intake.cancel_found(task)
+    canceling.cancel_found(task)
     assert log_of(sent.context) == before
 
 

@@ -9,7 +9,7 @@ from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import intake
+from apps.conversations import addressing, canceling, intake
 from apps.conversations.errors import InvalidParams, TaskNotFound
 from apps.conversations.models import Context, Message, Task
 from tests.working import log_of
@@ -53,8 +53,8 @@ def test_somebody_elses_task_is_not_found_by_any_door(sent, bob, echo, said, who
     principal = bob.principal if who == "bob" else ANONYMOUS
     before = log_of(sent.context)
     for door in (
-        lambda: intake.find_task(principal, echo, str(sent.task)),
-        lambda: intake.cancel(principal, echo, str(sent.task)),
+        lambda: addressing.find_task(principal, echo, str(sent.task)),
+        lambda: canceling.cancel(principal, echo, str(sent.task)),
         lambda: intake.accept(principal, echo, said(taskId=str(sent.task))),
     ):
         with pytest.raises(TaskNotFound):
@@ -64,15 +64,15 @@ def test_somebody_elses_task_is_not_found_by_any_door(sent, bob, echo, said, who
 
 def test_an_agent_does_not_show_another_agents_tasks(sent, ada, countdown):
     with pytest.raises(TaskNotFound):
-        intake.find_task(ada.principal, countdown, str(sent.task))
+        addressing.find_task(ada.principal, countdown, str(sent.task))
 
 
 @pytest.mark.parametrize("task_id", ["", "no uuid", str(uuid.UUID(int=1))])
 def test_what_does_not_exist_is_refused_in_the_same_words(sent, ada, bob, echo, task_id):
     with pytest.raises(TaskNotFound) as missing:
-        intake.find_task(ada.principal, echo, task_id)
+        addressing.find_task(ada.principal, echo, task_id)
     with pytest.raises(TaskNotFound) as foreign:
-        intake.find_task(bob.principal, echo, str(sent.task))
+        addressing.find_task(bob.principal, echo, str(sent.task))
     assert str(missing.value) == str(foreign.value)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import bridge
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import intake, replay
+from apps.conversations import canceling, replay
 from apps.conversations.models import Artifact, Event, Run, Task
 from apps.gateway.registering import register_remote
 from apps.runtime import sending
@@ -56,7 +56,7 @@ class Talk:
             return await sending.settled(task.context_id, task.pk, after, lambda found: _task(found.pk))
 
     async def cancel(self, task: Task) -> None:
-        await bridge.run(intake.cancel, self.user.principal, self.agent, str(task.pk))
+        await bridge.run(canceling.cancel, self.user.principal, self.agent, str(task.pk))
 
 
 def _task(key: uuid.UUID) -> Task:

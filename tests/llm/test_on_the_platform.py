@@ -9,7 +9,7 @@ import bridge
 import outbound
 from agentkit.llm import LlmFunction
 from apps.agents.registration import register_hosted
-from apps.conversations import intake, replay, wire
+from apps.conversations import canceling, intake, replay, wire
 from apps.conversations.models import Event, Run, Task
 from apps.runtime import language_models
 from apps.runtime.sending import send, settled
@@ -111,7 +111,7 @@ async def test_a_stop_in_the_middle_cuts_the_request(endpoint: Endpoint, ask, ad
     receipt = await ask.sent(name)
     assert await asyncio.to_thread(endpoint.hanging.wait, 20)
     task = await bridge.run(Task.objects.select_related("agent").get, pk=receipt.task)
-    await bridge.run(intake.cancel, ada.principal, task.agent, str(task.pk))
+    await bridge.run(canceling.cancel, ada.principal, task.agent, str(task.pk))
     assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
 
 
@@ -121,7 +121,7 @@ async def test_what_a_stopped_turn_used_is_kept(endpoint: Endpoint, ada, said):
     receipt = await bridge.run(intake.accept, ada.principal, agent, said())
     work = asyncio.create_task(carry_out(receipt.run))
     assert await asyncio.to_thread(endpoint.hanging.wait, 20)
-    await bridge.run(intake.cancel, ada.principal, agent, str(receipt.task))
+    await bridge.run(canceling.cancel, ada.principal, agent, str(receipt.task))
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 import bridge
-from apps.conversations import intake
+from apps.conversations import canceling
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Event, Task
 from apps.orchestration import listening, sweeping
@@ -260,7 +260,7 @@ async def test_a_cancel_stops_all(ada, plan, said):
     agent = await bridge.run(lambda: plan(steps))
     receipt = await sent(ada.principal, agent, said())
     await until(lambda: DONE["patient"] and Step.objects.filter(state="asking").exists())
-    await bridge.run(intake.cancel, ada.principal, agent, str(receipt.task))
+    await bridge.run(canceling.cancel, ada.principal, agent, str(receipt.task))
     await until(lambda: set(Step.objects.values_list("state", flat=True)) == {"canceled"})
     await until(lambda: not Task.objects.unfinished().exists())
     assert not DONE["loud:z"]

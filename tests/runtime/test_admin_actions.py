@@ -9,7 +9,7 @@ from django.urls import reverse
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
-from apps.conversations import intake, replay
+from apps.conversations import canceling, intake, replay
 from apps.conversations.models import Event, Message, Task
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +49,7 @@ def test_a_task_is_canceled_and_its_run_with_it(admin_client, task):
 
 def test_what_has_ended_is_left_alone(admin_client, task, ada, echo, said):
     ended = Task.objects.get(pk=intake.accept(ada.principal, echo, said("ended")).task)
-    intake.cancel_found(ended)
+    canceling.cancel_found(ended)
     events = Event.objects.filter(task=ended).count()
     answer = told(act(admin_client, "cancel_selected", task, ended))
     assert "1 task was canceled." in answer

@@ -8,7 +8,7 @@ import bridge
 import outbound
 from apps.agents import tool_secrets
 from apps.agents.models import Agent, ToolSecret
-from apps.conversations import intake
+from apps.conversations import canceling, intake
 from apps.conversations.digests import digest_of
 from apps.conversations.models import Event, Run, Task
 from apps.runtime import sending
@@ -112,7 +112,7 @@ async def test_a_stop_ends_the_request_to_the_model_too(ada, said, endpoint, wor
     endpoint.replies = [hangs("Once upon")]
     sent = await sending.send(ada.principal, agent, said("Tell me a long story."))
     assert await asyncio.to_thread(endpoint.hanging.wait, SOON)
-    await bridge.run(intake.cancel, ada.principal, agent, str(sent.task))
+    await bridge.run(canceling.cancel, ada.principal, agent, str(sent.task))
     assert await asyncio.to_thread(endpoint.hung_up.wait, SOON)
     assert await bridge.run(state_of, sent.task) == "canceled"
 

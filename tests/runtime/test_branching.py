@@ -10,7 +10,7 @@ from django.core.files.storage import default_storage
 import bridge
 from agentkit import Artifact, Completed, InputRequired
 from apps.agents.models import Agent
-from apps.conversations import blobs, branches, clearing, forking, intake, lineage, replay
+from apps.conversations import blobs, branches, canceling, clearing, forking, intake, lineage, replay
 from apps.conversations.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
@@ -401,7 +401,7 @@ async def test_once_the_task_has_ended_another_answer_is_a_request_that_shows_th
         task = asked(ada, seeing, said)
         if how == "canceled":
             last = intake.accept(ada.principal, seeing, said("a", taskId=str(task.task)))
-            intake.cancel(ada.principal, seeing, str(task.task))
+            canceling.cancel(ada.principal, seeing, str(task.task))
         else:
             last = intake.accept(ada.principal, seeing, said("a", taskId=str(task.task)))
             end(begin(last.run), Completed("done", [Artifact.text("made", "x")]))

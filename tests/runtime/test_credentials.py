@@ -11,7 +11,7 @@ import bridge
 from agentkit import AuthRequired, Completed
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
-from apps.conversations import clearing, intake, replay
+from apps.conversations import canceling, clearing, intake, replay
 from apps.conversations.errors import CredentialWanted
 from apps.conversations.leases import LeaseLost
 from apps.conversations.models import Event, Run, Task
@@ -215,7 +215,7 @@ async def test_one_that_was_declined_ends_the_task_with_a_reason(ada, calendar, 
 async def test_a_link_of_a_task_that_was_canceled_is_void(ada, calendar, said):
     task = await ask(ada.principal, calendar, said)
     asked = await bridge.run(request_of, task)
-    await bridge.run(intake.cancel, ada.principal, calendar, str(task.pk))
+    await bridge.run(canceling.cancel, ada.principal, calendar, str(task.pk))
     with pytest.raises(LinkClosed):
         await bridge.run(give, asked, Given(SECRET), ada)
     assert not await Credential.objects.aexists()

@@ -10,7 +10,7 @@ from django.test import override_settings
 import bridge
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
-from apps.conversations import clearing, intake, replay
+from apps.conversations import addressing, canceling, clearing, intake, replay
 from apps.conversations.models import Artifact, Context, Event, Run, Task
 from apps.runtime import delegating, sweeping
 from tests.runtime.calling_agents import EXECUTED, GATES
@@ -42,9 +42,9 @@ async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_ow
         assert {child.context.parent_task for child in children} == {parent.pk}
         listed = Context.objects.visible_to(ada.principal).listed()
         assert list(listed) == [parent.context]
-        assert intake.find_task(ada.principal, cast["shouting"], str(children[0].pk))
+        assert addressing.find_task(ada.principal, cast["shouting"], str(children[0].pk))
         with pytest.raises(intake.TaskNotFound):
-            intake.find_task(bob.principal, cast["shouting"], str(children[0].pk))
+            addressing.find_task(bob.principal, cast["shouting"], str(children[0].pk))
 
     await bridge.run(look)
     await assert_the_record_holds()
@@ -146,7 +146,7 @@ async def test_the_progress_of_a_child_is_shown_for_its_parent(ada, cast, said):
 async def test_a_cancel_goes_all_the_way_down(ada, cast, said):
     receipt = await sent(ada.principal, cast["caller"], said("caller: gated: a"))
     await until(lambda: "gated:a" in EXECUTED)
-    await bridge.run(intake.cancel, ada.principal, cast["caller"], str(receipt.task))
+    await bridge.run(canceling.cancel, ada.principal, cast["caller"], str(receipt.task))
     assert await bridge.run(states) == [("caller", "canceled"), ("caller", "canceled"), ("gated", "canceled")]
     await until(lambda: not Run.objects.unfinished().exists())
     await assert_the_record_holds()
@@ -165,7 +165,7 @@ async def test_the_sweep_finds_children_of_a_parent_that_has_ended(ada, cast, sa
 
     def crash():  # as if the process had died between the parent's end and its children's
         task = Task.objects.select_related("context").get(pk=receipt.task)
-        intake._cancel(task)
+        canceling._cancel(task)
 
     await bridge.run(crash)
     await bridge.run(sweeping.sweep)
@@ -196,7 +196,7 @@ async def interrupting(ada, cast, said, text):
 
 
 async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one(ada, cast, said, monkeypatch):
-    cancel_children = intake.cancel_children
+    cancel_children = canceling.cancel_children
 
     def slowly(parent):
         deadline = time.monotonic() + 1

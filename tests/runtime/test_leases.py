@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from agentkit import Completed, Failed
-from apps.conversations import intake, replay
+from apps.conversations import canceling, intake, replay
 from apps.conversations.leases import Hold, LeaseLost
 from apps.conversations.models import Artifact, Run
 from apps.runtime.claims import claim
@@ -82,7 +82,7 @@ def test_a_heartbeat_extends_what_is_held_and_tells_of_what_is_not(repeatable, s
     let_the_lease_run_out(lost.hold)
     new = begin(sent.run, "another")
     canceled = begin(intake.accept(ada.principal, repeatable, said()).run)
-    intake.cancel_found(canceled.task)
+    canceling.cancel_found(canceled.task)
     before = Run.objects.get(pk=sent.run).lease_until
     assert look_after([canceled.hold], extend=True) == {}
     assert lost.hold not in look_after([lost.hold], extend=True)

@@ -12,7 +12,7 @@ import bridge
 from agentkit import Completed, Failed, Rejected, Usage
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
-from apps.conversations import feedback, intake
+from apps.conversations import canceling, feedback, intake
 from apps.conversations.models import Context, Message, Run, Task
 from apps.conversations.usage import Spent
 from apps.runtime import measuring, sending
@@ -93,7 +93,7 @@ def test_what_a_person_stopped_is_neither_success_nor_failure(ada, echo, said):
     receipt = intake.accept(ada.principal, echo, said())
     begin(receipt.run)
     assert (stats_of(echo).running, stats_of(echo).queued) == (1, 0)
-    intake.cancel_found(Task.objects.get(pk=receipt.task))
+    canceling.cancel_found(Task.objects.get(pk=receipt.task))
     stats = stats_of(echo)
     assert (stats.runs, stats.running, stats.tasks) == (0, 0, 1)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Rejected
-from apps.conversations import intake, wire
+from apps.conversations import canceling, intake, wire
 from apps.conversations.models import Artifact as ArtifactRow
 from apps.conversations.models import Event, Task
 from apps.runtime.outcomes import Ending, finish
@@ -74,7 +74,7 @@ def test_a_question_is_a_message_and_a_slot_without_artifacts(sent, outcome):
 def test_canceled_is_a_change_of_state_alone(sent):
     held = begin(sent.run)
     say(held, chunk("half", "half"))
-    intake.cancel_found(Task.objects.get())
+    canceling.cancel_found(Task.objects.get())
     task = shown(sent)
     assert task["status"]["state"] == "TASK_STATE_CANCELED"
     assert "message" not in task["status"]

@@ -10,7 +10,7 @@ import pytest
 import bridge
 from agentkit import Completed, Failed, InputRequired, Rejected
 from apps.accounts.models import User
-from apps.conversations import clearing, intake, queued, replay
+from apps.conversations import canceling, clearing, intake, queued, replay
 from apps.conversations.errors import InvalidParams
 from apps.conversations.models import Blob, Context, Message, QueuedMessage, Task
 from apps.conversations.queued import BeingSent, QueuedNotFound, QueueFull
@@ -117,7 +117,7 @@ async def test_what_an_agent_answers_at_once_lets_all_go(ada, agent_at, said, wo
 async def test_work_that_did_not_complete_holds_it(ada, echo, working, outcome, named):
     context = await put(ada, working, "second")
     if outcome is None:
-        await bridge.run(intake.cancel, ada.principal, echo, str(working.task.pk))
+        await bridge.run(canceling.cancel, ada.principal, echo, str(working.task.pk))
     else:
         await bridge.run(end, working, outcome)
     assert await queueing.send_due(context.pk) == 0

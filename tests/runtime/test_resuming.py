@@ -7,7 +7,7 @@ import pytest
 
 import bridge
 from agentkit import AuthRequired, Completed, InputRequired
-from apps.conversations import clearing, intake, replay
+from apps.conversations import canceling, clearing, intake, replay
 from apps.conversations.models import Event, Message, Run, Task
 from apps.runtime import resuming, sending
 from apps.runtime.resuming import resume
@@ -129,7 +129,7 @@ def test_a_task_that_does_not_wait_is_left_as_it_is(ada, echo, said, published):
     assert not resume(submitted.task, because="no reason")
     assert state_of(submitted.task) == "completed"
     canceled = waiting(ada, echo, said)
-    intake.cancel(ada.principal, echo, str(canceled.task))
+    canceling.cancel(ada.principal, echo, str(canceled.task))
     assert not resume(canceled.task, because="no reason")
     assert not resume(uuid.uuid4(), because="no reason")
     assert published == []
@@ -149,6 +149,6 @@ def test_a_task_that_went_on_can_be_canceled_and_asked_for_more(ada, echo, said,
         end(begin(published[-1]), QUESTIONS[0])
         assert Run.objects.get(pk=published[-1]).turn == turn
     assert resume(sent.task, because="it was given")
-    intake.cancel(ada.principal, echo, str(sent.task))
+    canceling.cancel(ada.principal, echo, str(sent.task))
     assert not Run.objects.unfinished().exists()
     assert replay.differences(sent.context) == []

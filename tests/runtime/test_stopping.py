@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 import bridge
-from apps.conversations import intake, replay, wakeups, wire
+from apps.conversations import canceling, intake, replay, wakeups, wire
 from apps.conversations.models import Message, Run
 from apps.runtime import execution, outcomes, process
 from apps.runtime.process import WorkerProcess
@@ -61,7 +61,7 @@ async def working(ada, agent, said, carrier, kind=Waiting):
 async def test_a_cancel_stops_the_handler_at_once(ada, agent, said, carrier, kind):
     waiting = await agent(kind.__name__)
     sent = await working(ada, waiting, said, carrier, kind)
-    await bridge.run(intake.cancel, ada.principal, waiting, str(sent.task))
+    await bridge.run(canceling.cancel, ada.principal, waiting, str(sent.task))
     assert await asyncio.to_thread(kind.stopped.wait, SOON)
     assert await bridge.run(state_of, sent.task) == "canceled"
     assert await bridge.run(replay.differences, sent.context) == []
@@ -74,7 +74,7 @@ async def test_a_stop_that_got_lost_is_made_good_by_the_heartbeat(ada, agent, sa
     carrier, waiting = WorkerProcess(), await agent("Waiting")
     try:
         sent = await working(ada, waiting, said, carrier)
-        await bridge.run(intake.cancel, ada.principal, waiting, str(sent.task))
+        await bridge.run(canceling.cancel, ada.principal, waiting, str(sent.task))
         assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
     finally:
         await asyncio.to_thread(carrier.close, 0)
@@ -86,7 +86,7 @@ async def test_a_stop_that_comes_between_the_claim_and_the_beginning_is_heard(
     def claim_and_cancel(run_id, worker, claim=process.claim):
         assignment = claim(run_id, worker)
         if assignment is not None:
-            intake.cancel(ada.principal, waiting, str(sent.task))
+            canceling.cancel(ada.principal, waiting, str(sent.task))
         return assignment
 
     settings.RUNS_PER_PROCESS, settings.RUN_LEASE_SECONDS = 1, 600
@@ -162,7 +162,7 @@ async def test_a_full_process_leaves_the_wake_up_to_others(ada, agent, said, pub
         other = await bridge.run(intake.accept, ada.principal, waiting, said("other"))
         assert not await asyncio.to_thread(carrier.offer, other.run)
         assert await bridge.run(lambda: Run.objects.get(pk=other.run).state) == Run.State.QUEUED
-        await bridge.run(intake.cancel, ada.principal, waiting, str(sent.task))
+        await bridge.run(canceling.cancel, ada.principal, waiting, str(sent.task))
         while not await asyncio.to_thread(carrier.offer, other.run):
             pass
         await settled(other.context, other.task, other.index, wire.load_task)
@@ -200,7 +200,7 @@ async def test_what_ends_within_the_grace_is_not_given_back(ada, echo, said, pub
 async def test_a_late_end_leaves_a_note(ada, echo, said, published, monkeypatch):
     sent = await bridge.run(intake.accept, ada.principal, echo, said())
     assignment = await bridge.run(begin, sent.run)
-    await bridge.run(intake.cancel, ada.principal, echo, str(sent.task))
+    await bridge.run(canceling.cancel, ada.principal, echo, str(sent.task))
     await execution.execute(assignment, lambda: False)
     run = await bridge.run(lambda: Run.objects.get(pk=sent.run))
     assert [note["note"] for note in run.notes] == ["Attempt 1 ended after the run was no longer its own."]

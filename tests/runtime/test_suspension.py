@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import bridge
-from apps.conversations import clearing, intake, replay
+from apps.conversations import canceling, clearing, replay
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Run, Suspension, Task
 from apps.runtime import suspending, sweeping
@@ -99,7 +99,7 @@ async def test_a_child_that_is_answered_itself_takes_its_parent_along(ada, cast,
 
 async def test_a_child_that_is_canceled_meanwhile_is_what_the_parent_finds(ada, cast, said):
     parent = await asked(ada, cast, said)
-    await bridge.run(intake.cancel_found, await bridge.run(child_of, parent))
+    await bridge.run(canceling.cancel_found, await bridge.run(child_of, parent))
     await until(lambda: state_of(parent.pk) == "failed")
     assert "canceled" in words(await bridge.run(lambda: Task.objects.get(pk=parent.pk)))
 
@@ -138,7 +138,7 @@ async def test_a_suspension_of_an_earlier_question_moves_nothing(ada, cast, said
 
 async def test_a_cancel_reaches_children_that_ask(ada, cast, said):
     parent = await asked(ada, cast, said)
-    await bridge.run(intake.cancel, ada.principal, cast["caller"], str(parent.pk))
+    await bridge.run(canceling.cancel, ada.principal, cast["caller"], str(parent.pk))
     child = await bridge.run(child_of, parent)
     assert child.state == "canceled"
     await bridge.run(sweeping.sweep)

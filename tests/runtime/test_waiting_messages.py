@@ -3,7 +3,7 @@
 import pytest
 
 from agentkit import AuthRequired, Completed, Failed, InputRequired, Rejected
-from apps.conversations import intake, replay
+from apps.conversations import canceling, intake, replay
 from apps.conversations.errors import TaskBusy
 from apps.conversations.models import Artifact, Context, Message, Run
 from apps.runtime.claims import claim
@@ -150,7 +150,7 @@ def test_a_cancel_is_the_one_end_that_leaves_messages_unread(ada, echo, said):
     sent = intake.accept(ada.principal, echo, said("first"))
     begin(sent.run)
     write(sent, ada, echo, said)
-    intake.cancel(ada.principal, echo, str(sent.task))
+    canceling.cancel(ada.principal, echo, str(sent.task))
     assert state_of(sent.task) == "canceled"
     assert types_of(sent.task).count("user_message") == 2
     assert not Run.objects.unfinished().exists()

@@ -7,7 +7,7 @@ import pytest
 from celery import current_app
 
 import bridge
-from apps.conversations import intake, wire
+from apps.conversations import canceling, wire
 from apps.conversations.models import Run
 from apps.runtime import process, publishing, sending
 from tests.runtime.agents import Waiting
@@ -35,7 +35,7 @@ async def test_what_a_full_process_gave_back_comes_again(room_for_one, worker, a
         async with asyncio.timeout(0.2):
             await sending.settled(second.context, second.task, second.index, wire.load_task)
     assert await bridge.run(state_of, second.task) == "submitted"
-    await bridge.run(intake.cancel, ada.principal, waiting, str(first.task))
+    await bridge.run(canceling.cancel, ada.principal, waiting, str(first.task))
     async with asyncio.timeout(SOON):
         for sent in (second, third):
             shown = await sending.settled(sent.context, sent.task, sent.index, wire.load_task)

@@ -6,7 +6,7 @@ import pytest
 
 import bridge
 from apps.agents.registration import register_hosted
-from apps.conversations import intake, lineage
+from apps.conversations import canceling, lineage
 from apps.conversations.models import Context, Task
 from apps.runtime import branching
 from apps.runtime.sending import send
@@ -75,7 +75,7 @@ async def test_a_trip_that_is_still_planned_goes_on_from_what_was_known(ada, tal
 
 async def test_a_trip_that_was_given_up_is_begun_anew(ada, talk):
     agent, task = await talk("agents.travel.agent:Travel", "I want to go away", "Lisbon")
-    await bridge.run(intake.cancel, ada.principal, agent, str(task.pk))
+    await bridge.run(canceling.cancel, ada.principal, agent, str(task.pk))
     other = await edited(ada, task, "Lisbon", "To Rome on 3 May")
     assert other.state == "input-required"
 

@@ -8,7 +8,7 @@ import pytest
 import bridge
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import intake, replay
+from apps.conversations import canceling, replay
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Context, Event, Task
 from apps.runtime import credential_requests
@@ -194,7 +194,7 @@ async def test_a_stop_in_the_middle_stops_the_work(ada, cast, said, endpoint: En
     endpoint.replies = [hangs("")] * 3
     receipt = await sent(ada.principal, cast[slug], said("Translate to German: the cat"))
     assert await asyncio.to_thread(endpoint.hanging.wait, 20)
-    await bridge.run(intake.cancel, ada.principal, cast[slug], str(receipt.task))
+    await bridge.run(canceling.cancel, ada.principal, cast[slug], str(receipt.task))
     assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
     task = await ended(receipt)
     assert task.state == "canceled"
@@ -206,7 +206,7 @@ async def test_a_stop_of_the_builder_stops_its_workers(ada, cast, said, endpoint
     endpoint.replies = [hangs("")]  # while the worker plans
     receipt = await sent(ada.principal, cast["builder"], said("A website about bees"))
     assert await asyncio.to_thread(endpoint.hanging.wait, 20)
-    await bridge.run(intake.cancel, ada.principal, cast["builder"], str(receipt.task))
+    await bridge.run(canceling.cancel, ada.principal, cast["builder"], str(receipt.task))
     assert (await ended(receipt)).state == "canceled"
     await until(lambda: list(Task.objects.filter(parent=receipt.task).values_list("state", flat=True)) == ["canceled"])
     assert await asyncio.to_thread(endpoint.hung_up.wait, 10)

@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import intake, replay
+from apps.conversations import canceling, intake, replay
 from apps.conversations.models import Context, Event, Run, Task
 from apps.runtime import credential_requests
 from apps.runtime.models import Credential, CredentialRequest
@@ -156,7 +156,7 @@ def test_a_link_that_is_too_old_says_so_and_makes_a_new_one_for_the_owner(ada_br
 
 def test_a_link_of_a_task_that_was_canceled_is_no_longer_needed(ada_browser, ada, calendar, asked):
     task = asked()
-    intake.cancel(ada.principal, calendar, str(task.pk))
+    canceling.cancel(ada.principal, calendar, str(task.pk))
     page = ada_browser.get(link_of(task))
     assert (page.status_code, "no longer needed" in page.text) == (410, True)
 

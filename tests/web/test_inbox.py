@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import intake, marking
+from apps.conversations import canceling, intake, marking
 from apps.conversations.models import Context, Task
 from apps.conversations.waiting import waiting_for
 from tests.web import telling
@@ -69,7 +69,7 @@ def test_what_is_answered_put_away_or_somebody_elses_is_not_there(
     marking.archive(ada.principal, away.context)
     Context.objects.filter(pk=of_a_child.context).update(parent_task=kept.task)
     Task.objects.filter(pk=of_a_child.task).update(parent=kept.task)
-    intake.cancel_found(Task.objects.get(pk=other.task))
+    canceling.cancel_found(Task.objects.get(pk=other.task))
     assert [task.pk for task in waiting_for(ada.principal)] == [kept.task]
     shown = ada_browser.get("/inbox").text
     assert [str(one.task) in shown for one in (answered, away, kept, of_a_child, other)] == [0, 0, 1, 0, 0]

@@ -11,7 +11,7 @@ from django.test import Client
 
 import bridge
 from apps.accounts.models import User
-from apps.conversations import intake
+from apps.conversations import canceling, intake
 from apps.conversations.models import Task
 from apps.runtime.sending import accept_and_publish
 from apps.web.operations import OperationsLine
@@ -88,7 +88,7 @@ async def test_a_cancel_is_seen_at_once_on_the_pages_of_the_context_the_task_and
     async with Line(operator, paths[0]) as context, Line(operator, paths[1]) as its, Line(operator, paths[2]) as runs:
         for line in (context, its, runs):
             assert "canceled" not in await line.panel()
-        await bridge.run(intake.cancel_found, task)
+        await bridge.run(canceling.cancel_found, task)
         for line in (context, its, runs):
             await line.panel_with("canceled")
 
@@ -96,7 +96,7 @@ async def test_a_cancel_is_seen_at_once_on_the_pages_of_the_context_the_task_and
 async def test_a_page_that_shows_nothing_is_not_buried(operator, task):
     async with Line(operator, path_of(task)) as line:
         await line.end.receive_from(timeout=10)  # and does not say that it is shown
-        await bridge.run(intake.cancel_found, task)
+        await bridge.run(canceling.cancel_found, task)
         assert await line.end.receive_nothing(timeout=0.6, interval=0.05)
         await line.end.send_to("shown")
         assert "canceled" in await line.end.receive_from(timeout=10)

@@ -13,7 +13,7 @@ from apps.a2a.models import PushConfig
 from apps.a2a.webhooks.reading import Webhook, WebhookAsking, WebhookListing
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import intake
+from apps.conversations import addressing, intake
 from apps.conversations.errors import InvalidParams, TaskNotFound
 from apps.conversations.ledger import Ledger
 from apps.conversations.models import Context, Task
@@ -36,7 +36,7 @@ async def vet(webhook: Webhook, field: str) -> None:
 
 def create(principal: Principal, agent: Agent, task_id: str, webhook: Webhook) -> JSON:
     """Keep a webhook, in the place of one with the same id. Raises TaskNotFound, InvalidParams."""
-    task = intake.find_task(principal, agent, task_id)
+    task = addressing.find_task(principal, agent, task_id)
     with transacting():
         context = _locked(task)
         config = _keep(task.pk, webhook)
@@ -56,7 +56,7 @@ def keep_with(webhook: Webhook) -> intake.Alongside:
 
 def find(principal: Principal, agent: Agent, asking: WebhookAsking) -> JSON:
     """Raises TaskNotFound, for an unknown webhook as well."""
-    task = intake.find_task(principal, agent, asking.task)
+    task = addressing.find_task(principal, agent, asking.task)
     config = PushConfig.objects.filter(task=task, config_id=asking.config_id).first()
     if config is None:
         raise TaskNotFound("There is no such webhook.")
@@ -65,7 +65,7 @@ def find(principal: Principal, agent: Agent, asking: WebhookAsking) -> JSON:
 
 def listed(principal: Principal, agent: Agent, listing: WebhookListing) -> JSON:
     """ListTaskPushNotificationConfigsResponse, by id. Raises TaskNotFound."""
-    task = intake.find_task(principal, agent, listing.task)
+    task = addressing.find_task(principal, agent, listing.task)
     found = PushConfig.objects.filter(task=task, config_id__gt=listing.page_token).order_by("config_id")
     rows = list(found[: listing.page_size + 1])
     page = rows[: listing.page_size]
@@ -77,7 +77,7 @@ def listed(principal: Principal, agent: Agent, listing: WebhookListing) -> JSON:
 
 def delete(principal: Principal, agent: Agent, asking: WebhookAsking) -> JSON:
     """Forget a webhook and what waits for it; one that is gone stays so. Raises TaskNotFound."""
-    task = intake.find_task(principal, agent, asking.task)
+    task = addressing.find_task(principal, agent, asking.task)
     with transacting():
         _locked(task)
         PushConfig.objects.filter(task=task, config_id=asking.config_id).only("pk").delete()

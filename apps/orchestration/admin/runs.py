@@ -21,8 +21,8 @@ from unfold.widgets import UnfoldAdminSelectWidget
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent, AgentVersion
 from apps.conversations.admin import columns
+from apps.conversations.canceling import cancel_found
 from apps.conversations.errors import Refusal
-from apps.conversations.intake import cancel_found
 from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Task
 from apps.orchestration import controls, depicting

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from unfold.decorators import action
 
-from apps.conversations import intake
+from apps.conversations import canceling
 from apps.conversations.admin.tasks import TaskAdmin
 from apps.conversations.errors import Refusal, TaskNotCancelable
 from apps.conversations.lifecycle import TERMINAL
@@ -75,7 +75,7 @@ class OperatedTaskAdmin(TaskAdmin):
             try:
                 if task.is_finished:
                     raise TaskNotCancelable
-                intake.cancel_found(task)
+                canceling.cancel_found(task)
                 self.log_change(request, task, "Canceled.")
             except TaskNotCancelable:
                 ended += 1
