@@ -20,22 +20,25 @@ class ContextCleared(LeaseLost, Context.DoesNotExist):
     """The context was cleared: its log has ended, and no run of it is anybody's."""
 
 
-class _IsCold(Exception):
-    """The context is in cold storage."""
+class IsCold(Exception):
+    """The context is in cold storage: `bring_back` it."""
 
 
 @contextmanager
 def holding(row: Context) -> Iterator[datetime.datetime]:
     """A transaction that holds the context, at the database's time; one in cold storage is brought back before it."""
     while True:
-        with suppress(_IsCold), transacting():
+        with suppress(IsCold), transacting():
             yield timezone.now() if row._state.adding else lock(row)
             return
         bring_back(row.pk)
 
 
 def lock(context: Context) -> datetime.datetime:
-    """Lock the row, read under the lock what changes, and give the database's time."""
+    """Lock the row, read under the lock what changes, and give the database's time.
+
+    Raises Context.DoesNotExist (ContextCleared for one that was cleared), IsCold.
+    """
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table, key = Context._meta.db_table, Context._meta.pk.get_db_prep_value(context.pk, connection)
     columns = f"last_event, is_watched, deleted_at, archived_at, cold_file, {TIME[connection.vendor]}"
@@ -46,7 +49,7 @@ def lock(context: Context) -> datetime.datetime:
     if deleted_at is not None:
         raise ContextCleared
     if cold_file:
-        raise _IsCold
+        raise IsCold
     context.last_event, context.is_watched = found[0], bool(found[1])
     context.archived_at = time_from(archived_at) if archived_at else None
     context.cold_file, context.cold_at = "", None
@@ -62,7 +65,7 @@ def bring_back(context_id: uuid.UUID) -> None:
         needed = list(restoring.needed_by(Context.objects.get(pk=context_id)))
         for other in needed:
             bring_back(other)
-        with suppress(_IsCold), transacting():
+        with suppress(IsCold), transacting():
             for other in needed:
                 lock(Context(pk=other))  # or it might go again before this one is back
             _fill(context_id)
@@ -70,7 +73,7 @@ def bring_back(context_id: uuid.UUID) -> None:
 
 
 def _fill(context_id: uuid.UUID) -> None:
-    with suppress(_IsCold):
+    with suppress(IsCold):
         lock(Context(pk=context_id))
         return
     restoring.restore(Context.objects.get(pk=context_id))

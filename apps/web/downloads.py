@@ -90,6 +90,7 @@ def _sent(request: HttpRequest, part: JSON, name: str = "") -> HttpResponseBase:
     response["Content-Disposition"] = content_disposition_header(is_download, named) or ""
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = POLICY.get(media_type, NOTHING)
+    response["X-DNS-Prefetch-Control"] = "off"  # no policy is asked before a name is looked up
     response["Cache-Control"] = "private, max-age=31536000, immutable"
     return response
 

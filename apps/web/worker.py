@@ -32,6 +32,8 @@ KEPT = (
     "js/dom.js",
     "js/sizes.js",
     "js/post.js",
+    "js/copying.js",
+    "js/help.js",
     "js/leaving.js",
     "js/account.js",
     "js/notifying.js",

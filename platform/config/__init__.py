@@ -2,7 +2,7 @@
 
 import gc
 
-# What is imported is no garbage, and to look for some meanwhile is a sixth of a start. `ConfigConfig.ready` ends it.
+# Nearly nothing of what is imported is garbage, and to look for it is a sixth of a start. `ConfigConfig.ready` ends it.
 gc.disable()
 
 from config.celery import app as celery_app  # noqa: E402

@@ -24,3 +24,10 @@ notify.addEventListener("click", () => toggle(notify));
 name();
 notify.ariaChecked = mayNotify;
 theme.disabled = notify.disabled = false; // until now nothing came of pressing them
+
+// What was put off is done before one leaves
+
+document.getElementById("sign-out").addEventListener("submit", (event) => {
+  event.preventDefault();
+  import("./leaving.js").then(({ leave }) => leave(event.target), () => event.target.submit());
+});

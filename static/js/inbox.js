@@ -2,9 +2,10 @@
 // server draws them; what is answered anywhere goes away.
 import { complain, read } from "./answering.js";
 import { api } from "./api.js";
-import { post } from "./post.js";
+import { post, Unreachable } from "./post.js";
 import { dress } from "./times.js";
 import { toast } from "./toast.js";
+import { keep } from "./unsent.js";
 
 const SOON = 150; // ms in which more of the same may come
 const PAUSE = 15_000; // ms
@@ -60,8 +61,21 @@ list.addEventListener("submit", async (event) => {
   const form = event.target;
   const said = read(form);
   if (!said) return;
-  await act(form, () => post(form.action, said.form), "Your answer is sent.");
+  await act(form, () => sent(form, said));
 });
+
+/** Where the server cannot be reached, the answer waits in this browser until it can (`others.js` sends it). */
+async function sent(form, { id, form: said, text }) {
+  try {
+    await post(form.action, said);
+    return "Your answer is sent.";
+  } catch (problem) {
+    if (!(problem instanceof Unreachable)) throw problem;
+    const [, session] = new URL(form.action).pathname.match(/^\/sessions\/([^/]+)/);
+    await keep({ id, session, address: form.action, said: [...said], text, files: [], at: Date.now() });
+    return "Your answer is sent when the line is back.";
+  }
+}
 
 // Declining ends the task for good, so it is asked twice
 
@@ -70,7 +84,7 @@ list.addEventListener("click", ({ target }) => {
   if (!button) return;
   if (!button.classList.toggle("is-sure")) {
     const form = button.form;
-    act(form, () => api("POST", `/tasks/${form.dataset.task}/cancel`), "Declined. The work is stopped.");
+    act(form, () => api("POST", `/tasks/${form.dataset.task}/cancel`).then(() => "Declined. The work is stopped."));
   }
   button.textContent = button.classList.contains("is-sure") ? "Decline, and stop the work?" : "Decline";
 });
@@ -80,14 +94,15 @@ list.addEventListener("focusout", ({ target }) => {
   target.textContent = "Decline";
 });
 
-async function act(form, run, sentence) {
+/** `run` gives what is said of it. */
+async function act(form, run) {
   const item = form.closest("li");
   const { href } = item.querySelector(".who a");
   const focused = form.contains(document.activeElement) ? document.activeElement : null;
   form.setAttribute("aria-busy", "true");
   for (const button of form.querySelectorAll("button")) button.disabled = true;
   try {
-    await run();
+    const sentence = await run();
     item.querySelector(".who a").focus(); // of which the next question takes over the focus
     leave(item);
     document.dispatchEvent(new CustomEvent("sessions-changed", { detail: { isMoved: false } }));

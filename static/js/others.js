@@ -1,11 +1,22 @@
 // What waits to be sent in other sessions than the one that is open, which sends its own.
+import { copyText } from "./copying.js";
 import { toast } from "./toast.js";
-import { sendAll } from "./unsent.js";
+import { drop, sendAll } from "./unsent.js";
+
+const told = new Set(); // ids of messages: each is told of once
 
 export async function sendOthers() {
   const [, place, here] = location.pathname.split("/");
   const refused = await sendAll(place === "sessions" ? here : "");
-  for (const { session, refused: sentence } of refused) {
-    toast(`A message could not be sent. ${sentence}`, { name: "Open", run: () => location.assign(`/sessions/${session.split("/")[0]}`) });
+  for (const message of refused.filter(({ id }) => !told.has(id))) {
+    told.add(message.id);
+    toast(`A message could not be sent. ${message.refused}`, wayOut(message));
   }
+}
+
+/** Where its session is gone, nothing else can be done with it. */
+function wayOut({ id, session, text, isGone }) {
+  if (!isGone) return { name: "Open", run: () => location.assign(`/sessions/${session.split("/")[0]}`) };
+  const run = async () => (await copyText(text)) && drop(id);
+  return { name: "Copy it, and let it go", run, stays: 60_000 };
 }

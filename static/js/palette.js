@@ -8,8 +8,8 @@ import { short } from "./times.js";
 const PATIENCE = 160; // ms in which somebody may go on typing
 const MOST = 7; // of each kind
 const MODES = {
-  find: { name: "Search", asks: "Search sessions, messages and agents", look: find },
-  new: { name: "New session", asks: "Who do you want to write to, or what for?", look: choose },
+  find: { name: "Search", asks: "Search sessions, messages and agents", look: find, without: "Only what this browser knows is listed." },
+  new: { name: "New session", asks: "Who do you want to write to, or what for?", look: choose, without: "Agents are listed when it answers again." },
 };
 
 const store = new Store(`parley.sessions.${document.querySelector(".sidebar").dataset.user}`);
@@ -59,7 +59,8 @@ class Palette {
       await this.mode.look(this.field.value.trim(), (groups, isMore) => cut === this.cut && this.show(groups, isMore), cut.signal);
     } catch (problem) {
       if (problem.name === "AbortError") return;
-      this.state.textContent = `${problem.message ?? ""} Only what this browser knows is listed.`.trim();
+      const why = problem instanceof TypeError ? "The server cannot be reached." : problem.message; // a browser's own words say less
+      this.state.textContent = `${why} ${this.mode.without}`;
     }
   }
 

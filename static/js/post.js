@@ -14,8 +14,12 @@ export class Refused extends Error {
 
 /** The server did not answer at all; the same form may be sent again. */
 export class Unreachable extends Error {
-  message = "The server cannot be reached. What you wrote is kept here.";
+  constructor(then = "Try again when the line is back.") {
+    super(`The server cannot be reached. ${then}`);
+  }
 }
+
+export const KEPT = "What you wrote is kept here.";
 
 export async function post(address, form) {
   for (const wait of TRIES) {
@@ -26,7 +30,7 @@ export async function post(address, form) {
       if (!(problem instanceof Unreachable)) throw problem;
     }
   }
-  throw new Unreachable();
+  throw new Unreachable(KEPT);
 }
 
 /** What was answered. Throws Refused, or Unreachable for a line that is lost. */

@@ -11,6 +11,7 @@ import { toast } from "./toast.js";
 const $ = (id) => document.getElementById(id);
 const MOST_DRAWN = 100; // messages in the page at a time
 const LONGEST_GAP = 3000; // ms: who watches need not wait as long as it took
+const NEAR = 48; // px from the end that still count as being there
 const FRAME = 16; // ms: what happened within one is drawn as one
 
 const beginning = JSON.parse($("beginning").textContent);
@@ -41,6 +42,8 @@ function undraw() {
 
 function draw() {
   const { items, ...state } = log.at(index);
+  const { scrollHeight, scrollTop, clientHeight } = $("transcript");
+  const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR; // who reads further up stays there
   view.draw({ ...state, items: items.slice(-MOST_DRAWN) });
   for (const form of $("items").querySelectorAll("form, .credential")) form.inert = true;
   $("earlier-hidden").hidden = items.length <= MOST_DRAWN;
@@ -48,7 +51,7 @@ function draw() {
   $("fork").disabled = index === 0;
   const { type = "", at } = log.entry(index) ?? {};
   tell(`Event ${index} of ${beginning.last}`, type, at);
-  $("transcript").scrollTop = $("transcript").scrollHeight;
+  if (isAtEnd) $("transcript").scrollTop = $("transcript").scrollHeight;
 }
 
 function tell(words, type = "", at = "") {

@@ -133,15 +133,19 @@ class Renaming {
   async save(staysHere) {
     const title = this.field.value.trim();
     if (this.isOver || !title || title === this.before) return this.end(staysHere);
+    this.end(staysHere);
+    await this.keep(title);
+  }
+
+  async keep(title) {
     const name = this.row.querySelector(".name");
     name.textContent = title; // paler until it is so
     name.classList.add("pending");
-    this.end(staysHere);
     try {
       await api("PATCH", `/sessions/${this.row.dataset.key}`, { title });
     } catch (problem) {
       name.textContent = this.before;
-      toast(`The name stays as it was. ${problem.message}`);
+      toast(`The name stays as it was. ${problem.message}`, { name: `Name it “${title}”`, run: () => this.keep(title) });
     }
     name.classList.remove("pending");
     changed();

@@ -31,24 +31,31 @@ async function openPalette(mode, name) {
     palette.querySelector("input").value = "";
     palette.showModal();
   }
-  const { open } = await import("./palette.js");
+  const { open } = await import("./palette.js").catch((problem) => {
+    palette.close();
+    throw problem;
+  });
   if (palette.open) open(mode);
 }
 
-shortcut("mod+k", "Search", OPEN.palette);
-shortcut("mod+shift+o", "New session", OPEN.new);
-shortcut("mod+/", "Keyboard shortcuts", OPEN.help);
+const later = () => import("./failed.js").then(({ sayLater }) => sayLater());
+
+const opens = (name) => () => OPEN[name]().catch(later);
+
+shortcut("mod+k", "Search", opens("palette"));
+shortcut("mod+shift+o", "New session", opens("new"));
+shortcut("mod+/", "Keyboard shortcuts", opens("help"));
 document.querySelector("[data-keys]").textContent = isMac ? "⌘K" : "Ctrl+K";
 
 document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   const more = event.target.closest("[data-more]");
-  if (more) import("./rows.js").then(({ open }) => open(more));
+  if (more) import("./rows.js").then(({ open }) => open(more), later);
   const opener = event.target.closest("[data-open]");
   if (!opener) return;
   event.preventDefault();
   opener.closest("[popover]")?.hidePopover();
-  OPEN[opener.dataset.open]().catch(() => opener.href && location.assign(opener.href));
+  OPEN[opener.dataset.open]().catch(() => (opener.href ? location.assign(opener.href) : later()));
 });
 
 for (const name of ["htmx:responseError", "htmx:sendError"]) {
@@ -61,8 +68,4 @@ const { user } = document.body.dataset;
 keepFor(user); // before what is kept is sent: it may be another's
 watch(sidebar);
 if (localStorage.getItem(`parley.deleting.${user}`)) import("./deleting.js").then(({ resume }) => resume());
-document.getElementById("sign-out").addEventListener("submit", (event) => {
-  event.preventDefault();
-  import("./leaving.js").then(({ leave }) => leave(event.target), () => event.target.submit());
-});
 addEventListener("load", () => setTimeout(() => keepOffline().catch(() => {}), QUIET));

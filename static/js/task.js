@@ -1,5 +1,6 @@
 // A task's page: what htmx brings anew is dressed, stays open where it was open, and is told once; buttons stop, send and copy.
 import { api } from "./api.js";
+import { copyText } from "./copying.js";
 import { uuid } from "./ids.js";
 import { post } from "./post.js";
 import { dress } from "./times.js";
@@ -75,11 +76,11 @@ async function sentAgain(address, task) {
 }
 
 async function copied(address, button) {
-  const answer = await fetch(address);
-  if (!answer.ok) throw new Error("This could not be fetched. Wait a moment, then try again.");
-  if (!navigator.clipboard) throw new Error("Your browser lets no page copy here. Open all of it, and copy it there.");
-  await navigator.clipboard.writeText(await answer.text());
+  let isThere = true;
+  const text = fetch(address).then((answer) => (answer.ok ? answer.text() : Promise.reject(new Error(`${answer.status}`))));
+  text.catch(() => (isThere = false));
+  const fetched = (sentence) => toast(isThere ? sentence : "This could not be fetched. Wait a moment, then try again.");
+  if (!(await copyText(text, "Copied.", fetched))) return;
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = "Copy"), 2000);
-  toast("Copied.");
 }

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 const STAYS = 6000; // ms; longer while the pointer or the focus is on it
 
 /**
- * `act` is {name, run}: a button in it; with `stays` (ms) and `over`, which is called when it goes by itself. Gives a function
+ * `act` is {name, run}: a button in it; or with `stays` (ms) and `over`, which is called when it goes by itself. Gives a function
  * that takes it away.
  */
 export function toast(sentence, act = null) {
@@ -23,7 +23,7 @@ export function toast(sentence, act = null) {
     act?.over?.();
   };
   const wait = () => (timer = setTimeout(() => (element.matches(":hover, :focus-within") ? wait() : end()), act?.stays ?? STAYS));
-  if (act) {
+  if (act?.name) {
     const run = () => {
       away();
       act.run();

@@ -69,6 +69,7 @@ export function send(session, hears = SILENT) {
           return false;
         }
         message.refused = problem.message;
+        message.isGone = problem.status === 404;
       }
       if (!message.refused || hears.refused(message, message.refused)) await drop(message.id);
       else await keep(message);
@@ -92,6 +93,7 @@ export async function sendAll(open = "") {
   const elsewhere = async () => (await all()).filter(({ session }) => session.split("/")[0] !== open); // `<session>/queue` too
   const sessions = new Set((await elsewhere()).map(({ session }) => session));
   for (const session of sessions) if (!(await send(session))) break;
+  if (!(await all()).length) localStorage.removeItem(MARK);
   return (await elsewhere()).filter(({ refused }) => refused);
 }
 

@@ -5,12 +5,14 @@ const OFFLINE = "{% url 'web:offline' %}";
 const KEPT = {{ kept|safe }};
 const MOST_PAGES = 60;
 const PATIENCE = 4000; // ms that the network may take where there is a page to show
+const SOON = 300; // ms that it may take for the list of sessions
 const PAINT = 400; // ms that a page which is shown at once has for itself, until the server is asked for what is newer
 
 const FILE = /^\/static\/.+\.[0-9a-f]{12}\.\w+$/;
 const PAGE = /^\/($|agents(\/[^/]+)?$|inbox$|tasks\/[^/]+$|sessions\/[^/]+(\/(tree|replay))?$)/;
 const SESSION = /^\/sessions\/[^/]+$/; // its live line brings it up to date
 const SHOWN = /id="items"[^>]*>(<\/ol>|[^]*?<\/ol><!--shown-->)/; // in session.html, or what was put there
+const NOTHING_SHOWN = 'id="items"></ol>';
 const FILES_LISTED = /(id="artifacts"[^>]*>)[^]*?(<\/ul><\/div>)/; // there too
 const PASSING = /nonce="[^"]*"|name="csrfmiddlewaretoken" value="[^"]*"|data-position="[^"]*"/g; // it says the same with another one
 const SAYS = "x-says"; // the header of a kept page that is the same for pages that say the same
@@ -19,7 +21,7 @@ const SIGNING = /\/(sign-in|sign-out|login\/|logout\/)$/;
 
 const GONE = "gone"; // what a page says that is not there any more
 
-let keeping = null; // what was shown last, on its way into the cache
+let keeping = Promise.resolve(); // pages on their way into the cache, one after the other: each reads what is there
 let era = 0; // of pages: what was asked for before a sign-out is not kept after it
 
 addEventListener("install", (event) => {
@@ -45,7 +47,7 @@ addEventListener("fetch", (event) => {
   if (request.method === "POST" && SIGNING.test(pathname)) {
     const forget = () => {
       era += 1;
-      return Promise.resolve(keeping).then(() => caches.delete(PAGES)).catch(() => {});
+      return keeping.then(() => caches.delete(PAGES)).catch(() => {});
     };
     // Once more when it is done: a page that was on its way is the one of who was here before.
     event.respondWith(forget().then(() => fetch(request)).finally(forget));
@@ -56,17 +58,17 @@ addEventListener("fetch", (event) => {
   else if (request.mode === "navigate" && TASK.test(pathname)) open(fetch(request).catch(instead));
 });
 
-/** Who loads a session again wants it from the server. */
+/** Who loads a page again wants it from the server. A session, and the list of them, bring themselves up to date. */
 function patienceFor({ cache }, pathname) {
-  return SESSION.test(pathname) && cache !== "no-cache" && cache !== "reload" ? 0 : PATIENCE;
+  if (cache === "no-cache" || cache === "reload") return PATIENCE;
+  return SESSION.test(pathname) ? 0 : pathname === "/" ? SOON : PATIENCE;
 }
 
 addEventListener("message", (event) => {
   const { shown } = event.data;
   if (!shown) return event.waitUntil(keepAll(event.data));
-  event.waitUntil((keeping = keepShown(shown).catch(() => {})));
-  const again = () => keepShown({ ...shown, files: undefined }); // which the page has anew
-  if (shown.isNews) event.waitUntil(keepFresh(shown.address).then(again).catch(() => {}));
+  event.waitUntil(inTurn(() => keepShown(shown)));
+  if (shown.isNews) event.waitUntil(keepFresh(shown.address).catch(() => {}));
 });
 
 /** A page tells what it loaded, and which pages did not come from here: itself, and the one that people go on to. */
@@ -85,8 +87,10 @@ async function keepShown({ address, html, files, last }) {
   const began = era;
   const kept = await caches.match(address, { cacheName: PAGES, ignoreVary: true });
   const listed = (before, begin, end) => (files === undefined ? before : begin + files + end);
-  const put = () => `id="items" data-last="${last}"${html ? " inert" : ""}>${html}</ol><!--shown-->`;
-  const page = (await kept?.text())?.replace(FILES_LISTED, listed).replace(SHOWN, put);
+  const said = html.replaceAll("<!--shown-->", "&lt;!--shown-->"); // as a browser may write what stands in an attribute
+  const put = () => `id="items" data-last="${last}"${html ? " inert" : ""}>${said}</ol><!--shown-->`;
+  // What was said may say anything, so the list of files is looked for where nothing is said.
+  const page = (await kept?.text())?.replace(SHOWN, NOTHING_SHOWN).replace(FILES_LISTED, listed).replace(SHOWN, put);
   if (!page || began !== era) return;
   const headers = [...kept.headers].filter(([name]) => files === undefined || name !== SAYS);
   await (await caches.open(PAGES)).put(address, new Response(page, { headers }));
@@ -109,11 +113,13 @@ async function file(request) {
 async function page(event, patience) {
   const { url } = event.request;
   const began = era;
+  const early = patience ? fetched(event.request) : null;
+  early?.catch(() => {}); // said below
   await keeping;
   const kept = await caches.match(url, { cacheName: PAGES, ignoreVary: true });
   const isShown = kept && !patience;
-  const fresh = (isShown ? pause(PAINT) : Promise.resolve()).then(() => fetched(event.request));
-  const says = fresh.then((answer) => keep(url, answer.clone(), began)).catch(() => null);
+  const fresh = early ?? (isShown ? pause(PAINT) : Promise.resolve()).then(() => fetched(event.request));
+  const says = fresh.then((answer) => keep(url, answer.clone(), began, !patience)).catch(() => null);
   event.waitUntil(says);
   if (!kept) return fresh.catch(instead);
   const shown = isShown ? kept : await Promise.race([fresh, pause(patience, kept)]).catch(() => kept);
@@ -146,25 +152,38 @@ async function fetched(request) {
 
 async function keepFresh(address) {
   const began = era;
-  await keep(address, await fetched(new Request(address)), began);
+  await keep(address, await fetched(new Request(address)), began, SESSION.test(new URL(address).pathname));
 }
 
-/** Gives what the page says, null where that is not known. An answer that leads elsewhere leads to the sign-in: whoever read is gone. */
-async function keep(address, answer, began) {
+/**
+ * Gives what the page says, null where that is not known. An answer that leads elsewhere leads to the sign-in: whoever read is
+ * gone. `withShown`: it begins with what was shown, as the one before it did.
+ */
+async function keep(address, answer, began, withShown) {
   const isElsewhere = answer.redirected || answer.type === "opaqueredirect";
   if (isElsewhere) await caches.delete(PAGES);
   const isPage = !isElsewhere && answer.ok && answer.headers.get("Content-Type")?.startsWith("text/html");
   const html = isPage ? await answer.text() : "";
   const says = isPage ? await digest(html) : GONE;
-  if (began !== era || !(isPage || answer.status === 404)) return null;
-  const cache = await caches.open(PAGES);
-  const shown = (await (await cache.match(address, { ignoreVary: true }))?.text())?.match(SHOWN)?.[0];
-  const page = shown ? html.replace(SHOWN, () => shown) : html; // it begins with that as before
-  await cache.delete(address);
-  if (isPage) await cache.put(address, new Response(page, { headers: [...answer.headers, [SAYS, says]] }));
-  const [oldest, ...others] = await cache.keys();
-  if (others.length >= MOST_PAGES) await cache.delete(oldest);
-  return says;
+  const headers = [...answer.headers, [SAYS, says]];
+  let isKept = false;
+  await inTurn(async () => {
+    if (began !== era || !(isPage || answer.status === 404)) return;
+    const cache = await caches.open(PAGES);
+    const before = withShown && (await (await cache.match(address, { ignoreVary: true }))?.text());
+    const shown = before && before.match(SHOWN)?.[0];
+    await cache.delete(address);
+    if (isPage) await cache.put(address, new Response(shown ? html.replace(SHOWN, () => shown) : html, { headers }));
+    const [oldest, ...others] = await cache.keys();
+    if (others.length >= MOST_PAGES) await cache.delete(oldest);
+    isKept = true;
+  });
+  return isKept ? says : null;
+}
+
+/** Each change of what is kept reads what is there, and waits for the one before it. */
+function inTurn(change) {
+  return (keeping = keeping.then(change).catch(() => {}));
 }
 
 async function digest(html) {

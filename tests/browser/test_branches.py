@@ -6,7 +6,7 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import PHONE, SESSION, WIDE
 from tests.browser.doing import begin, heard, messages, say, settled
@@ -115,6 +115,31 @@ def test_an_answer_is_tried_again_and_a_fork_goes_on_from_it(page: Page) -> None
     say(page, "and from here")
     heard(page, "and from here")
     assert messages(page).count() == 4
+
+
+def test_a_fork_that_takes_its_time_is_made_once(page: Page, complaints: list[str]) -> None:
+    begin(page, "echo", "one")
+    heard(page, "one")
+    settled(page)
+    keys: list[str | None] = []
+
+    def lost(route: Route) -> None:
+        keys.append(route.request.headers.get("idempotency-key"))
+        page.wait_for_timeout(1000)
+        route.abort()
+
+    page.route("**/fork", lost)
+    act(page, "one", "Fork from here", role="agent")
+    expect(page.locator("#toasts")).to_contain_text("Making a branch…")
+    act(page, "one", "Fork from here", role="agent")
+    expect(page.locator(".composer-error")).to_contain_text("The server cannot be reached. Try again")
+    expect(page.locator("#toasts")).not_to_contain_text("Making a branch…")
+    assert len(keys) == 1
+    act(page, "one", "Fork from here", role="agent")
+    expect(page.locator("#toasts")).not_to_contain_text("Making a branch…")
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+    complaints.clear()
 
 
 def test_a_fork_that_is_made_elsewhere_shows_by_itself(page: Page, open_browser, watched) -> None:

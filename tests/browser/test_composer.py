@@ -5,7 +5,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SESSION
-from tests.browser.doing import begin, heard
+from tests.browser.doing import begin, heard, say
 
 
 def test_everything_can_be_done_by_keyboard(page: Page) -> None:
@@ -61,6 +61,23 @@ def test_a_question_takes_the_focus_from_nobody_who_is_writing(page: Page) -> No
     page.locator("#words").fill("let me think")
     page.reload()
     expect(page.get_by_role("radio", name="First")).to_be_focused()
+
+
+def test_a_question_pulls_nobody_away_from_what_they_read(page: Page) -> None:
+    begin(page, "echo", "\n".join(f"line {number}" for number in range(120)))
+    heard(page, "line 119")
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.get_by_role("button", name="Switch").click()
+    other.locator("[data-switch=asking]").click()
+    expect(page.locator("#with")).to_contain_text("Asking")
+    page.locator("#transcript").evaluate("element => element.scrollTop = 100")
+    say(other, "A trip")
+    expect(page.locator("form.question")).to_have_count(1)
+    expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
+    page.wait_for_timeout(500)
+    assert page.locator("#transcript").evaluate("element => element.scrollTop") == 100
+    assert not page.evaluate("Boolean(document.activeElement.closest('form.question'))")
 
 
 def test_a_file_comes_along_and_can_be_left_behind(page: Page, csv: Path) -> None:
@@ -119,6 +136,11 @@ def test_an_example_is_a_beginning(page: Page) -> None:
     page.get_by_role("button", name="Count down from 20").click()
     expect(page.locator("#words")).to_have_value("Count down from 20")
     expect(page.locator("#words")).to_be_focused()
+    page.locator("#words").fill("ten lines of my own")
+    page.get_by_role("button", name="Count down from 20").click()
+    expect(page.locator("#words")).to_have_value("Count down from 20")
+    page.locator("#toasts").get_by_role("button", name="Undo").click()
+    expect(page.locator("#words")).to_have_value("ten lines of my own")
 
 
 def test_nothing_is_not_sent(page: Page) -> None:

@@ -26,6 +26,9 @@ def test_what_happened_while_the_line_was_lost_is_made_up_for(page: Page, open_b
     heard(page, "before")
     page.context.set_offline(True)
     expect(page.locator("#line-state")).to_be_visible()
+    page.evaluate("document.getElementById('line-state').firstChild.isTheFirst = true")
+    page.wait_for_timeout(3000)  # in which it is tried again some times
+    assert page.evaluate("document.getElementById('line-state').firstChild.isTheFirst")  # nothing to be read out again
     other = open_browser().new_page()
     other.goto(page.url)
     say(other, "meanwhile")

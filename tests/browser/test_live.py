@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.agents import STORY
 from tests.browser.conftest import SESSION
@@ -168,7 +168,7 @@ def test_the_reader_is_not_pulled_away_from_what_they_read(page: Page) -> None:
     assert scrolled.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight") < 2
 
 
-def test_earlier_messages_come_as_one_scrolls_and_nothing_moves(page: Page) -> None:
+def test_earlier_messages_come_as_one_scrolls_and_nothing_moves(page: Page, complaints: list[str]) -> None:
     begin(page, "hello", "message 0")
     heard(page, "message 0")
     for number in range(1, 33):
@@ -178,9 +178,25 @@ def test_earlier_messages_come_as_one_scrolls_and_nothing_moves(page: Page) -> N
     expect(messages(page).last).to_contain_text("message 32")
     expect(page.get_by_role("button", name="Show earlier messages")).to_be_visible()
     scrolled = page.locator("#transcript")
+    asked: list[str] = []
+
+    def lost(route: Route) -> None:
+        asked.append(route.request.url)
+        route.abort()
+
+    page.route("**/earlier?*", lost)
+    for _ in range(5):
+        scrolled.evaluate("element => { element.scrollTop = 1; element.scrollTop = 0; }")
+        page.wait_for_timeout(100)
+    expect(page.locator(".composer-error")).to_contain_text("What was said before could not be loaded.")
+    assert len(asked) == 1  # not at each step of the wheel
+    page.unroute_all()
+    complaints.clear()
     first = messages(page).first.get_attribute("data-message")
     seen = page.locator(f"[data-message='{first}']")
-    before = scrolled.evaluate("(element) => { element.scrollTop = 0; return 0; }") or seen.bounding_box()
+    before = seen.bounding_box()
+    page.get_by_role("button", name="Show earlier messages").click()
     expect(page.locator("#items")).to_contain_text("“message 0”")
     expect(page.locator("#earlier")).to_be_hidden()
+    expect(page.locator(".composer-error")).to_be_hidden()
     assert abs(seen.bounding_box()["y"] - before["y"]) < 60  # the button itself went away

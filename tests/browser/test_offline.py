@@ -10,11 +10,17 @@ from tests.browser.doing import begin, heard, messages, say, settled
 from tests.stack import Stack
 
 OFFLINE = "You are offline. You can read on; what you write is sent when the line is back."
+ELSEWHERE = (
+    "You are offline. You can read on; what you say in a session, and what you answer, is sent when the line is back."
+)
 KEEPS = """async () => {
   const pages = (await caches.keys()).filter((name) => name.startsWith("pages-"));
   const databases = (await indexedDB.databases()).map(({name}) => name);
   return [...pages, ...databases, ...Object.keys(localStorage)];
 }"""
+
+
+KEPT_TEXT = "caches.match('{}').then((kept) => kept?.text())"
 
 
 def is_kept(page: Page) -> None:
@@ -80,7 +86,7 @@ def test_what_waits_is_sent_from_another_page_when_the_server_is_back(open_brows
         say(page, "while it was dead")
         waiting(page, "while it was dead")
         page.goto("/")
-        expect(page.locator("#offline")).to_have_text(OFFLINE)
+        expect(page.locator("#offline")).to_have_text(ELSEWHERE)
         page.goto("/agents/echo")
         expect(page.get_by_role("heading", name="You are offline")).to_be_visible()
         expect(page.get_by_role("link", name="before")).to_have_attribute("href", session)
@@ -91,6 +97,36 @@ def test_what_waits_is_sent_from_another_page_when_the_server_is_back(open_brows
     page.goto(session)
     heard(page, "while it was dead")
     expect(messages(page)).to_have_count(4)
+
+
+def test_what_cannot_be_sent_any_more_is_told_once_and_can_be_let_go(open_browser: Any) -> None:
+    context: BrowserContext = open_browser()
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    begin(page, "hello", "before")
+    heard(page, "before")
+    session = page.url
+    page.route("**/messages", lambda route: route.abort())
+    say(page, "for nobody")
+    waiting(page, "for nobody")
+    token = page.locator("[name=csrfmiddlewaretoken]").first.input_value()
+    page.goto("/agents")
+    gone = page.request.delete(
+        session.replace("/sessions/", "/api/v1/sessions/"), headers={"X-CSRFToken": token, "Referer": session}
+    )
+    assert gone.ok, gone.text()
+    page.unroute_all()
+    page.evaluate("dispatchEvent(new Event('online'))")
+    told = page.locator(".toast", has_text="A message could not be sent.")
+    expect(told).to_have_count(1)
+    for _ in range(2):
+        page.evaluate("document.querySelector('.sidebar').dataset.line = 'live'")
+        page.wait_for_timeout(300)
+    expect(told).to_have_count(1)
+    told.get_by_role("button", name="Copy it, and let it go").click()
+    assert page.evaluate("navigator.clipboard.readText()") == "for nobody"
+    page.evaluate("document.querySelector('.sidebar').dataset.line = 'live'")
+    until(page, "!localStorage.unsent")
 
 
 BEFORE_ITS_SCRIPT = """
@@ -170,21 +206,49 @@ def test_a_page_that_was_left_is_kept_as_it_was_by_then(open_browser: Any) -> No
     assert not loaded(page) & {"old", "cache", "kept", "beside", "standing", "renewing", "files"}
 
 
-def test_a_page_that_is_kept_anew_still_begins_with_what_was_shown(open_browser: Any) -> None:
-    page = open_browser(service_workers="allow").new_page()
-    begin(page, "hello", "before")
-    heard(page, "before")
+def begun_and_left(page: Page, words: str) -> str:
+    """Say something to `hello` and leave; gives the session's address once the service worker has all of that."""
+    begin(page, "hello", words)
+    heard(page, words)
     until(page, "navigator.serviceWorker.controller")
     is_kept(page)
     session = page.url
+    left(page, session)
+    return session
+
+
+def left(page: Page, session: str) -> None:
+    """Go on to another page; wait until the worker has what was shown, and has asked for the rest."""
     page.goto("/agents")
-    until(page, f"(await (await caches.match('{session}')).text()).includes('<!--shown-->')")
-    nonce = f"(await (await caches.match('{session}')).text()).match(/nonce=\"([^\"]*)/)[1]"
-    before = page.evaluate(f"(async () => {nonce})()")
+    until(page, f"(await {KEPT_TEXT})?.includes('<!--shown-->')".format(session))
+    until(page, f"(await caches.match('{session}'))?.headers.has('x-says')")
+
+
+def test_a_page_that_is_kept_anew_still_begins_with_what_was_shown(open_browser: Any) -> None:
+    page = open_browser(service_workers="allow").new_page()
+    session = begun_and_left(page, "before")
+    nonce = f"(await {KEPT_TEXT})?.match(/nonce=.([-\\w]+)/)[1]".format(session)
+    before = page.evaluate(f"async () => {nonce}")
     page.goto(session)
-    until(page, f"{nonce} !== '{before}'")
-    kept = page.evaluate("(async () => (await caches.match(location.href)).text())()")
+    until(page, f"({nonce} ?? '{before}') !== '{before}'")
+    kept = page.evaluate(f"() => {KEPT_TEXT}".format(session))
     assert re.search(r'id="items" data-last="\d+" inert>.*before.*</ol><!--shown-->', kept, re.DOTALL)
+
+
+def test_a_page_is_kept_whole_whatever_is_said_in_it(open_browser: Any) -> None:
+    page = open_browser(service_workers="allow").new_page()
+    words = 'the list is id="artifacts">, the other one id="items"></ol><!--shown-->'
+    session = begun_and_left(page, words)
+    page.goto(session)
+    heard(page, words)
+    say(page, "more of it")
+    heard(page, "more of it")
+    left(page, session)
+    kept = page.evaluate(f"() => {KEPT_TEXT}".format(session))
+    assert kept.count('id="artifacts" data-address') == kept.count('id="to-end"') == kept.count('id="composer"') == 1
+    assert kept.count("<!--shown-->") == 1
+    page.goto(session)
+    heard(page, "more of it")
 
 
 def test_a_kept_page_that_is_old_by_now_is_brought_up_to_date(open_browser: Any) -> None:

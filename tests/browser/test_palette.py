@@ -32,7 +32,9 @@ def test_a_session_is_found_by_its_title_at_once_and_by_what_was_said(page: Page
     page.context.set_offline(True)
     page.keyboard.type("title zanz")
     expect(chosen(page)).to_contain_text("Zanzibar is a title")
-    expect(page.locator(".palette-state")).to_contain_text("Only what this browser knows is listed")
+    expect(page.locator(".palette-state")).to_have_text(
+        "The server cannot be reached. Only what this browser knows is listed."
+    )
     page.context.set_offline(False)
     complaints.clear()
     field.fill("zanzi")
@@ -130,6 +132,12 @@ def test_the_shortcuts_are_listed_for_whoever_asks(
     expect(listed).to_contain_text("Ctrl+Shift+O")
     page.keyboard.press("Escape")
     expect(listed).to_be_hidden()
+    begin(page, "hello", "what can be done here")
+    heard(page, "what can be done here")
+    page.keyboard.press("Control+/")
+    expect(listed).to_contain_text("Change what you said last")
+    expect(listed).to_contain_text("Ctrl+Enter")
+    page.keyboard.press("Escape")
     phone = open_browser(PHONE, has_touch=True, is_mobile=True).new_page()
     watched(phone)
     phone.goto("/")

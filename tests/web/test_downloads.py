@@ -39,6 +39,7 @@ def test_no_file_is_guessed_at_or_runs(get, ending):
     assert "default-src 'none'" in policy
     assert "sandbox" in policy
     assert "script-src" not in policy
+    assert answer["X-DNS-Prefetch-Control"] == "off"
 
 
 @pytest.mark.parametrize(

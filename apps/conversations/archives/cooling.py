@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from apps.conversations import blobs, lineage
 from apps.conversations.archives import files, sections
-from apps.conversations.locking import lock
+from apps.conversations.locking import IsCold, lock
 from apps.conversations.models import Accepted, ColdKey, Context, ContextQuerySet, Run, Segment, Task
 from apps.conversations.search import indexing
 from bridge import statements
@@ -109,7 +109,10 @@ def _hand_over(context: Context, name: str, written: files.Written, now: datetim
     began_at = context.last_event
     with transacting():
         lineage.hold_still(context.workspace_id)
-        lock(context)
+        try:
+            lock(context)
+        except IsCold:
+            raise StaysWarm("Something else moved it into cold storage meanwhile.") from None
         current = Context.objects.get(pk=context.pk)
         _refuse(current)
         if current.last_event != began_at or files.Written(current).digest != written.digest:

@@ -3,8 +3,11 @@ import { api } from "../api.js";
 import { h, icon } from "../dom.js";
 import { uuid } from "../ids.js";
 import { copyText } from "../copying.js";
+import { toast } from "../toast.js";
 import { choices, withArrows } from "./menus.js";
 import { idOf } from "./recorded.js";
+
+const PATIENCE = 60_000; // ms
 
 export function start(page) {
   document.getElementById("items").addEventListener("click", ({ target }) => {
@@ -94,14 +97,23 @@ async function refer(page, item) {
   referring.refer(page, item);
 }
 
+const keys = {}; // of what was asked for and not answered: asked once more, it is the same
+
 /** Go on in a fork: `how` is what the client API is told, about `item` where that is named. */
 async function forked(page, how, item = null) {
-  page.announce("Making a branch…");
+  if (page.isForking) return;
+  page.isForking = true;
+  const away = toast("Making a branch…", { stays: PATIENCE });
   try {
-    const message = item ? { messageId: await idOf(page, item) } : {};
-    const { session } = await api("POST", `/sessions/${page.id}/fork`, { ...how, ...message }, { key: uuid() });
+    const asked = { ...how, ...(item && { messageId: await idOf(page, item) }) };
+    const about = JSON.stringify(asked);
+    keys[about] ??= uuid();
+    const { session } = await api("POST", `/sessions/${page.id}/fork`, asked, { key: keys[about] });
+    delete keys[about];
     location.assign(`/sessions/${session.id}`);
   } catch (problem) {
     page.complain(problem.message);
   }
+  page.isForking = false;
+  away();
 }

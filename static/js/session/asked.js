@@ -1,11 +1,12 @@
-// The focus goes to each of an agent's questions once, when it is there; who answers it is heard by `questions.js`.
+// The focus goes to each of an agent's questions once, when it is there and one is at the end; who answers it is heard by
+// `questions.js`.
 
 export function start(page) {
   const focused = new Set();
   const focusNewest = () => {
     const form = [...document.querySelectorAll("#items .question")].at(-1);
     const message = form?.closest("li").dataset.message;
-    if (!form || focused.has(message)) return;
+    if (!form || focused.has(message) || !page.end.follows) return;
     focused.add(message);
     // … unless the person is in the middle of writing
     const isWriting = document.activeElement?.matches("textarea, input") && document.activeElement.value;

@@ -1,17 +1,11 @@
 // Copying a piece of code; and the rest of a long message, which is folded (messages.css) as long as its button is there.
+import { copyText } from "../copying.js";
 
-export function start(page) {
+export function start() {
   document.getElementById("items").addEventListener("click", async ({ target }) => {
     if (target.matches(".show-all")) showAll(target);
-    if (!target.matches(".copy-code")) return;
-    try {
-      await navigator.clipboard.writeText(target.closest(".code").querySelector("pre").innerText);
-    } catch {
-      page.complain("Your browser did not allow copying. Select the code and copy it by hand.");
-      return;
-    }
+    if (!target.matches(".copy-code") || !(await copyText(target.closest(".code").querySelector("pre").innerText))) return;
     target.textContent = "Copied";
-    page.announce("Copied.");
     setTimeout(() => (target.textContent = "Copy"), 2000);
   });
 }

@@ -1,7 +1,7 @@
 // Parts of the page that are loaded when they are first needed, and cost nothing until then.
 
 export class Features {
-  /** `features`: [{load, when(state) or on: {click: ".selector"} (or submit, input, focusin), or both}]; each module has `start(page)`. */
+  /** `features`: as in `main.js`; `on` is by "click", "submit", "input" or "focusin". */
   constructor(page, features) {
     this.page = page;
     this.asleep = new Set(features);

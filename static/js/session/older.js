@@ -5,12 +5,17 @@ import { learning } from "./lessons.js";
 import { reduce } from "./reducer.js";
 
 const FAR = 300; // turns at a time, on the way to a message far up
+const REST = 5000; // ms until scrolling asks again for what could not be had
 
 let reading = null; // one page of it at a time
+let failed = 0; // when it could not be had, unless somebody presses for it
+let isSaid = false; // that it could not
+
+document.getElementById("earlier").addEventListener("click", () => (failed = 0), { capture: true });
 
 /** Put the turns before the first of the page in front of it, as many as there is room for. */
 export async function showOlder(page) {
-  if (reading || page.first <= 1) return;
+  if (reading || page.first <= 1 || Date.now() - failed < REST) return;
   await orComplain(page, async () => {
     await readOn(page);
     page.drawSoon();
@@ -26,8 +31,12 @@ export function showLinked(page, index) {
 async function orComplain(page, act) {
   try {
     await act();
+    if (isSaid) page.complain("");
+    isSaid = false;
   } catch {
-    page.complain("What was said before could not be loaded. Look at your connection, then try again.");
+    if (!isSaid) page.complain("What was said before could not be loaded. Look at your connection, then try again.");
+    isSaid = true;
+    failed = Date.now();
   }
 }
 

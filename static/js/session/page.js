@@ -161,9 +161,7 @@ export class SessionPage {
   }
 
   lineIs(name) {
-    const note = $("line-state");
-    note.hidden = name === "live";
-    note.replaceChildren(...[document.getElementById(`line-${name}`)?.content.cloneNode(true)].filter(Boolean));
-    this.tell("line", name);
+    if (name !== this.lineName) $("line-state").replaceChildren($(`line-${name}`)?.content.cloneNode(true) ?? "");
+    this.tell("line", (this.lineName = name));
   }
 }

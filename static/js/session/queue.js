@@ -2,7 +2,7 @@
 // be done with it, and what is on its way there.
 import { api } from "../api.js";
 import { h, icon } from "../dom.js";
-import { Unreachable } from "../post.js";
+import { KEPT, Unreachable } from "../post.js";
 import { toast } from "../toast.js";
 import { renewQueue } from "./renewing.js";
 
@@ -44,7 +44,7 @@ class Queue {
     this.waits(message);
     const box = await this.outbox();
     if (box) await box.send({ ...message, address: this.page.beginning.queue });
-    else this.refused(message, new Unreachable().message);
+    else this.refused(message, new Unreachable(KEPT).message);
   }
 
   waits(message) {
@@ -136,7 +136,8 @@ class Queue {
   }
 
   async putBack(text) {
-    await api("POST", this.path, { text }).catch((problem) => this.page.complain(problem.message));
+    const giveBack = ({ message }) => this.page.composer.giveBack({ text, files: [], said: [] }, message);
+    await api("POST", this.path, { text }).catch(giveBack);
     await this.changed();
   }
 
