@@ -11,7 +11,7 @@ import outbound
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.configs import MASK
 from apps.accounts.models import ApiKey
-from apps.conversations import addressing, clearing, intake
+from apps.conversations import addressing, clearing
 from apps.conversations.models import Context, Task
 from outbound import Guard
 from tests.a2a.calling import Caller, message
@@ -90,7 +90,7 @@ async def test_a_conversation_that_is_cleared_at_this_very_moment_gets_no_webhoo
         clearing.clear(ada.principal, echo, found.context.context_id)
         return found
 
-    monkeypatch.setattr(intake, "find_task", find_and_clear)
+    monkeypatch.setattr(addressing, "find_task", find_and_clear)
     assert (await hooks("Create", taskId=task, url=HOOK)).code == -32001
 
 

@@ -10,7 +10,8 @@ from django.test import override_settings
 import bridge
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
-from apps.conversations import addressing, canceling, clearing, intake, replay
+from apps.conversations import addressing, canceling, clearing, replay
+from apps.conversations.errors import TaskNotFound
 from apps.conversations.models import Artifact, Context, Event, Run, Task
 from apps.runtime import delegating, sweeping
 from tests.runtime.calling_agents import EXECUTED, GATES
@@ -43,7 +44,7 @@ async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_ow
         listed = Context.objects.visible_to(ada.principal).listed()
         assert list(listed) == [parent.context]
         assert addressing.find_task(ada.principal, cast["shouting"], str(children[0].pk))
-        with pytest.raises(intake.TaskNotFound):
+        with pytest.raises(TaskNotFound):
             addressing.find_task(bob.principal, cast["shouting"], str(children[0].pk))
 
     await bridge.run(look)
@@ -206,7 +207,7 @@ async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one
 
     receipt = await interrupting(ada, cast, said, "gated: a")
     await until(lambda: "gated:a" in EXECUTED)
-    monkeypatch.setattr(intake, "cancel_children", slowly)
+    monkeypatch.setattr(canceling, "cancel_children", slowly)
     await sent(ada.principal, cast["caller"], said("gated: b", taskId=str(receipt.task)))
     await until(lambda: "gated:b" in EXECUTED)
     GATES["b"].set()
