@@ -27,7 +27,9 @@ theme.disabled = notify.disabled = false; // until now nothing came of pressing 
 
 // What was put off is done before one leaves
 
-document.getElementById("sign-out").addEventListener("submit", (event) => {
+const leaving = document.getElementById("sign-out");
+leaving.querySelector("button").disabled = false;
+leaving.addEventListener("submit", (event) => {
   event.preventDefault();
   import("./leaving.js").then(({ leave }) => leave(event.target), () => event.target.submit());
 });

@@ -17,10 +17,11 @@ const composer = new Composer(form, async (message) => {
   if (isSame(message, unheard)) message.said[0] = unheard.said[0]; // its id: it is not said twice
   try {
     const { session } = await post(form.action, await formOf(message.said));
+    unheard = null;
     localStorage.removeItem(composer.draft);
     location.assign(session);
   } catch (problem) {
-    if (problem instanceof Unreachable) unheard = message;
+    unheard = problem instanceof Unreachable ? message : null;
     composer.giveBack(message, problem.message);
     button.disabled = false;
   }

@@ -5,12 +5,13 @@ import { api } from "./api.js";
 import { post, Unreachable } from "./post.js";
 import { dress } from "./times.js";
 import { toast } from "./toast.js";
-import { keep } from "./unsent.js";
+import { all, keep } from "./unsent.js";
 
 const SOON = 150; // ms in which more of the same may come
 const PAUSE = 15_000; // ms
 const inbox = document.getElementById("inbox");
 const list = inbox.querySelector("ol");
+const waiting = new Map(); // ids of answers that are on their way, by the question that they answer
 let due = 0;
 
 for (const news of ["sessions-heard", "questions-changed"]) {
@@ -28,7 +29,9 @@ async function renew() {
   if (!answer?.ok || answer.redirected) return; // no line, or signed out: the shell says so
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#inbox ol");
   const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
-  const wanted = [...fresh.children].map((item) => known.get(item.dataset.key) ?? fitted(item));
+  const onTheirWay = new Set(waiting.size ? (await all()).filter(({ refused }) => !refused).map(({ id }) => id) : []);
+  const isAnswered = ({ dataset }) => onTheirWay.has(waiting.get(dataset.key));
+  const wanted = [...fresh.children].filter((item) => !isAnswered(item)).map((item) => known.get(item.dataset.key) ?? fitted(item));
   for (const item of [...list.children]) if (!wanted.includes(item)) leave(item);
   wanted.forEach((item, place) => {
     if (list.children[place] !== item) list.insertBefore(item, list.children[place] ?? null);
@@ -72,6 +75,7 @@ async function sent(form, { id, form: said, text }) {
   } catch (problem) {
     if (!(problem instanceof Unreachable)) throw problem;
     const [, session] = new URL(form.action).pathname.match(/^\/sessions\/([^/]+)/);
+    waiting.set(form.closest("li").dataset.key, id);
     await keep({ id, session, address: form.action, said: [...said], text, files: [], at: Date.now() });
     return "Your answer is sent when the line is back.";
   }

@@ -8,7 +8,7 @@ export function watch(sidebar) {
     const isHere = navigator.onLine && sidebar?.dataset.line !== "lost";
     if (note && isHere !== was) note.textContent = isHere ? "" : note.dataset.words;
     was = isHere;
-    if (isHere && localStorage.getItem("unsent")) import("./others.js").then(({ sendOthers }) => sendOthers(), () => {});
+    if (isHere && localStorage.getItem("unsent")) import("./others.js").then(({ sendOthers }) => sendOthers()).catch(() => {});
   };
   if (sidebar) new MutationObserver(look).observe(sidebar, { attributeFilter: ["data-line"] });
   addEventListener("offline", look);

@@ -14,9 +14,10 @@ export async function sendOthers() {
   }
 }
 
-/** Where its session is gone, nothing else can be done with it. */
-function wayOut({ id, session, text, isGone }) {
+/** Where its session is gone, nothing else can be done with it; its files are not lost by that. */
+function wayOut({ id, session, text, said, isGone }) {
   if (!isGone) return { name: "Open", run: () => location.assign(`/sessions/${session.split("/")[0]}`) };
-  const run = async () => (await copyText(text)) && drop(id);
+  if (!text || said.some(([, value]) => typeof value !== "string")) return null;
+  const run = async () => ((await copyText(text)) ? drop(id) : told.delete(id));
   return { name: "Copy it, and let it go", run, stays: 60_000 };
 }

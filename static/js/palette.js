@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { Store, sync } from "./client/sync.js";
 import { h, icon } from "./dom.js";
+import { Unreachable } from "./post.js";
 import { short } from "./times.js";
 
 const PATIENCE = 160; // ms in which somebody may go on typing
@@ -59,7 +60,7 @@ class Palette {
       await this.mode.look(this.field.value.trim(), (groups, isMore) => cut === this.cut && this.show(groups, isMore), cut.signal);
     } catch (problem) {
       if (problem.name === "AbortError") return;
-      const why = problem instanceof TypeError ? "The server cannot be reached." : problem.message; // a browser's own words say less
+      const why = problem instanceof TypeError || problem instanceof Unreachable ? "The server cannot be reached." : problem.message; // a browser's own words say less
       this.state.textContent = `${why} ${this.mode.without}`;
     }
   }

@@ -51,7 +51,7 @@ function draw() {
   $("fork").disabled = index === 0;
   const { type = "", at } = log.entry(index) ?? {};
   tell(`Event ${index} of ${beginning.last}`, type, at);
-  if (isAtEnd) $("transcript").scrollTop = $("transcript").scrollHeight;
+  if (isAtEnd || !playing) $("transcript").scrollTop = $("transcript").scrollHeight;
 }
 
 function tell(words, type = "", at = "") {

@@ -1,5 +1,4 @@
-// What every signed-in page does: tell times in the reader's words, keep the list of sessions live, and open what is loaded
-// when it is first wanted.
+// What every signed-in page does: tell times, keep the list of sessions live, and open what is loaded when it is wanted.
 import { keepFor, keepOffline } from "./device.js";
 import { watch } from "./offline.js";
 import { isMac, shortcut } from "./shortcuts.js";
@@ -15,7 +14,7 @@ if (sidebar) new Sidebar(sidebar);
 
 // What opens over the page
 
-document.getElementById("account").addEventListener("beforetoggle", () => import("./account.js").catch(() => {}));
+document.getElementById("account").addEventListener("beforetoggle", () => import("./account.js").catch(later));
 
 const OPEN = {
   palette: () => openPalette("find", "Search"),
@@ -38,7 +37,7 @@ async function openPalette(mode, name) {
   if (palette.open) open(mode);
 }
 
-const later = () => import("./failed.js").then(({ sayLater }) => sayLater());
+const later = () => import("./failed.js").then(({ sayLater }) => sayLater(), () => {});
 
 const opens = (name) => () => OPEN[name]().catch(later);
 

@@ -161,7 +161,10 @@ async function keepFresh(address) {
  */
 async function keep(address, answer, began, withShown) {
   const isElsewhere = answer.redirected || answer.type === "opaqueredirect";
-  if (isElsewhere) await caches.delete(PAGES);
+  if (isElsewhere) {
+    era += 1;
+    await inTurn(() => caches.delete(PAGES));
+  }
   const isPage = !isElsewhere && answer.ok && answer.headers.get("Content-Type")?.startsWith("text/html");
   const html = isPage ? await answer.text() : "";
   const says = isPage ? await digest(html) : GONE;

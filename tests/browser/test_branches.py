@@ -122,20 +122,23 @@ def test_a_fork_that_takes_its_time_is_made_once(page: Page, complaints: list[st
     heard(page, "one")
     settled(page)
     keys: list[str | None] = []
+    held: list[Route] = []
 
-    def lost(route: Route) -> None:
+    def hold(route: Route) -> None:
         keys.append(route.request.headers.get("idempotency-key"))
-        page.wait_for_timeout(1000)
-        route.abort()
+        held.append(route)
 
-    page.route("**/fork", lost)
+    page.route("**/fork", hold)
     act(page, "one", "Fork from here", role="agent")
     expect(page.locator("#toasts")).to_contain_text("Making a branch…")
     act(page, "one", "Fork from here", role="agent")
+    assert len(held) == 1
+    held[0].abort()
     expect(page.locator(".composer-error")).to_contain_text("The server cannot be reached. Try again")
     expect(page.locator("#toasts")).not_to_contain_text("Making a branch…")
-    assert len(keys) == 1
-    act(page, "one", "Fork from here", role="agent")
+    with page.expect_request("**/fork"):
+        act(page, "one", "Fork from here", role="agent")
+    held[-1].abort()
     expect(page.locator("#toasts")).not_to_contain_text("Making a branch…")
     assert len(keys) == 2
     assert len(set(keys)) == 1

@@ -72,6 +72,16 @@ def test_a_countdown_delivers_all_it_counted(page: Page) -> None:
     assert shown == [str(number) for number in range(30, 0, -1)]
 
 
+def test_the_picture_of_work_that_goes_on_is_drawn_again_now_and_then(page: Page) -> None:
+    begin(page, "long", "60 a while")
+    expect(page.locator("#head-state")).to_contain_text("Working")
+    page.wait_for_timeout(3000)  # by then it was drawn for the beginning of the work
+    with page.expect_request("**/timeline", timeout=20_000):
+        pass
+    page.get_by_role("button", name="Stop").click()
+    settled(page)
+
+
 def test_ones_own_long_message_is_folded_until_all_of_it_is_wanted(page: Page) -> None:
     begin(page, "hello", "\n\n".join(f"Paragraph {number} of a long message." for number in range(300)))
     heard(page, "Paragraph")

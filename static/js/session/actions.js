@@ -97,23 +97,25 @@ async function refer(page, item) {
   referring.refer(page, item);
 }
 
+let isForking = false; // until the page goes there
+addEventListener("pageshow", () => (isForking = false));
 const keys = {}; // of what was asked for and not answered: asked once more, it is the same
 
 /** Go on in a fork: `how` is what the client API is told, about `item` where that is named. */
 async function forked(page, how, item = null) {
-  if (page.isForking) return;
-  page.isForking = true;
-  const away = toast("Making a branch…", { stays: PATIENCE });
+  if (isForking) return;
+  isForking = true;
+  const away = toast("Making a branch…", { stays: 2 * PATIENCE });
   try {
     const asked = { ...how, ...(item && { messageId: await idOf(page, item) }) };
     const about = JSON.stringify(asked);
     keys[about] ??= uuid();
-    const { session } = await api("POST", `/sessions/${page.id}/fork`, asked, { key: keys[about] });
+    const { session } = await api("POST", `/sessions/${page.id}/fork`, asked, { key: keys[about], signal: AbortSignal.timeout(PATIENCE) });
     delete keys[about];
     location.assign(`/sessions/${session.id}`);
   } catch (problem) {
     page.complain(problem.message);
+    isForking = false;
+    away();
   }
-  page.isForking = false;
-  away();
 }

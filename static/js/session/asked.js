@@ -6,8 +6,9 @@ export function start(page) {
   const focusNewest = () => {
     const form = [...document.querySelectorAll("#items .question")].at(-1);
     const message = form?.closest("li").dataset.message;
-    if (!form || focused.has(message) || !page.end.follows) return;
+    if (!form || focused.has(message)) return;
     focused.add(message);
+    if (!page.end.follows) return;
     // … unless the person is in the middle of writing
     const isWriting = document.activeElement?.matches("textarea, input") && document.activeElement.value;
     if (!isWriting) form.querySelector("input:checked, input:not([type=hidden]), textarea, a")?.focus();

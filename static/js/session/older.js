@@ -7,9 +7,11 @@ import { reduce } from "./reducer.js";
 const FAR = 300; // turns at a time, on the way to a message far up
 const REST = 5000; // ms until scrolling asks again for what could not be had
 
+const LOST = "What was said before could not be loaded. Look at your connection, then try again.";
+const isSaid = ({ composer: { error } }) => !error.hidden && error.textContent === LOST;
+
 let reading = null; // one page of it at a time
 let failed = 0; // when it could not be had, unless somebody presses for it
-let isSaid = false; // that it could not
 
 document.getElementById("earlier").addEventListener("click", () => (failed = 0), { capture: true });
 
@@ -31,11 +33,9 @@ export function showLinked(page, index) {
 async function orComplain(page, act) {
   try {
     await act();
-    if (isSaid) page.complain("");
-    isSaid = false;
+    if (isSaid(page)) page.complain("");
   } catch {
-    if (!isSaid) page.complain("What was said before could not be loaded. Look at your connection, then try again.");
-    isSaid = true;
+    if (!isSaid(page)) page.complain(LOST);
     failed = Date.now();
   }
 }

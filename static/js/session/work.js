@@ -9,7 +9,7 @@ setInterval(() => {
 }, 1000);
 
 setInterval(() => {
-  const isLive = document.getElementById("line-state")?.hidden; // and no replay
+  const isLive = document.getElementById("line-state")?.matches(":empty"); // and no replay
   if (!isLive || document.hidden || !document.querySelector(".elapsed")) return;
   document.getElementById("panel-timeline").dispatchEvent(new Event("turned"));
 }, LATER);
