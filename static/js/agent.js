@@ -1,36 +1,65 @@
-// The first message to an agent: it opens a session, and the page goes there.
+// The first message to an agent: it opens a session, and the page goes there. Until the server has it, it is kept in this browser.
 import { Composer } from "./composer.js";
-import { post, Unreachable } from "./post.js";
+import { Outbox } from "./outbox.js";
 import { toast } from "./toast.js";
-import { formOf } from "./unsent.js";
+import { all } from "./unsent.js";
+
+const STAYS = 2 ** 31 - 1; // ms: as long as the page
+const SHORT = 60; // characters of a message that say which one it is
 
 const form = document.getElementById("composer");
-const button = form.querySelector(".send");
-const PATIENCE = 300_000; // ms that it may take
+const mine = `new:${location.pathname.split("/")[2]}`;
+const written = new Set(); // ids of messages of this page: to the session of one of these it goes
+const notes = new Map(); // of messages on their way, by id: {words, away}
 
-let unheard = null; // what was sent, and may have arrived all the same
-
-const composer = new Composer(form, async (message) => {
-  button.disabled = true;
-  const away = toast("Sending…", { stays: PATIENCE });
-  localStorage.setItem(composer.draft, message.text); // until the server has it
-  if (isSame(message, unheard)) message.said[0] = unheard.said[0]; // its id: it is not said twice
-  try {
-    const { session } = await post(form.action, await formOf(message.said));
-    unheard = null;
-    localStorage.removeItem(composer.draft);
-    location.assign(session);
-  } catch (problem) {
-    unheard = problem instanceof Unreachable ? message : null;
-    composer.giveBack(message, problem.message);
-    button.disabled = false;
-  }
-  away();
+const outbox = new Outbox(mine, {
+  waits(message) {
+    const run = () => outbox.takeBack(message.id);
+    note(message, `Sent when the line is back: ${short(message)}`, { name: "Take back", run, isWaiting: true });
+  },
+  sent(message, { session }) {
+    note(message, "");
+    const go = () => location.assign(session);
+    if (written.has(message.id) && !isWriting()) go();
+    else toast(`Sent: ${short(message)}`, { name: "Open", run: go, stays: STAYS });
+  },
+  refused(message, sentence) {
+    note(message, "");
+    composer.giveBack(message, sentence);
+    return true;
+  },
 });
 
-function isSame(one, other) {
-  const isPlain = (message) => message.said.length === 2; // its id, and its words
-  return other !== null && isPlain(one) && isPlain(other) && one.text === other.text;
+const composer = new Composer(form, (message) => {
+  written.add(message.id);
+  note(message, "Sending…");
+  return outbox.send({ ...message, address: form.action });
+});
+outbox.resume();
+
+// A session more: another tab may have sent what waits here.
+document.addEventListener("sessions-heard", async () => {
+  const waiting = [...notes].filter(([, { isWaiting }]) => isWaiting);
+  const kept = waiting.length ? (await all(mine)).map(({ id }) => id) : [];
+  for (const [id] of waiting) if (!kept.includes(id)) note({ id }, "");
+});
+
+/** Say in the corner how it is with a message; each news once. */
+function note({ id }, words, act = {}) {
+  const before = notes.get(id);
+  if (before?.words === words) return;
+  before?.away();
+  notes.delete(id);
+  if (words) notes.set(id, { words, isWaiting: act.isWaiting, away: toast(words, { ...act, stays: STAYS }) });
+}
+
+function short({ text, files }) {
+  const words = text || files[0].name;
+  return words.length > SHORT ? `${words.slice(0, SHORT)}…` : words;
+}
+
+function isWriting() {
+  return Boolean(composer.words.value.trim() || form.querySelector(".chosen li"));
 }
 
 /** What was written is not lost to an example. */
@@ -56,8 +85,3 @@ async function copyFrom(element) {
   const { copyText } = await import("./copying.js");
   copyText(element.textContent);
 }
-
-// A page that the browser kept (after "back") is as good as new.
-addEventListener("pageshow", () => {
-  button.disabled = false;
-});

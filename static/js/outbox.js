@@ -1,4 +1,4 @@
-// The messages of one session on their way: kept, sent, and tried again until the server has them.
+// The messages of one session, or the first to an agent, on their way: kept, sent, and tried again until the server has them.
 import { all, keep, mayWait, send, takeBack } from "./unsent.js";
 
 const WAITS = [1000, 2000, 4000, 8000, 15000, 30000]; // ms between tries; a line that is back is not waited for
@@ -9,7 +9,7 @@ let newest = 0;
 const written = () => (newest = Math.max(newest + 1, Date.now()));
 
 export class Outbox {
-  /** `hears`: waits(message), sent(message), and refused(message, sentence), which takes it back. */
+  /** `hears`: waits(message), sent(message, answer), and refused(message, sentence), which takes it back. */
   constructor(session, hears) {
     Object.assign(this, { session, hears, tries: 0 });
     addEventListener("online", () => this.hurry());

@@ -53,7 +53,7 @@ export async function all(session = "") {
 const SILENT = { sent() {}, waits() {}, refused: () => false };
 
 /**
- * Send what the session waits for; gives whether all of it is through. `hears` has sent(message), waits(message) and
+ * Send what the session waits for; gives whether all of it is through. `hears` has sent(message, answer), waits(message) and
  * refused(message, sentence); what is refused stays, with its sentence, unless that gives true.
  */
 export function send(session, hears = SILENT) {
@@ -61,8 +61,8 @@ export function send(session, hears = SILENT) {
     const messages = await all(session);
     for (const [place, message] of messages.entries()) {
       try {
-        if (!message.refused) await postOnce(message.address, await formOf(message.said, () => keep(message)));
-        if (!message.refused) hears.sent(message);
+        const post = async () => postOnce(message.address, await formOf(message.said, () => keep(message)));
+        if (!message.refused) hears.sent(message, await post());
       } catch (problem) {
         if (!(problem instanceof Refused)) {
           for (const one of messages.slice(place)) hears.waits(one);

@@ -11,7 +11,7 @@ from tests.stack import Stack
 
 OFFLINE = "You are offline. You can read on; what you write is sent when the line is back."
 ELSEWHERE = (
-    "You are offline. You can read on; what you say in a session, and what you answer, is sent when the line is back."
+    "You are offline. You can read on; what you say to agents, and what you answer, is sent when the line is back."
 )
 KEEPS = """async () => {
   const pages = (await caches.keys()).filter((name) => name.startsWith("pages-"));
@@ -127,6 +127,75 @@ def test_what_cannot_be_sent_any_more_is_told_once_and_can_be_let_go(open_browse
     assert page.evaluate("navigator.clipboard.readText()") == "for nobody"
     page.evaluate("document.querySelector('.sidebar').dataset.line = 'live'")
     until(page, "!localStorage.unsent")
+
+
+def test_the_first_message_to_an_agent_is_sent_when_the_line_is_back(open_browser: Any) -> None:
+    context: BrowserContext = open_browser(service_workers="allow")
+    page, other = context.new_page(), context.new_page()
+    page.goto("/agents/hello")
+    page.locator("#words").fill("written")  # with which the script for sending comes
+    other.goto("/agents/echo")
+    page.bring_to_front()
+    context.set_offline(True)
+    expect(page.locator("#offline")).to_have_text(ELSEWHERE)
+    say(page, "not this one")
+    page.locator(".toast", has_text="Sent when the line is back: not this one").get_by_role("button").click()
+    expect(page.locator("#words")).to_have_value("not this one")
+    say(page, "the first")
+    note = page.locator(".toast", has_text="Sent when the line is back: the first")
+    expect(note).to_be_visible()
+    say(page, "the second")
+    expect(page.locator(".toast", has_text="the second")).to_have_count(1)
+    page.locator("#words").fill("begun")
+    context.set_offline(False)
+    sent = page.locator(".toast", has_text=re.compile("^Sent: the second"))
+    for tab in (page, other):
+        expect(tab.locator(".sidebar").get_by_role("link", name="the second")).to_have_count(1)
+        expect(tab.locator(".sidebar").get_by_role("link", name="the first")).to_have_count(1)
+    expect(note).to_have_count(0)
+    expect(page.locator("#words")).to_have_value("begun")
+    until(page, "!localStorage.unsent")
+    if sent.count():
+        sent.get_by_role("button", name="Open").click()
+    else:  # the other tab was quicker
+        page.locator(".sidebar").get_by_role("link", name="the second").click()
+    heard(page, "the second")
+    expect(messages(page)).to_have_count(2)
+
+
+def test_a_page_goes_to_the_session_that_it_began_without_a_line(open_browser: Any) -> None:
+    context: BrowserContext = open_browser()
+    page = context.new_page()
+    page.goto("/agents/hello")
+    page.locator("#words").fill("written")
+    page.route("**/messages", lambda route: route.abort())
+    page.locator("#words").press("Enter")
+    expect(page.locator(".toast", has_text="Sent when the line is back: written")).to_be_visible()
+    page.unroute_all()
+    page.wait_for_url(SESSION)
+    heard(page, "written")
+    expect(messages(page)).to_have_count(2)
+
+
+def test_a_first_message_outlives_its_page_and_comes_back_if_it_is_refused(open_browser: Any) -> None:
+    context: BrowserContext = open_browser()
+    page = context.new_page()
+    page.goto("/agents/hello")
+    page.route("**/messages", lambda route: route.abort())
+    page.locator("#files").set_input_files({"name": "cat.png", "mimeType": "image/png", "buffer": b"meow"})
+    say(page, "look at this")
+    expect(page.locator(".toast", has_text="Sent when the line is back: look at this")).to_be_visible()
+    page.goto("/agents")
+    page.unroute_all()
+    page.evaluate("dispatchEvent(new Event('online'))")
+    page.locator(".toast", has_text="Hello does not take “cat.png”").get_by_role("button", name="Open").click()
+    page.wait_for_url("**/agents/hello")
+    expect(page.locator(".composer-error")).to_contain_text("Hello does not take “cat.png”")
+    expect(page.locator("#words")).to_have_value("look at this")
+    expect(page.locator(".chosen")).to_contain_text("cat.png")
+    page.get_by_role("button", name="Remove cat.png").click()
+    page.locator("#words").press("Enter")
+    heard(page, "look at this")
 
 
 BEFORE_ITS_SCRIPT = """
