@@ -25,8 +25,8 @@ CONTROLLED = """async (address) => {
   while (!(navigator.serviceWorker.controller && (await caches.match(address, { ignoreVary: true })))) await pause();
 }"""
 SHOWN_IS_KEPT = """async (address) => {
-  const kept = async () => (await caches.match(address, { ignoreVary: true })).text();
-  while (!(await kept()).includes("inert><li")) await new Promise((done) => setTimeout(done, 100));
+  const kept = async () => (await caches.match(address, { ignoreVary: true }))?.text();
+  while (!(await kept())?.includes("inert><li")) await new Promise((done) => setTimeout(done, 100));
 }"""
 BEFORE_ITS_SCRIPT = f"""
   document.addEventListener("readystatechange", () => {{

@@ -214,7 +214,7 @@ def test_what_was_shown_is_there_again_before_the_script_of_the_page(open_browse
     is_kept(page)
     session = page.url
     page.goto("/agents")
-    until(page, f"(await (await caches.match('{session}')).text()).includes('inert><li')")
+    until(page, f"(await {KEPT_TEXT.format(session)})?.includes('inert><li')")
     page.add_init_script(BEFORE_ITS_SCRIPT)
     page.goto(session)
     heard(page, "<i>before</i>")
@@ -235,7 +235,7 @@ def test_a_kept_page_lists_the_files_that_came_after_it_was_loaded(open_browser:
     expect(files).to_have_count(2)
     session = page.url
     page.goto("/agents")
-    until(page, f"(await (await caches.match('{session}')).text()).includes('1 older version')")
+    until(page, f"(await {KEPT_TEXT.format(session)})?.includes('1 older version')")
     context.set_offline(True)
     page.goto(session)
     expect(page.locator("#line-state")).to_have_text(OFFLINE)
@@ -266,8 +266,9 @@ def test_a_page_that_was_left_is_kept_as_it_was_by_then(open_browser: Any) -> No
     settled(page)
     session = page.url
     page.goto("/agents")
-    until(page, f"/data-last.*Lift-off.*Lift-off/s.test(await (await caches.match('{session}')).text())")
-    until(page, f"(await (await caches.match('{session}')).text()).split('\"opensTask\": true').length === 3")
+    kept = KEPT_TEXT.format(session)  # nothing, for a moment, when another takes its place
+    until(page, f"/data-last.*Lift-off.*Lift-off/s.test(await {kept})")
+    until(page, f"(await {kept})?.split('\"opensTask\": true').length === 3")
     page.goto(session)
     expect(page.locator(".from-user")).to_have_count(2)
     expect(page.locator("#artifacts .artifact")).to_have_count(2)
