@@ -1,12 +1,13 @@
 """Files of a conversation: the parts of its messages and of its delivered artifacts, to download or to look at.
 
 Whatever an agent made may be hostile: nothing of it runs in a page of ours. Pictures, PDF and plain text open in the
-browser; HTML only inside a sandbox; everything else is downloaded.
+browser; HTML only inside a sandbox, PDF without what it would do; everything else is downloaded.
 """
 
 from __future__ import annotations
 
 import uuid
+from http import HTTPStatus
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -20,6 +21,7 @@ from apps.conversations.archives.warming import warm
 from apps.conversations.downloads import streamed
 from apps.conversations.models import Artifact, Context
 from apps.web import parts
+from apps.web.previews import quiet
 from apps.web.previews.encodings import encoding_of
 from apps.web.previews.kinds import PICTURES
 from apps.web.principals import principal_of
@@ -29,7 +31,8 @@ JSON = dict[str, Any]
 NOTHING = "default-src 'none'; sandbox"  # Chromium shows a PDF within that, but not within a frame's own `sandbox`
 DRAWN = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
 POLICY = {"text/html": DRAWN, "image/svg+xml": DRAWN}
-MAY_OPEN = (*PICTURES, "application/pdf", "text/html", "text/plain")
+PDF = "application/pdf"
+MAY_OPEN = (*PICTURES, PDF, "text/html", "text/plain")
 
 
 @require_safe
@@ -82,17 +85,34 @@ def believed_type(part: JSON) -> str:
 
 def _sent(request: HttpRequest, part: JSON, name: str = "") -> HttpResponseBase:
     media_type = believed_type(part)
-    response = _content(
-        part, f"{media_type}; charset={_encoding(part)}" if media_type.startswith("text/") else media_type
-    )
     is_download = not ("look" in request.GET and media_type in MAY_OPEN)
+    if media_type == PDF and not is_download:
+        response: HttpResponseBase = _quiet(part)
+    else:
+        text = media_type.startswith("text/")
+        response = _content(part, f"{media_type}; charset={_encoding(part)}" if text else media_type)
     named = part.get("filename") or name or "file"
     response["Content-Disposition"] = content_disposition_header(is_download, named) or ""
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = POLICY.get(media_type, NOTHING)
-    response["X-DNS-Prefetch-Control"] = "off"  # no policy is asked before a name is looked up
-    response["Cache-Control"] = "private, max-age=31536000, immutable"
+    if response.status_code == HTTPStatus.OK:
+        response["Cache-Control"] = "private, max-age=31536000, immutable"
     return response
+
+
+def _quiet(part: JSON) -> HttpResponse:
+    """A PDF that does nothing; a sentence in its place where that cannot be made."""
+    if part.get("stored", {}).get("size", 0) > quiet.MOST_BYTES:
+        return _cannot_be_shown()
+    try:
+        return HttpResponse(quiet.quieted(blobs.content_of(part)), PDF)
+    except quiet.CannotBeShown:
+        return _cannot_be_shown()
+
+
+def _cannot_be_shown() -> HttpResponse:
+    sentence = str(quiet.CannotBeShown.__doc__)
+    return HttpResponse(sentence, "text/plain; charset=utf-8", HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 def _encoding(part: JSON) -> str:

@@ -33,6 +33,8 @@ KEPT = (
     "js/sizes.js",
     "js/post.js",
     "js/copying.js",
+    "js/session/editing.js",
+    "js/session/referring.js",
     "js/help.js",
     "js/leaving.js",
     "js/account.js",

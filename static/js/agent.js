@@ -1,8 +1,9 @@
 // The first message to an agent: it opens a session, and the page goes there. Until the server has it, it is kept in this browser.
 import { Composer } from "./composer.js";
+import { copyText } from "./copying.js";
 import { Outbox } from "./outbox.js";
 import { toast } from "./toast.js";
-import { all } from "./unsent.js";
+import { mayWait } from "./unsent.js";
 
 const STAYS = 2 ** 31 - 1; // ms: as long as the page
 const SHORT = 60; // characters of a message that say which one it is
@@ -10,12 +11,12 @@ const SHORT = 60; // characters of a message that say which one it is
 const form = document.getElementById("composer");
 const mine = `new:${location.pathname.split("/")[2]}`;
 const written = new Set(); // ids of messages of this page: to the session of one of these it goes
-const notes = new Map(); // of messages on their way, by id: {words, away}
+const notes = new Map(); // of messages on their way, by id: {message, words, away}
 
 const outbox = new Outbox(mine, {
   waits(message) {
     const run = () => outbox.takeBack(message.id);
-    note(message, `Sent when the line is back: ${short(message)}`, { name: "Take back", run, isWaiting: true });
+    note(message, `Sent when the line is back: ${short(message)}`, { name: "Take back", run });
   },
   sent(message, { session }) {
     note(message, "");
@@ -35,22 +36,23 @@ const composer = new Composer(form, (message) => {
   note(message, "Sending…");
   return outbox.send({ ...message, address: form.action });
 });
-outbox.resume();
+if (mayWait()) outbox.resume(); // what is another's is about to be forgotten
 
-// A session more: another tab may have sent what waits here.
-document.addEventListener("sessions-heard", async () => {
-  const waiting = [...notes].filter(([, { isWaiting }]) => isWaiting);
-  const kept = waiting.length ? (await all(mine)).map(({ id }) => id) : [];
-  for (const [id] of waiting) if (!kept.includes(id)) note({ id }, "");
-});
+// Another tab may send, or give back, what waits here.
+new BroadcastChannel("unsent").onmessage = ({ data: { id, answer } }) => {
+  const { message } = notes.get(id) ?? {};
+  if (message && answer) outbox.hears.sent(message, answer);
+  else if (message) note(message, "");
+};
 
 /** Say in the corner how it is with a message; each news once. */
-function note({ id }, words, act = {}) {
+function note(message, words, act = {}) {
+  const { id } = message;
   const before = notes.get(id);
   if (before?.words === words) return;
   before?.away();
   notes.delete(id);
-  if (words) notes.set(id, { words, isWaiting: act.isWaiting, away: toast(words, { ...act, stays: STAYS }) });
+  if (words) notes.set(id, { message, words, away: toast(words, { ...act, stays: STAYS }) });
 }
 
 function short({ text, files }) {
@@ -78,10 +80,6 @@ document.addEventListener("click", (event) => {
   const example = event.target.closest("[data-example]");
   if (example) fill(example.textContent);
   const copies = event.target.closest("[data-copy]");
-  if (copies) copyFrom(document.getElementById(copies.dataset.copy));
+  if (copies) copyText(document.getElementById(copies.dataset.copy).textContent);
 });
 
-async function copyFrom(element) {
-  const { copyText } = await import("./copying.js");
-  copyText(element.textContent);
-}

@@ -1,13 +1,13 @@
-// Where people write: Enter sends, Shift and Enter begin a new line. What was begun is kept until it is sent. Sending itself,
-// and files, are for submitting.js, which comes with the first of what is written.
+// Where people write: Enter sends, unless fingers type, which have no other key for a new line. What was begun is kept until it
+// is sent. The rest is for submitting.js, which comes with the first of it.
 
 export const LOST = "The line is lost. Try again when it is back; what you wrote is kept here.";
 
 export class Composer {
   /**
    * `send(message)` is given {id, text, files, said, isNow}: `said` are a form's fields, as [name, value], `isNow` whether it
-   * is said into the work that goes on. Others add fields to the next message by `also`, and say by `editLast` what ArrowUp
-   * does where nothing is written.
+   * is said into the work that goes on. Others add fields to the next message by `also`; `editLast` is what ArrowUp does
+   * where nothing is written.
    */
   constructor(form, send) {
     Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null });
@@ -31,7 +31,7 @@ export class Composer {
     words.addEventListener("input", () => this.written());
     words.addEventListener("input", () => import("./submitting.js").catch(() => {}), { once: true });
     words.addEventListener("keydown", (event) => this.pressed(event));
-    words.addEventListener("paste", ({ clipboardData }) => this.attach(clipboardData.files));
+    words.addEventListener("paste", ({ clipboardData: { files, types } }) => this.attach(files, types));
     const chooser = form.querySelector("#files");
     const take = () => {
       this.attach(chooser.files);
@@ -45,7 +45,7 @@ export class Composer {
   pressed(event) {
     if (event.isComposing || event.shiftKey) return;
     const isNow = event.ctrlKey || event.metaKey;
-    if (event.key === "Enter") this.form.requestSubmit(isNow ? this.form.querySelector(".send-now") : null);
+    if (event.key === "Enter" && (isNow || !matchMedia("(pointer: coarse)").matches)) this.form.requestSubmit(isNow ? this.form.querySelector(".send-now") : null);
     else if (event.key === "ArrowUp" && !this.words.value && this.editLast) this.editLast();
     else if (event.key === "Escape") this.leave();
     else return;
@@ -58,9 +58,9 @@ export class Composer {
     else document.querySelector("#transcript, #main").focus({ preventScroll: true });
   }
 
-  async attach(files) {
+  async attach(files, types = []) {
     const chosen = [...files];
-    if (chosen.length && !this.words.disabled) await (await this.submitting())?.attach(chosen);
+    if (chosen.length && !this.words.disabled) await (await this.submitting())?.attach(chosen, types);
   }
 
   /** What is written while it waits for its script is another message. */
@@ -73,7 +73,6 @@ export class Composer {
     return sender ? sender.submitLater(value) : this.write(value + words.value);
   }
 
-  /** Give back what could not be sent, before whatever was begun meanwhile. */
   async giveBack(message, sentence) {
     await (await this.submitting())?.giveBack(message, sentence);
   }

@@ -13,6 +13,14 @@ export async function copyText(words, done = "Copied.", tell = toast) {
   }
 }
 
+/** What an address answers with. */
+export async function copyFrom(address, done = "Copied.") {
+  let isThere = true;
+  const text = fetch(address).then((answer) => (answer.ok ? answer.text() : Promise.reject(new Error(`${answer.status}`))));
+  text.catch(() => (isThere = false));
+  return copyText(text, done, (sentence) => toast(isThere ? sentence : "This could not be fetched. Wait a moment, then try again."));
+}
+
 async function written(words) {
   if (navigator.clipboard) return navigator.clipboard.writeText(words);
   const field = document.createElement("textarea"); // a page that is not served over TLS has no clipboard

@@ -1,5 +1,5 @@
 // The messages of one session, or the first to an agent, on their way: kept, sent, and tried again until the server has them.
-import { all, keep, mayWait, send, takeBack } from "./unsent.js";
+import { all, keep, mayWait, outboxes, send, takeBack } from "./unsent.js";
 
 const WAITS = [1000, 2000, 4000, 8000, 15000, 30000]; // ms between tries; a line that is back is not waited for
 
@@ -12,6 +12,7 @@ export class Outbox {
   /** `hears`: waits(message), sent(message, answer), and refused(message, sentence), which takes it back. */
   constructor(session, hears) {
     Object.assign(this, { session, hears, tries: 0 });
+    outboxes.set(session, this);
     addEventListener("online", () => this.hurry());
   }
 

@@ -33,6 +33,7 @@ class Palette {
     this.list.addEventListener("click", (event) => this.clicked(event));
     dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close()); // what is beside it
     dialog.addEventListener("close", () => this.cut?.abort());
+    addEventListener("online", () => dialog.open && this.isLost && this.look());
   }
 
   open(mode) {
@@ -56,10 +57,12 @@ class Palette {
   async look() {
     this.cut?.abort();
     const cut = (this.cut = new AbortController());
+    this.isLost = false;
     try {
       await this.mode.look(this.field.value.trim(), (groups, isMore) => cut === this.cut && this.show(groups, isMore), cut.signal);
     } catch (problem) {
       if (problem.name === "AbortError") return;
+      this.isLost = true;
       const why = problem instanceof TypeError || problem instanceof Unreachable ? "The server cannot be reached." : problem.message; // a browser's own words say less
       this.state.textContent = `${why} ${this.mode.without}`;
     }

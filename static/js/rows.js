@@ -145,7 +145,7 @@ class Renaming {
       await api("PATCH", `/sessions/${this.row.dataset.key}`, { title });
     } catch (problem) {
       name.textContent = this.before;
-      toast(`The name stays as it was. ${problem.message}`, { name: `Name it “${title}”`, run: () => this.keep(title) });
+      toast(`The name stays as it was. ${problem.message}`, { name: "Try that name again", run: () => this.keep(title) });
     }
     name.classList.remove("pending");
     changed();

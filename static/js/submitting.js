@@ -59,7 +59,9 @@ export class Submitting {
     this.composer.form.classList.toggle("is-due", yes);
   }
 
-  async attach(files) {
+  /** Cells and paragraphs that are pasted bring a picture of themselves: then they are text. */
+  async attach(files, types = []) {
+    if (types.includes("text/plain") && types.includes("text/html")) return;
     (await this.loaded())?.add(files);
   }
 

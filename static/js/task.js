@@ -1,6 +1,6 @@
 // A task's page: what htmx brings anew is dressed, stays open where it was open, and is told once; buttons stop, send and copy.
 import { api } from "./api.js";
-import { copyText } from "./copying.js";
+import { copyFrom } from "./copying.js";
 import { uuid } from "./ids.js";
 import { post } from "./post.js";
 import { dress } from "./times.js";
@@ -76,11 +76,7 @@ async function sentAgain(address, task) {
 }
 
 async function copied(address, button) {
-  let isThere = true;
-  const text = fetch(address).then((answer) => (answer.ok ? answer.text() : Promise.reject(new Error(`${answer.status}`))));
-  text.catch(() => (isThere = false));
-  const fetched = (sentence) => toast(isThere ? sentence : "This could not be fetched. Wait a moment, then try again.");
-  if (!(await copyText(text, "Copied.", fetched))) return;
+  if (!(await copyFrom(address))) return;
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = "Copy"), 2000);
 }

@@ -4,6 +4,12 @@ import { Refused, postOnce } from "./post.js";
 
 const MARK = "unsent"; // in localStorage: whether there may be some at all
 
+const LATER = [401, 429, 500]; // what refuses for now: who signs in again, or waits, is not refused
+
+/** Those whose page is open in this tab and sends what is theirs (`outbox.js`), by session. */
+export const outboxes = new Map();
+
+const elsewhere = new BroadcastChannel("unsent"); // {id, answer} of what is gone from here, without an answer where it was given back
 let opened = null;
 const unkept = new Map(); // where the browser keeps nothing for us
 
@@ -60,19 +66,22 @@ export function send(session, hears = SILENT) {
   return alone(`unsent:${session}`, async () => {
     const messages = await all(session);
     for (const [place, message] of messages.entries()) {
+      if (message.refused && hears === SILENT) continue;
+      let answer;
       try {
-        const post = async () => postOnce(message.address, await formOf(message.said, () => keep(message)));
-        if (!message.refused) hears.sent(message, await post());
+        answer = message.refused ? null : await postOnce(message.address, await formOf(message.said, () => keep(message)));
+        if (answer) hears.sent(message, answer);
       } catch (problem) {
-        if (!(problem instanceof Refused)) {
+        if (!(problem instanceof Refused) || (hears === SILENT && LATER.includes(problem.status))) {
           for (const one of messages.slice(place)) hears.waits(one);
           return false;
         }
         message.refused = problem.message;
         message.isGone = problem.status === 404;
       }
-      if (!message.refused || hears.refused(message, message.refused)) await drop(message.id);
-      else await keep(message);
+      const isGone = !message.refused || hears.refused(message, message.refused);
+      await (isGone ? drop(message.id) : keep(message));
+      if (isGone) elsewhere.postMessage({ id: message.id, answer });
     }
     if (!(await all()).length) localStorage.removeItem(MARK);
     return true;
@@ -88,13 +97,13 @@ export function takeBack(session, id) {
   });
 }
 
-/** From any page: send all that waits, but what a session waits for that is open. Gives what was refused. */
-export async function sendAll(open = "") {
-  const elsewhere = async () => (await all()).filter(({ session }) => session.split("/")[0] !== open); // `<session>/queue` too
-  const sessions = new Set((await elsewhere()).map(({ session }) => session));
+/** From any page: send all that waits, but what an outbox of this page does. Gives what was refused. */
+export async function sendAll() {
+  const others = async () => (await all()).filter(({ session }) => !outboxes.has(session));
+  const sessions = new Set((await others()).map(({ session }) => session));
   for (const session of sessions) if (!(await send(session))) break;
   if (!(await all()).length) localStorage.removeItem(MARK);
-  return (await elsewhere()).filter(({ refused }) => refused);
+  return (await others()).filter(({ refused }) => refused);
 }
 
 export function mayWait() {

@@ -25,6 +25,7 @@ class Storyteller(SkillHandler):
     async def on_request(self, task: TaskContext) -> Outcome:
         call = await task.tool_call("look_up", {"about": "rivers"})
         await task.tool_result(call, "look_up", "Rivers run to the sea.")
+        await task.thought("A river would be nice.")
         for word in STORY.split(" "):
             await task.token(word + ("" if word == STORY.split(" ")[-1] else " "))
             await asyncio.sleep(0.03)

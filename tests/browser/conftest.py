@@ -46,7 +46,9 @@ def parley(server: Stack) -> Stack:
     """The server, with agents that show what a page has to show."""
     place = agents.__name__
     register = [f"call_command('register_agent', '{name.lower()}', handler='{place}:{name}')" for name in AGENTS]
-    server.manage("shell", "-v0", "-c", "\n".join(["from django.core.management import call_command", *register]))
+    begin = ["from django.core.management import call_command", "from apps.agents.models import Agent"]
+    think = ["Agent.objects.filter(slug='storyteller').update(keep_thoughts=True)"]
+    server.manage("shell", "-v0", "-c", "\n".join([*begin, *register, *think]))
     return server
 
 

@@ -21,6 +21,7 @@ from tests.browser.doing import artifact, begin, heard, say, settled
 from tests.stack import Stack
 
 MOST_BYTES = 60_000
+MOST_BYTES_OF_A_VISIT = 125_000
 READER = "light@example.org"
 INLINE = """
   [...document.scripts].filter(({ src, type }) => !src && !type).reduce((sum, { text }) => sum + text.length, 0)
@@ -141,6 +142,19 @@ def test_a_session_is_light(page: Page, written: dict[str, str]) -> None:
 
 def test_a_session_in_which_a_file_is_looked_at_is_light(page: Page, written: dict[str, str]) -> None:
     assert_light(loaded_by(page, written["session"], open_file))
+
+
+def test_a_visit_in_which_one_writes_and_is_answered_has_a_bound_too(page: Page, written: dict[str, str]) -> None:
+    """What comes with the first letter, and with the first message, is loaded beside what the page begins with."""
+
+    def converse(page: Page) -> None:
+        count = page.locator(".from-agent").count()
+        say(page, "And once more")
+        expect(page.locator(".from-agent")).to_have_count(count + 1)
+        settled(page)
+
+    sizes = loaded_by(page, written["session"], converse)
+    assert sum(sizes.values()) < MOST_BYTES_OF_A_VISIT, sum(sizes.values())
 
 
 def test_a_session_that_is_opened_again_is_light(

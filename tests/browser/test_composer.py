@@ -1,10 +1,12 @@
 """Where people write: the keyboard does all of it, and what cannot be sent is said before it is sent."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import SESSION
+from tests.browser.conftest import PHONE, SESSION
 from tests.browser.doing import begin, heard, say
 
 
@@ -122,6 +124,34 @@ def test_a_file_can_be_dropped_onto_the_page(page: Page) -> None:
         }"""
     )
     expect(page.locator(".chosen")).to_contain_text("dropped.txt")
+
+
+PASTE = """([types, name]) => {
+  const carried = new DataTransfer();
+  for (const type of types) carried.setData(type, "a");
+  carried.items.add(new File(["drawn"], name, { type: "image/png" }));
+  const event = new ClipboardEvent("paste", { clipboardData: carried, bubbles: true });
+  document.getElementById("words").dispatchEvent(event);
+}"""
+
+
+def test_a_picture_is_pasted_and_that_of_pasted_cells_is_left_out(page: Page) -> None:
+    page.goto("/agents/echo")
+    page.evaluate(PASTE, [["text/plain", "text/html"], "cells.png"])
+    page.evaluate(PASTE, [[], "picture.png"])
+    expect(page.locator(".chosen li")).to_have_text([re.compile("picture.png")])
+
+
+def test_where_fingers_type_enter_begins_a_line(open_browser: Any) -> None:
+    page = open_browser(PHONE, has_touch=True, is_mobile=True).new_page()
+    page.goto("/agents/hello")
+    page.locator("#words").fill("one")
+    page.keyboard.press("Enter")
+    page.keyboard.type("two")
+    expect(page.locator("#words")).to_have_value("one\ntwo")
+    page.get_by_role("button", name="Send").tap()
+    page.wait_for_url(SESSION)
+    heard(page, "two")
 
 
 def test_an_empty_file_is_refused_by_name(page: Page) -> None:

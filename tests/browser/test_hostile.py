@@ -18,6 +18,7 @@ from tests.browser import test_operators_pages as operators
 from tests.browser.conftest import PHONE
 from tests.browser.hostile import PAYLOADS
 from tests.browser.watching import LOOK_AT_ALL, OPEN_ALL, OUT_OF_ITS_BOX, Watch
+from tests.chromium import WHOLE
 from tests.stack import Stack
 
 CONTROLLED = """async (address) => {
@@ -66,6 +67,7 @@ def conversation(parley: Stack, agent: Callable[..., dict[str, Any]]) -> dict[st
         said = list(pool.map(lambda words: agent(f"say {words}", context), PAYLOADS[1:]))
         failed = list(pool.map(lambda words: agent(f"fail {words}"), PAYLOADS[::4]))
         asked = [agent(f"ask {begin}") for begin in range(0, len(PAYLOADS), hostile.MOST_FIELDS)]
+    assert len(PAYLOADS) >= 150
     assert {task["status"]["state"] for task in said} == {"TASK_STATE_COMPLETED"}
     assert {task["status"]["state"] for task in failed} == {"TASK_STATE_FAILED"}
     assert {task["status"]["state"] for task in asked} == {"TASK_STATE_INPUT_REQUIRED"}
@@ -155,6 +157,24 @@ def test_pages_that_list_what_it_said(open_browser, watch, conversation) -> None
         page.goto(address)
         expect(page.locator("h1")).to_be_visible()
         assert page.evaluate(OUT_OF_ITS_BOX) == [], address
+
+
+@pytest.mark.skipif(WHOLE is None, reason="the headless shell has no viewer for PDF: apt-get install chromium")
+def test_a_pdf_that_wants_to_do_something(parley, chromium, signed_in, agent, watch) -> None:
+    printed = agent("print")
+    browser = chromium.browser_type.launch(executable_path=WHOLE, args=["--no-sandbox", "--disable-gpu"])
+    context = browser.new_context(base_url=parley.url, storage_state=signed_in)
+    page = watch.over(context)
+    page.goto(f"/sessions/{session_of(parley, printed['id'])}")
+    page.locator("#artifacts .artifact-open").click()
+    while not any(frame.url.startswith("chrome-extension://") for frame in page.frames):
+        page.wait_for_event("framenavigated")
+    page.wait_for_timeout(3000)  # it is shown, and has had time for what it wants
+    page.locator("#preview iframe").click()
+    page.wait_for_timeout(500)
+    watch.settle()
+    watch.pages.remove(page)
+    browser.close()
 
 
 def test_files_that_are_looked_at_and_opened(parley, open_browser, watch, conversation) -> None:

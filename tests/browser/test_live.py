@@ -37,12 +37,15 @@ def test_words_appear_as_they_are_spoken_and_end_laid_out_in_the_same_place(page
     assert 1 <= sum("river" in words for words in spoken) <= 2  # the first may have been there when the page was loaded
 
 
-def test_tool_calls_are_folded_below_the_work(page: Page) -> None:
+def test_tool_calls_and_thoughts_are_folded_below_the_work(page: Page) -> None:
     begin(page, "storyteller", "Tell me a story")
     heard(page, "river")
-    expect(page.get_by_text("Rivers run to the sea.")).to_be_hidden()
+    folded = ("Rivers run to the sea.", "A river would be nice.")
+    for words in folded:
+        expect(page.get_by_text(words)).to_be_hidden()
     page.locator(".work summary").click()
-    expect(page.get_by_text("Rivers run to the sea.")).to_be_visible()
+    for words in folded:
+        expect(page.get_by_text(words)).to_be_visible()
 
 
 def test_a_countdown_is_seen_being_made_and_stops_when_told(page: Page) -> None:

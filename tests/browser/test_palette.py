@@ -117,6 +117,7 @@ def test_a_new_session_is_with_whom_its_skill_says(page: Page) -> None:
     page.keyboard.press("Control+Shift+O")
     page.get_by_role("combobox", name="Who do you want to write to, or what for?").fill("statistics of a csv table")
     expect(chosen(page)).to_contain_text("Report")
+    expect(chosen(page)).to_contain_text("Well")
     page.keyboard.press("Enter")
     page.wait_for_url("**/agents/report")
 

@@ -41,6 +41,15 @@ def test_a_message_is_copied_as_it_is_read_and_as_it_was_written(page: Page) -> 
     assert re.fullmatch(re.escape(page.url) + r"#m-\d+", clipboard(page))
 
 
+def test_a_piece_of_code_is_copied_alone(page: Page) -> None:
+    begin(page, "echo", "Run this:\n\n```python\nprint(1)\n```\n\nand no more.")
+    heard(page, "and no more")
+    settled(page)
+    page.locator(".from-agent .copy-code").click()
+    expect(page.locator("#toasts")).to_contain_text("Copied.")
+    assert clipboard(page).strip() == "print(1)"
+
+
 def test_the_whole_session_is_copied_and_downloaded_as_markdown(page: Page) -> None:
     begin(page, "echo", "keep *this*")
     heard(page, "keep")

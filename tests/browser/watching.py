@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import BrowserContext, Page, Request
 
 REFUSED = ("csp", "origin")  # why the browser did not let a request out, by our policies or its own
+OWN = ("data", "blob", "chrome", "chrome-extension")  # the last two are the browser's viewer of PDF
 OUT_OF_ITS_BOX = """() => {
   const runs = ({name, value}) => /^(hx-)?on/.test(name)
     || /^(javascript|vbscript|data:text)/i.test(value.replace(/[\\s\\x00-\\x1f]/g, ""));
@@ -66,7 +67,7 @@ class Watch:
 
     def _asked(self, url: str) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("data", "blob") and parts.netloc != urlsplit(self.home).netloc:
+        if parts.scheme not in OWN and parts.netloc != urlsplit(self.home).netloc:
             self.broken.append(f"asked for {url}")
 
     def _failed(self, request: Request) -> None:

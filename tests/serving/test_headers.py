@@ -30,6 +30,10 @@ def test_pages_may_only_be_framed_and_referred_to_by_ourselves(server: Stack) ->
     assert sent["Referrer-Policy"] == "same-origin"
 
 
+def test_nobody_is_asked_where_links_lead_to_before_they_are_followed(server: Stack) -> None:
+    assert headers(server, "/admin/login/")["X-DNS-Prefetch-Control"] == "off"
+
+
 def test_cookies_are_out_of_reach_for_scripts_and_other_sites(server: Stack) -> None:
     cookie = headers(server, "/admin/login/")["Set-Cookie"]
     assert "HttpOnly" in cookie

@@ -1,9 +1,13 @@
 """Files of a conversation: whole, under their names, and unable to do anything in our name."""
 
+import io
+
+import pikepdf
 import pytest
 from asgiref.sync import sync_to_async
 
 from apps.conversations import blobs
+from tests.browser import hostile
 from tests.web import telling
 
 HTML = "<h1>Hi</h1><script>alert(1)</script>"
@@ -46,7 +50,7 @@ def test_no_file_is_guessed_at_or_runs(get, ending):
     ("content", "media_type", "disposition"),
     [
         (telling.PNG, "image/png", "inline"),
-        (b"%PDF-1.7", "application/pdf", "inline"),
+        (hostile.pdf(), "application/pdf", "inline"),
         (b"x", "text/html", "inline"),  # inside its sandbox
         (b"x", "application/xhtml+xml", "attachment"),
         (b"x", "application/octet-stream", "attachment"),
@@ -114,5 +118,40 @@ def test_a_text_says_what_it_is_written_in(get, content, encoding):
 
 
 def test_a_pdf_is_in_a_sandbox_of_its_own(get):
-    policy = get(telling.raw(b"%PDF-1.7", "application/pdf"), ending="?look")["Content-Security-Policy"]
+    policy = get(telling.raw(hostile.pdf(), "application/pdf"), ending="?look")["Content-Security-Policy"]
     assert policy == "default-src 'none'; sandbox"
+
+
+def locked(content: bytes, password: str) -> bytes:
+    written = io.BytesIO()
+    with pikepdf.open(io.BytesIO(content)) as document:
+        document.save(written, encryption=pikepdf.Encryption(user=password, owner="owner"))
+    return written.getvalue()
+
+
+def packed(content: bytes) -> bytes:
+    """With its objects in compressed streams, where no search finds a word of them."""
+    written = io.BytesIO()
+    with pikepdf.open(io.BytesIO(content)) as document:
+        document.save(written, object_stream_mode=pikepdf.ObjectStreamMode.generate)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize("made", [lambda pdf: pdf, packed, lambda pdf: locked(pdf, "")])
+def test_a_pdf_that_is_looked_at_does_nothing_and_is_downloaded_as_it_was_made(get, made):
+    content = made(hostile.pdf())
+    assert get(telling.raw(content, "application/pdf"), "sheet").content == content
+    with pikepdf.open(io.BytesIO(get(telling.raw(content, "application/pdf"), "sheet", "?look").content)) as shown:
+        assert len(shown.pages) == 1
+        words = " ".join(str(one.unparse(resolved=True)) for one in shown.objects)
+    for active in ("JavaScript", "/JS", "OpenAction", "/AA", "SubmitForm", "alert"):
+        assert active not in words
+    assert "/URI" in words  # a link is followed by whoever presses it
+
+
+@pytest.mark.parametrize("content", [b"%PDF-1.7", b"%PDF-1.7" + b"\0" * 1000, locked(hostile.pdf(), "secret")])
+def test_a_pdf_that_cannot_be_shown_says_what_to_do(get, content):
+    answer = get(telling.raw(content, "application/pdf"), "sheet", "?look")
+    assert answer.status_code == 422
+    assert answer.content == b"This PDF cannot be shown here. Download it to read it."
+    assert "Cache-Control" not in answer or "immutable" not in answer["Cache-Control"]

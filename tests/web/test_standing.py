@@ -57,7 +57,7 @@ def test_where_a_credential_is_asked_for_nothing_can_be_written(ada_browser, ada
     Task.objects.filter(pk=asked.task).update(state="auth-required", slot={"name": "key", "service": "the mail"})
     assert standing_of(session_of(asked)).is_shut
     page = opened(ada_browser, asked.context)
-    assert 'placeholder="Use the button above" dir="auto" enterkeyhint="send" disabled' in page
+    assert 'placeholder="Use the button above" dir="auto" disabled' in page
 
 
 def test_who_asks_is_named_also_where_another_stood_in(ada, report, echo):

@@ -61,7 +61,7 @@ function choice(menu, { name, sign, run, href }) {
   const act = () => {
     menu.dataset.done = "";
     menu.hidePopover();
-    run();
+    run()?.catch?.(() => import("../failed.js").then(({ sayLater }) => sayLater(), () => {}));
   };
   return h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: act }, inside);
 }
@@ -97,15 +97,14 @@ async function refer(page, item) {
   referring.refer(page, item);
 }
 
-let isForking = false; // until the page goes there
-addEventListener("pageshow", () => (isForking = false));
+let away = null; // takes away what is said of a branch that is being made, until the page goes there
+addEventListener("pageshow", () => (away = away?.()));
 const keys = {}; // of what was asked for and not answered: asked once more, it is the same
 
 /** Go on in a fork: `how` is what the client API is told, about `item` where that is named. */
 async function forked(page, how, item = null) {
-  if (isForking) return;
-  isForking = true;
-  const away = toast("Making a branch…", { stays: 2 * PATIENCE });
+  if (away) return;
+  away = toast("Making a branch…", { stays: 2 * PATIENCE, over: () => (away = null) });
   try {
     const asked = { ...how, ...(item && { messageId: await idOf(page, item) }) };
     const about = JSON.stringify(asked);
@@ -115,7 +114,6 @@ async function forked(page, how, item = null) {
     location.assign(`/sessions/${session.id}`);
   } catch (problem) {
     page.complain(problem.message);
-    isForking = false;
-    away();
+    away = away?.();
   }
 }

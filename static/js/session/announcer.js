@@ -5,6 +5,8 @@ const KEPT = 20; // what was said last stays, so that a slow reader is not cut s
 
 const WORDS = { canceled: "Stopped.", failed: "Failed.", rejected: "Declined.", "input-required": "asks:", "auth-required": "asks:" };
 
+const streamed = new Set(); // what was told when its stream ended, with its task: the message that repeats it is not told
+
 export function start(page) {
   const region = document.getElementById("announcer");
   page.on("entries", (entries) => announce(region, page.state, entries));
@@ -17,10 +19,14 @@ function announce(region, state, entries) {
   while (region.children.length > KEPT) region.firstElementChild.remove();
 }
 
-function spoken(agent, { type, state, progress, message, artifacts }) {
-  if (type === "agent_message") return `${agent}: ${message.text}`;
+function spoken(agent, { type, taskId, text, state, progress, message, artifacts }) {
+  if (type === "agent_token_end") streamed.add(taskId + text.trim());
+  if (type === "agent_token_end") return text.trim() && `${agent}: ${text}`;
+  const words = message && !streamed.delete(taskId + message.text.trim()) ? message.text : "";
+  if (type === "agent_message") return words && `${agent}: ${words}`;
   if (type === "agent_switched") return `From here on with ${agent}.`;
   if (type === "agent_complete") return artifacts.length ? `Files: ${artifacts.map((one) => one.name).join(", ")}.` : "";
   if (type !== "agent_status" || progress || state === "working") return "";
-  return [agent, WORDS[state] ?? ":", message?.text].filter(Boolean).join(" ").replace(" :", ":");
+  if (WORDS[state]) return [agent, WORDS[state], words].filter(Boolean).join(" ");
+  return words && `${agent}: ${words}`;
 }
