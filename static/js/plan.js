@@ -1,13 +1,11 @@
 // Plans: what starts, pauses and stops goes to the server; a run's page that htmx brings anew stays as it was left. What a
 // run asks is there as in the inbox.
+import { keepPlaces } from "./anew.js";
 import { complain, read } from "./answering.js";
 import { post } from "./post.js";
-import { dress } from "./times.js";
 
-const SCROLLED = ".plan-box, .gantt-box"; // pictures in which somebody may have gone to another place
 const BESIDE = 24; // pixels before that step
 const $ = (id) => document.getElementById(id);
-let [open, places] = [[], new Map()];
 
 document.addEventListener("submit", async (event) => {
   const form = event.target;
@@ -46,20 +44,7 @@ for (const box of document.querySelectorAll(".plan-box")) {
 
 // A run as it is by now
 
-document.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  if (detail.target.id !== "standing") return;
-  open = [...detail.target.querySelectorAll("details[open]")].map((one) => [one.id, one.querySelector(".look")]);
-  places = new Map([...detail.target.querySelectorAll(SCROLLED)].map((box) => [box.id, [box.scrollLeft, box.scrollTop]]));
-});
-
-document.addEventListener("htmx:afterSwap", ({ detail }) => {
-  for (const time of document.querySelectorAll("time[datetime]:not([title])")) dress(time);
-  if (detail.target.id !== "standing") return;
-  for (const [id, look] of open) {
-    if (look) $(id)?.querySelector(".look")?.replaceWith(look); // as it was looked at
-    $(id)?.setAttribute("open", "");
-  }
-  for (const [id, [left, top]] of places) $(id)?.scrollTo(left, top);
+keepPlaces("standing", () => {
   document.dispatchEvent(new CustomEvent("questions-changed"));
   tell();
 });

@@ -1,23 +1,15 @@
-// A task's page: what htmx brings anew is dressed, stays open where it was open, and is told once; buttons stop, send and copy.
+// A task's page: what htmx brings anew is told once; buttons stop, send and copy.
+import { keepPlaces } from "./anew.js";
 import { api } from "./api.js";
 import { copyFrom } from "./copying.js";
 import { uuid } from "./ids.js";
 import { post } from "./post.js";
-import { dress } from "./times.js";
 import { toast } from "./toast.js";
 
 const MOST_ROWS = 500; // events that come by themselves; more on request
 const $ = (id) => document.getElementById(id);
-let open = [];
 
-document.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  if (detail.target.id === "standing") open = [...detail.target.querySelectorAll("details[open]")].map(({ id }) => id);
-});
-
-document.addEventListener("htmx:afterSwap", ({ detail }) => {
-  for (const time of document.querySelectorAll("time[datetime]:not([title])")) dress(time);
-  if (detail.target.id !== "standing") return;
-  for (const id of open) $(id)?.setAttribute("open", "");
+keepPlaces("standing", () => {
   tell();
   lookForNewer();
 });

@@ -22,6 +22,7 @@ AGENTS = ("Storyteller", "Failing", "Asking", "Patient", "Calendar", "Long", "In
 PATIENCE = 45_000  # milliseconds, for a machine that does much else
 
 WIDE, MEDIUM, PHONE = (1440, 900), (768, 1024), (390, 844)
+LOOKS = pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
 SESSION = re.compile(r"/sessions/[0-9a-f-]{36}$")
 
 
@@ -126,6 +127,18 @@ def page(open_browser: Callable[..., BrowserContext], watched: Callable[[Page], 
     page = open_browser().new_page()
     watched(page)
     return page
+
+
+@pytest.fixture
+def look(open_browser: Callable[..., BrowserContext], watched: Callable[[Page], list[str]]) -> Callable[..., Page]:
+    """A page of a size and a scheme that complains of nothing."""
+
+    def opened(size: tuple[int, int], scheme: str, **options: Any) -> Page:
+        page = open_browser(size, color_scheme=scheme, **options).new_page()
+        watched(page)
+        return page
+
+    return opened
 
 
 @pytest.fixture

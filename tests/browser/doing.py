@@ -55,6 +55,13 @@ def take_back_credentials(page: Page) -> None:
         page.wait_for_load_state()
 
 
+def brought_anew(page: Page, times: int = 1) -> None:
+    """Wait until how a task or a run stands was put into its page again."""
+    for _ in range(times):
+        page.locator("#standing").evaluate("element => { element.isOld = true; }")
+        until(page, "() => !document.getElementById('standing').isOld")
+
+
 def until(page: Page, true: str, arg: Any = None) -> None:
     """Wait until a function of the page's is true. The page's policy does not let it be asked in the page itself."""
     deadline = time.monotonic() + 60

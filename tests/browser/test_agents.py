@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PHONE, SESSION, WIDE
+from tests.browser.conftest import LOOKS, SESSION, WIDE
 from tests.browser.doing import begin, heard, settled, until
 
 FRAME = [[".sidebar"], [".bottom-bar"]]  # which other tests look at
-LOOKS = pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
-
-
-@pytest.fixture
-def look(open_browser, watched):
-    """A page of a size and a scheme that complains of nothing."""
-
-    def opened(size, scheme, **options) -> Page:
-        page = open_browser(size, color_scheme=scheme, **options).new_page()
-        watched(page)
-        return page
-
-    return opened
 
 
 @LOOKS

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.browser.conftest import PHONE, WIDE
+from tests.browser.doing import until
 from tests.browser.test_reachable import MOVING, STICKS_OUT, axe
 
 RUN = re.compile(r"/plans/runs/[0-9a-f-]{36}$")
@@ -122,6 +123,31 @@ def test_what_steps_ask_is_answered_side_by_side_in_any_order(page: Page) -> Non
     expect(page.locator("#standing[data-state=completed]")).to_be_visible()
     expect(page.locator(".inbox-item")).to_have_count(0)
     expect(wells).to_have_count(0)
+
+
+def test_who_reads_a_run_by_keyboard_stays_where_they_are(page: Page) -> None:
+    page.goto("/plans/new")
+    page.get_by_label("Definition (YAML)").fill(WELLS)
+    page.get_by_label("Short name").fill("wells-to-read")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/plans/wells-to-read")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url(RUN)
+    expect(page.locator(".inbox-item")).to_have_count(2)
+    other = page.context.new_page()
+    other.goto(page.url)
+    page.locator("#plan-table summary").press("Enter")
+    for well, place in (
+        ("Left well", page.locator("#plan-table").get_by_role("link", name="Right well")),
+        ("Right well", page.locator("#gantt-table summary")),
+    ):
+        place.focus()
+        asked = other.locator(".inbox-item", has_text=well)
+        asked.get_by_label("Your answer").fill("water")
+        page.locator("#standing").evaluate("element => { element.isOld = true; }")
+        asked.get_by_role("button", name="Send answer").click()
+        until(page, "() => !document.getElementById('standing').isOld")
+        expect(place).to_be_focused()
 
 
 def test_a_plan_is_written_with_its_picture_beside_it(page: Page) -> None:

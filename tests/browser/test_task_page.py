@@ -12,8 +12,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.browser.conftest import MEDIUM, PHONE, WIDE
-from tests.browser.doing import begin, heard
+from tests.browser.conftest import LOOKS, MEDIUM, PHONE, WIDE
+from tests.browser.doing import begin, brought_anew, heard, until
 from tests.stack import Stack
 
 JSON = dict[str, Any]
@@ -53,6 +53,36 @@ def test_the_page_of_a_task_at_work_lives(page: Page) -> None:
     expect(page.get_by_label("Colour")).to_be_visible()
 
 
+def test_who_reads_a_task_at_work_by_keyboard_stays_where_they_are(
+    page: Page, open_browser: Callable[..., BrowserContext]
+) -> None:
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    begin(page, "countdown", "Count down from 900")
+    address = page.request.get(f"{page.url}/task").url
+    page.goto(address)
+    expect(page.locator(".task-state .word")).to_have_text("Working")
+    fold, table = page.locator("#timeline-table summary"), page.locator("#timeline-table .scrolls")
+    fold.press("Enter")
+    brought_anew(page, times=2)
+    expect(fold).to_be_focused()
+    expect(table).to_be_visible()
+    table.focus()
+    page.keyboard.press("ArrowRight")
+    until(page, "() => document.querySelector('#timeline-table .scrolls').scrollLeft > 0")
+    brought_anew(page, times=2)
+    expect(table).to_be_focused()
+    assert table.evaluate("element => element.scrollLeft") > 0
+
+    # What is gone leaves the focus to what was around it
+    page.locator("#more").focus()
+    other = open_browser().new_page()
+    other.goto(address)
+    other.get_by_role("button", name="Stop").click()
+    expect(page.locator(".task-state .word")).to_have_text("Stopped")
+    expect(page.locator("#more")).to_have_count(0)
+    expect(page.get_by_role("group", name="Events")).to_be_focused()
+
+
 def test_who_is_signed_out_meanwhile_is_told_and_nothing_more_is_asked_for(page: Page, complaints: list[str]) -> None:
     begin(page, "countdown", "Count down from 900")
     open_newest_task(page)
@@ -83,19 +113,39 @@ def test_a_task_is_stopped_from_its_page(page: Page) -> None:
     expect(page.locator(".work").last).to_contain_text("Stopped")
 
 
-def test_events_are_filtered_and_unfolded(page: Page) -> None:
+@LOOKS
+def test_a_task_is_searched_copied_from_and_left_for_another(
+    look: Callable[..., Page], parley: Stack, size: tuple[int, int], scheme: str
+) -> None:
+    page = look(size, scheme, permissions=["clipboard-read", "clipboard-write"])
     begin(page, "storyteller", "Tell me a story")
     heard(page, "river")
-    open_newest_task(page)
+    page.goto(f"{page.url}/task")
     page.get_by_label("Type").select_option("agent_tool_result")
     expect(page.locator("#events tr[data-index]")).to_have_count(1)
-    page.locator("#events summary").press("Enter")
+    page.locator("#events summary").click()
     expect(page.locator("#events pre")).to_contain_text("Rivers run to the sea.")
+    expect(page.locator("#events pre").first).to_be_in_viewport()
     page.get_by_label("Type").select_option("")
     page.get_by_label("Text").fill("rivers RUN")
     expect(page.locator("#events tr[data-index]")).to_have_count(1)
     page.get_by_label("Text").fill("no such thing")
     expect(page.locator("#events")).to_contain_text("No event is like that.")
+    page.locator("#document-request summary").click()
+    page.locator("#document-request").get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()"))["parts"] == [{"text": "Tell me a story"}]
+    first = call(parley, "echo", parts=[{"text": f"first {scheme}"}])
+    known = {"contextId": first["contextId"], "referenceTaskIds": [first["id"]]}
+    second = call(parley, "echo", parts=[{"text": f"second {scheme}"}], **known)
+    page.goto(f"/tasks/{first['id']}")
+    page.locator(f".graph a[href$='{second['id']}']").click()
+    page.wait_for_url(f"**/tasks/{second['id']}")
+    page.get_by_text("As a table").last.click()
+    link = page.locator("#graph-table td").filter(has_not_text="is referred to").first.get_by_role("link")
+    link.click()
+    page.wait_for_url(f"**/tasks/{first['id']}")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_documents_are_copied_whole(open_browser: Callable[..., BrowserContext], parley: Stack) -> None:

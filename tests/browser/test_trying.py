@@ -8,8 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, Request, expect
 
-from tests.browser.conftest import PHONE, WIDE, sign_in, sign_out
-from tests.browser.test_agents import LOOKS, look  # noqa: F401 (a fixture)
+from tests.browser.conftest import LOOKS, PHONE, WIDE, sign_in, sign_out
 
 
 def choose(page: Page, method: str) -> None:
@@ -42,7 +41,7 @@ def calls():
 
 
 @LOOKS
-def test_a_message_and_its_answer_without_the_cookie(look, calls, size, scheme) -> None:  # noqa: F811
+def test_a_message_and_its_answer_without_the_cookie(look, calls, size, scheme) -> None:
     page = look(size, scheme)
     made = calls(page)
     page.goto("/agents/echo/try")
@@ -152,7 +151,7 @@ def test_what_was_written_by_hand_stays_when_the_message_changes(page: Page) -> 
     assert json.loads(page.locator("#body").input_value())["params"]["message"]["messageId"] == "my-own"
 
 
-def test_it_is_copied_as_curl_with_a_placeholder(look) -> None:  # noqa: F811
+def test_it_is_copied_as_curl_with_a_placeholder(look) -> None:
     page = look(WIDE, "light", permissions=["clipboard-read", "clipboard-write"])
     page.goto("/agents/echo/try")
     page.get_by_label("Message").fill("it's mine")
@@ -163,7 +162,7 @@ def test_it_is_copied_as_curl_with_a_placeholder(look) -> None:  # noqa: F811
     assert "it'\\''s mine" in command
 
 
-def test_no_line_and_no_sign_in_are_said(look, complaints: list[str]) -> None:  # noqa: F811
+def test_no_line_and_no_sign_in_are_said(look, complaints: list[str]) -> None:
     page = look(PHONE, "light")
     page.goto("/agents/echo/try")
     ended(send(page), "200 OK")
