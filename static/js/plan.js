@@ -5,6 +5,7 @@ import { complain, read } from "./answering.js";
 import { post } from "./post.js";
 
 const BESIDE = 24; // pixels before that step
+const LOST = "What you wrote is kept here.";
 const $ = (id) => document.getElementById(id);
 
 document.addEventListener("submit", async (event) => {
@@ -15,13 +16,14 @@ document.addEventListener("submit", async (event) => {
   const said = read(form);
   if (!said) return;
   if (event.submitter?.name) said.form.append(event.submitter.name, event.submitter.value);
-  await send(form, said.form);
+  await send(form, said.form, event.submitter?.dataset.lost);
 });
 
-async function send(form, said) {
+/** `lost`: what is said where the line is lost, by a button that has nothing to be written. */
+async function send(form, said, lost = LOST) {
   form.setAttribute("aria-busy", "true");
   try {
-    const { address } = await post(form.action, said);
+    const { address } = await post(form.action, said, lost);
     if (address) return location.assign(address);
     delete form.dataset.message; // the next one is another
     if (form.contains(document.activeElement)) $("run-title").focus({ preventScroll: true }); // its button goes

@@ -19,9 +19,8 @@ export class Unreachable extends Error {
   }
 }
 
-export const KEPT = "What you wrote is kept here.";
-
-export async function post(address, form) {
+/** `then`: what is said of a lost line. */
+export async function post(address, form, then) {
   for (const wait of TRIES) {
     await new Promise((done) => setTimeout(done, wait));
     try {
@@ -30,7 +29,7 @@ export async function post(address, form) {
       if (!(problem instanceof Unreachable)) throw problem;
     }
   }
-  throw new Unreachable(KEPT);
+  throw new Unreachable(then);
 }
 
 /** What was answered. Throws Refused, or Unreachable for a line that is lost. */

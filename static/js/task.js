@@ -7,6 +7,7 @@ import { post } from "./post.js";
 import { toast } from "./toast.js";
 
 const MOST_ROWS = 500; // events that come by themselves; more on request
+const LOST = "Nothing was sent. Press Run again when the line is back.";
 const $ = (id) => document.getElementById(id);
 
 keepPlaces("standing", () => {
@@ -64,7 +65,7 @@ async function sentAgain(address, task) {
   const form = new FormData();
   form.append("message", uuid());
   form.append("task", task);
-  return (await post(address, form)).session;
+  return (await post(address, form, LOST)).session;
 }
 
 async function copied(address, button) {

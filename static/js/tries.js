@@ -2,6 +2,7 @@
 import { uuid } from "./ids.js";
 import { post } from "./post.js";
 
+const LOST = "Nothing was sent. Choose it again when the line is back.";
 const buttons = document.querySelectorAll("[data-try]");
 const problem = document.getElementById("try-problem");
 
@@ -13,7 +14,7 @@ for (const button of buttons) {
     for (const one of buttons) one.disabled = true;
     problem.hidden = true;
     try {
-      location.assign((await post(button.dataset.try, said)).session);
+      location.assign((await post(button.dataset.try, said, LOST)).session);
     } catch (refusal) {
       problem.textContent = refusal.message;
       problem.hidden = false;

@@ -2,8 +2,10 @@
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.doing import begin, heard, messages, say
+from tests.browser.doing import begin, heard, messages, say, settled
 from tests.stack import Stack
+
+UNREACHED, BACK = "The server cannot be reached.", "when the line is back."
 
 
 def test_a_server_that_restarts_is_waited_for(page: Page, parley: Stack, complaints: list[str]) -> None:
@@ -72,6 +74,36 @@ def test_a_message_that_reaches_nobody_is_kept_and_can_be_sent_later(page: Page,
     page.get_by_role("button", name="Try again").click()
     heard(page, "later")
     expect(page.locator(".from-user", has_text="later")).to_have_count(1)
+    complaints.clear()
+
+
+def test_what_is_pressed_without_a_line_is_said_not_to_be_done(page: Page, complaints: list[str]) -> None:
+    for act in ("stop", "agent", "feedback"):
+        page.route(f"**/sessions/*/{act}", lambda route: route.abort())
+    said = page.locator(".composer-error")
+    begin(page, "echo", "before")
+    heard(page, "before")
+    settled(page)
+    page.get_by_role("button", name="4 of 5").click()
+    expect(page.locator(".rated")).to_have_text(f"{UNREACHED} Your rating was not taken. Choose it again {BACK}")
+    expect(page.locator(".rating [aria-pressed=true]")).to_have_count(0)
+    page.get_by_role("button", name="Switch").click()
+    page.locator("#switch-to [data-switch=long]").click()
+    expect(said).to_have_text(f"{UNREACHED} You go on with the agent that you have. Choose again {BACK}")
+
+    begin(page, "long", "600 seconds")
+    expect(page.locator(".work")).to_contain_text("At it…")
+    stop = page.get_by_role("button", name="Stop")
+    stop.click()
+    expect(said).to_have_text(f"{UNREACHED} The work goes on. Press Stop again {BACK}")
+    expect(page.locator("#head-state")).to_have_text("Working")
+    page.unroute_all()
+    stop.click()
+    expect(page.locator(".work")).to_contain_text("Stopped")
+    page.route("**/again", lambda route: route.abort())
+    page.goto(f"{page.url}/task")
+    page.get_by_role("button", name="Run again").click()
+    expect(page.locator("#toasts")).to_have_text(f"{UNREACHED} Nothing was sent. Press Run again {BACK}")
     complaints.clear()
 
 

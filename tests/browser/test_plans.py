@@ -58,7 +58,7 @@ def test_who_starts_a_plan_before_its_script_is_there_is_told_what_is_missing(pa
     assert page.url.endswith("/plans/trip")
 
 
-def test_a_run_is_answered_paused_and_stopped_by_keyboard(page: Page) -> None:
+def test_a_run_is_answered_paused_and_stopped_by_keyboard(page: Page, complaints: list[str]) -> None:
     page.goto("/plans/research")
     page.get_by_label("Message").fill("lung fibrosis")
     page.get_by_role("button", name="Start").press("Enter")
@@ -73,6 +73,13 @@ def test_a_run_is_answered_paused_and_stopped_by_keyboard(page: Page) -> None:
         page.keyboard.type("small molecules")
     question.get_by_role("button", name="Send answer").press("Enter")
     expect(page.locator(".inbox-item .prose", has_text=asked)).to_have_count(0)
+    page.route("**/control", lambda route: route.abort())
+    page.locator("#pause-it").press("Enter")
+    expect(page.locator("#controls [role=alert]")).to_contain_text(
+        "The run goes on. Press Pause again when the line is"
+    )
+    page.unroute_all()
+    complaints.clear()
     page.locator("#pause-it").press("Enter")
     expect(page.locator("#resume-it")).to_be_visible()
     expect(page.locator(".task-state .word")).to_have_text("Paused")

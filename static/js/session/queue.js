@@ -1,8 +1,8 @@
 // What is said while an agent works waits above the composer, on the server, which draws it (`_queue.html`). Here is what can
 // be done with it, and what is on its way there.
 import { api } from "../api.js";
+import { LOST } from "../composer.js";
 import { h, icon } from "../dom.js";
-import { KEPT, Unreachable } from "../post.js";
 import { toast } from "../toast.js";
 import { renewQueue } from "./renewing.js";
 
@@ -44,7 +44,7 @@ class Queue {
     this.waits(message);
     const box = await this.outbox();
     if (box) await box.send({ ...message, address: this.page.beginning.queue });
-    else this.refused(message, new Unreachable(KEPT).message);
+    else this.refused(message, LOST);
   }
 
   waits(message) {

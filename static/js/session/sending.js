@@ -1,6 +1,6 @@
 // What the person says: shown pale until the log has it, sent again where the line was lost, given back where it is refused.
+import { LOST } from "../composer.js";
 import { uuid } from "../ids.js";
-import { KEPT, Unreachable } from "../post.js";
 import "./local.js";
 import { reduce } from "./reducer.js";
 import { addressedTask, busyTask } from "./tasks.js";
@@ -75,7 +75,7 @@ class Sending {
     this.page.foresee();
     const box = await this.outbox();
     if (box) await box.send({ id, text, files: files.map(known), said, address });
-    else this.refused(message, new Unreachable(KEPT).message);
+    else this.refused(message, LOST);
   }
 
   /** An entry of this page's own: what the log does not say yet. */

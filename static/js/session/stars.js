@@ -3,6 +3,9 @@ import { h } from "../dom.js";
 import { post } from "../post.js";
 import { giveStars } from "./rating.js";
 
+const LOST = "Your rating was not taken. Choose it again when the line is back.";
+const WORDS_LOST = "Your words were not taken. Press Send again when the line is back.";
+
 export function start(page) {
   document.getElementById("items").addEventListener("click", ({ target }) => {
     const star = target.closest(".star");
@@ -20,7 +23,7 @@ async function give(page, row, count, text = "") {
   form.append("text", text);
   giveStars(row, count);
   try {
-    await post(page.beginning.rate, form);
+    await post(page.beginning.rate, form, text ? WORDS_LOST : LOST);
     ratings[task] = count;
     if (text) said.textContent = "Thank you.";
     page.announce(said.textContent);

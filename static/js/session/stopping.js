@@ -3,6 +3,7 @@ import { h, sign } from "../dom.js";
 import { post } from "../post.js";
 import { busyTask, waitingTask } from "./tasks.js";
 
+const LOST = "The work goes on. Press Stop again when the line is back.";
 const head = document.getElementById("head-state");
 const button = document.querySelector("#composer .stop");
 
@@ -42,7 +43,7 @@ async function stop(page) {
   const form = new FormData();
   form.append("task", task.id);
   try {
-    await post(page.beginning.stop, form);
+    await post(page.beginning.stop, form, LOST);
   } catch (problem) {
     over(page);
     if (problem.status !== 409) page.complain(problem.message); // it ended by itself: the page shows how
