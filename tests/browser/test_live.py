@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.agents import STORY
-from tests.browser.conftest import SESSION
+from tests.browser.conftest import LOOKS, SESSION
 from tests.browser.doing import artifact, begin, heard, messages, say, settled
 
 NOTE_WHAT_STREAMS = """
@@ -35,6 +35,29 @@ def test_words_appear_as_they_are_spoken_and_end_laid_out_in_the_same_place(page
     expect(messages(page)).to_have_count(4)  # each text stands once, as one message
     spoken = page.locator("#announcer p").all_text_contents()
     assert 1 <= sum("river" in words for words in spoken) <= 2  # the first may have been there when the page was loaded
+
+
+@LOOKS
+def test_words_stream_work_stops_and_is_done_again_at_every_size(look, size, scheme) -> None:
+    page = look(size, scheme)
+    page.add_init_script(NOTE_WHAT_STREAMS)
+    begin(page, "interviewer", "Ask me something")
+    streams = page.locator(".streaming.caret")
+    expect(streams).to_contain_text("Let me **think**")
+    expect(streams).to_be_in_viewport()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".work")).to_contain_text("Stopped")
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    expect(streams).to_have_count(0)
+    page.get_by_role("button", name="Send again").click()
+    expect(page.locator(".from-user")).to_have_count(2)
+    expect(streams).to_contain_text("find a good question")
+    expect(streams).to_be_in_viewport()
+    expect(page.get_by_label("Colour")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert len(page.evaluate("streamed")) > 1
+    page.get_by_role("button", name="Stop").click()
+    settled(page)
 
 
 def test_tool_calls_and_thoughts_are_folded_below_the_work(page: Page) -> None:

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.browser.conftest import PHONE, SESSION, WIDE
+from tests.browser.conftest import LOOKS, PHONE, SESSION, WIDE
 from tests.browser.doing import begin, heard, messages, settled
 from tests.stack import Stack
 
@@ -109,6 +109,40 @@ def test_it_plays_steps_and_forks_by_keyboard(page: Page, interview: tuple[str, 
     assert page.url != session
     expect(messages(page)).to_have_count(1)
     expect(page.locator(".from-user")).to_contain_text("Ask me something")
+
+
+@LOOKS
+def test_it_is_played_gone_through_and_forked_by_pointer(
+    look: Callable[..., Page], size: tuple[int, int], scheme: str
+) -> None:
+    page = look(size, scheme)
+    begin(page, "storyteller", "Tell me a story")
+    heard(page, "river")
+    settled(page)
+    session = page.url
+    page.locator("#session-more").click()
+    page.get_by_role("link", name="Replay").click()
+    page.wait_for_url("**/replay")
+    expect(messages(page)).to_have_count(0)
+    page.get_by_label("Speed").select_option("20")
+    page.get_by_role("button", name="Play").click()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator("#place-index")).to_have_text(re.compile(r"Event (\d+) of \1$"))
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+    expect(page.locator(".from-agent strong")).to_be_in_viewport()
+    place = page.locator("#place").bounding_box()
+    assert place is not None
+    page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    expect(page.locator(".streaming")).to_be_in_viewport()
+    while messages(page).count():
+        page.get_by_role("button", name="Message before").click()
+    expect(page.get_by_role("button", name="Fork from here")).to_be_disabled()
+    page.get_by_role("button", name="Next message").click()
+    expect(page.locator(".from-user")).to_be_in_viewport()
+    page.get_by_role("button", name="Fork from here").click()
+    page.wait_for_url(lambda address: address != session and bool(SESSION.search(address)))
+    expect(messages(page)).to_have_count(1)
 
 
 def test_what_acts_on_the_present_does_nothing_in_the_past(page: Page) -> None:
