@@ -1,5 +1,6 @@
 // Files beside the words: small ones go with the message; large ones go to the server at once, while one still writes.
 import { h, icon } from "./dom.js";
+import { keepWith } from "./drafts.js";
 import { Refused } from "./post.js";
 import { bytes } from "./sizes.js";
 import { LARGE, discard, upload } from "./uploading.js";
@@ -40,7 +41,7 @@ export class Attachments {
     one.chip = this.chipOf(one);
     this.files.push(one);
     this.list.append(one.chip);
-    this.list.hidden = false;
+    this.counted();
     if (!isSmall && !one.isThere) this.start(one);
   }
 
@@ -98,7 +99,12 @@ export class Attachments {
     one.cut?.abort();
     one.chip.remove();
     this.files = this.files.filter((other) => other !== one);
+    this.counted();
+  }
+
+  counted() {
     this.list.hidden = !this.files.length;
+    keepWith(this.composer, { files: !this.list.hidden });
   }
 
   /** Does nothing wait for them? */

@@ -14,7 +14,8 @@ export class Composer {
     this.words = form.querySelector("textarea");
     this.error = form.querySelector(".composer-error");
     this.draft = `draft:${new URL(form.action).pathname}`;
-    this.words.value ||= localStorage.getItem(this.draft) ?? "";
+    this.words.value ||= localStorage[this.draft] ?? "";
+    if (localStorage[`${this.draft}:with`]) import("./accompanying.js").then(({ recall }) => recall(this), () => {});
     this.listen();
     this.grow();
     form.querySelector(".send").disabled = this.words.disabled; // until now the browser would have sent the form by itself
@@ -73,8 +74,8 @@ export class Composer {
     return sender ? sender.submitLater(value) : this.write(value + words.value);
   }
 
-  async giveBack(message, sentence) {
-    await (await this.submitting())?.giveBack(message, sentence);
+  async giveBack(...unsent) {
+    await (await this.submitting())?.giveBack(...unsent);
   }
 
   /** Null where it cannot be had just now. It is asked for once: whoever waits for it goes on in the order of asking. */

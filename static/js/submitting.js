@@ -78,7 +78,7 @@ export class Submitting {
     return this.loading;
   }
 
-  /** Before whatever was begun meanwhile. */
+  /** What could not be sent, before whatever was begun meanwhile. */
   async giveBack({ text, said }, sentence) {
     const { composer } = this;
     composer.write([text, composer.words.value].filter(Boolean).join("\n\n"));

@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, SESSION
-from tests.browser.doing import begin, heard, say
+from tests.browser.doing import begin, heard, say, settled, until
 
 
 def test_everything_can_be_done_by_keyboard(page: Page) -> None:
@@ -57,12 +58,33 @@ def test_the_server_has_the_last_word_on_an_answer(page: Page, complaints: list[
     complaints.clear()
 
 
+SEEN_TO = """async () => {
+  const known = performance.getEntriesByType("resource").find(({ name }) => name.includes("/session/asked."));
+  if (!known) return false;
+  await import(known.name);
+  await new Promise((done) => setTimeout(done));
+  return true;
+}"""
+"""Whether what a page does with a question that comes was done."""
+
+
 def test_a_question_takes_the_focus_from_nobody_who_is_writing(page: Page) -> None:
-    begin(page, "asking", "A trip")
+    begin(page, "interviewer", "Ask me something")
+    heard(page, "Let me")
+    words = page.locator("#words")
+    words.press_sequentially("let me think")
+    expect(page.locator("form.question")).to_have_count(0)  # it comes while somebody writes
     expect(page.locator("form.question")).to_be_visible()
-    page.locator("#words").fill("let me think")
-    page.reload()
-    expect(page.get_by_role("radio", name="First")).to_be_focused()
+    until(page, SEEN_TO)
+    expect(words).to_be_focused()
+    expect(words).to_have_value("let me think")
+
+
+def test_a_question_has_the_focus_of_who_writes_nothing(page: Page) -> None:
+    begin(page, "interviewer", "Ask me something")
+    heard(page, "Let me")
+    expect(page.locator("#words")).to_be_focused()
+    expect(page.get_by_label("Colour")).to_be_focused()
 
 
 def test_a_question_pulls_nobody_away_from_what_they_read(page: Page) -> None:
@@ -202,3 +224,63 @@ def test_what_was_begun_is_kept_by_session_until_it_is_sent(page: Page) -> None:
     heard(page, "half a thought")
     page.reload()
     expect(page.locator("#words")).to_have_value("")
+
+
+GONE = "The files of this draft are gone; choose them again."
+
+
+@pytest.mark.parametrize("place", ["/agents/echo", "a session"])
+def test_a_draft_says_that_its_files_are_gone(page: Page, csv: Path, place: str) -> None:
+    if place == "a session":
+        begin(page, "echo", "before")
+        heard(page, "before")
+        place = page.url
+    page.goto(place)
+    page.locator("#words").fill("look at this")
+    page.locator("#files").set_input_files(csv)
+    expect(page.locator(".chosen")).to_contain_text("depths.csv")
+    page.reload()
+    expect(page.get_by_role("alert")).to_have_text(GONE)
+    expect(page.locator("#words")).to_have_value("look at this")
+    page.reload()
+    expect(page.get_by_role("alert")).to_have_text(GONE)  # until something is done about it
+    page.locator("#files").set_input_files(csv)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("button", name="Remove depths.csv").click()
+    page.reload()
+    expect(page.locator("#words")).to_have_value("look at this")
+    page.locator("#words").press("End")
+    page.keyboard.type(" again")  # by now the page would have said it
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_draft_that_was_given_up_tells_of_no_files(page: Page, csv: Path) -> None:
+    page.goto("/agents/hello")
+    page.locator("#words").fill("look at this")
+    page.locator("#files").set_input_files(csv)
+    expect(page.locator(".chosen")).to_contain_text("depths.csv")
+    page.reload()
+    expect(page.get_by_role("alert")).to_have_text(GONE)
+    page.locator("#words").fill("")
+    page.locator("#words").fill("something else")
+    assert page.evaluate("Object.keys(localStorage).filter((key) => key.endsWith(':with'))") == []
+
+
+def test_a_draft_keeps_what_it_refers_to(page: Page) -> None:
+    begin(page, "echo", "the first")
+    heard(page, "the first")
+    settled(page)
+    page.locator(".from-user").first.hover()
+    page.locator(".from-user").first.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name="Refer to this").click()
+    page.locator("#words").fill("and this?")
+    page.reload()
+    chip = page.locator("#composer-notes [data-reference]")
+    expect(chip).to_contain_text("the first")
+    page.locator("#words").press("Enter")
+    expect(chip).to_have_count(0)
+    said = page.locator(".from-user", has_text="and this?")
+    expect(said.locator("a.chip")).to_contain_text("the first")
+    page.reload()
+    heard(page, "and this?")
+    expect(chip).to_have_count(0)

@@ -8,7 +8,7 @@ import { isBusy } from "./reducer.js";
 const $ = (id) => document.getElementById(id);
 
 const isNews = (state) => state.last > (page.opened ?? Infinity);
-const hasUnsent = () => localStorage.getItem("unsent");
+const hasUnsent = () => localStorage.unsent;
 
 /** What the list of sessions has as read needs no word of it. */
 function isUnread(state) {
