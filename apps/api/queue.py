@@ -110,8 +110,24 @@ class OneQueued(Endpoint):
 
     @documented("queue_delete", "Send it never", answers={200: QueueShape}, refuses=[404, 409])
     def delete(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
+        """For a minute it can be restored."""
         context = session_of(self.principal, session)
         queued.remove(context, message)
+        publish_queue(context.pk)
+        return Response(queue_json(context))
+
+
+class Restored(Endpoint):
+    @documented(
+        "queue_restore",
+        "Take back that a message was deleted",
+        answers={200: QueueShape},
+        refuses=[404, 409],
+    )
+    def post(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
+        """Within a minute. It waits again as it was, in its place."""
+        context = session_of(self.principal, session)
+        queued.restore(context, message)
         publish_queue(context.pk)
         return Response(queue_json(context))
 
@@ -152,5 +168,6 @@ def queue_json(context: Context) -> JSON:
 urlpatterns = [
     path("sessions/<uuid:session>/queue", Queue.as_view(), name="queue"),
     path("sessions/<uuid:session>/queue/<uuid:message>", OneQueued.as_view(), name="queued"),
+    path("sessions/<uuid:session>/queue/<uuid:message>/restore", Restored.as_view(), name="queued-restore"),
     path("sessions/<uuid:session>/queue/<uuid:message>/send", SendNow.as_view(), name="queued-send"),
 ]

@@ -52,7 +52,7 @@ def _erase_log(context: Context, upto: int) -> None:
         for part in event.parts
         if "stored" in part
     ]
-    queued = QueuedMessage.objects.filter(context=context)
+    queued = QueuedMessage.everything.filter(context=context)
     stored += [part for part in parts_of(queued) if "stored" in part]
     queued.delete()
     blobs.release(context.workspace_id, stored)  # all at once, that is in their order

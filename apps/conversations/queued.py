@@ -26,6 +26,8 @@ from bridge import statements
 from bridge.transactions import transacting
 
 MOST = 20  # messages of one session
+REMOVED_SECONDS = 60  # in which what was deleted can be had back
+AT_ONCE = 500
 CLAIM_SECONDS = settings.ANSWER_SECONDS + 15  # within which a message was sent, or its sender died
 
 HELD = {
@@ -77,7 +79,7 @@ class Taken:
 
 
 def add(principal: Principal, context: Context, key: str, message: JSON) -> bool:
-    """Queue a message (checked A2A parts, references) under a key; False where it was queued, or sent, before.
+    """Queue a message (checked A2A parts, references) under a key; False where it was queued, deleted or sent before.
 
     Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound for a session that was
     deleted just now; then nothing was stored.
@@ -88,16 +90,14 @@ def add(principal: Principal, context: Context, key: str, message: JSON) -> bool
     with transacting():
         if (now := _hold(context.pk)) is None or now.deleted_at:
             raise ContextNotFound
-        rows = QueuedMessage.objects.filter(context=context)
-        if (same := rows.filter(message_id=key).first()) is not None:
+        if (same := QueuedMessage.everything.filter(context=context, message_id=key).first()) is not None:
             if same.message != stored:
                 raise InvalidParams("This messageId was used for another message. Use a new messageId.", "messageId")
             return False
         if _is_said(context, key):
             return False
-        if rows.count() >= MOST:
-            raise QueueFull(f"{MOST} messages wait already. Wait until some are sent, or delete one.")
-        rows.create(context=context, owner_id=principal.user_id, message_id=key, message=stored)
+        _check_room(context)
+        QueuedMessage.objects.create(context=context, owner_id=principal.user_id, message_id=key, message=stored)
         blobs.count_uses(context.workspace_id, stored["parts"])
         # From here on the end of a task is told to `runtime.queueing`.
         Context.objects.filter(pk=context.pk, is_watched=False).update(is_watched=True)
@@ -117,10 +117,33 @@ def change(context: Context, queued: uuid.UUID, text: str) -> None:
 
 
 def remove(context: Context, queued: uuid.UUID) -> None:
-    """Delete a queued message. Raises QueuedNotFound, BeingSent."""
-    row = _found(context, queued)
-    if not _delete(QueuedMessage.objects.free(), row, context.workspace_id):
-        raise BeingSent
+    """Delete a queued message; `restore` brings it back for a while. Raises QueuedNotFound, BeingSent."""
+    with transacting():
+        _hold(context.pk)  # nobody takes it meanwhile
+        row = _found(context, queued)
+        if not QueuedMessage.objects.free().filter(pk=row.pk).update(removed_at=statements.database_time()):
+            raise BeingSent
+
+
+def restore(context: Context, queued: uuid.UUID) -> None:
+    """Take back that a message was deleted: it is as it was, and where. Raises QueuedNotFound, QueueFull."""
+    with transacting():
+        _hold(context.pk)
+        row = QueuedMessage.everything.filter(context=context, pk=queued).first()
+        if row is None:
+            raise QueuedNotFound
+        if row.removed_at is not None:
+            _check_room(context)
+            QueuedMessage.everything.filter(pk=row.pk).update(removed_at=None)
+
+
+def forget_removed() -> None:
+    """Drop what was deleted so long ago that nobody takes it back."""
+    long_ago = statements.database_time() - datetime.timedelta(seconds=REMOVED_SECONDS)
+    removed = QueuedMessage.everything.filter(removed_at__lt=long_ago)
+    for row in removed.select_related("context")[:AT_ONCE]:
+        with transacting():
+            _delete(removed.all(), row, row.context.workspace_id)
 
 
 def held(context: Context) -> str:
@@ -178,6 +201,11 @@ def recorded(taken: Taken, log: Ledger, task: uuid.UUID) -> None:
     if taken.task is None and not _is_idle(log.context, besides=task):
         raise NotNow
     _delete(QueuedMessage.objects.all(), taken.row, taken.context.workspace_id)
+
+
+def _check_room(context: Context) -> None:
+    if QueuedMessage.objects.filter(context=context).count() >= MOST:
+        raise QueueFull(f"{MOST} messages wait already. Wait until some are sent, or delete one.")
 
 
 def _hold(context_id: uuid.UUID) -> Context | None:

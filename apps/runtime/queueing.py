@@ -26,7 +26,7 @@ from bridge import statements
 from bridge.selections import Selection
 
 AT_ONCE = 500
-QUEUED = Selection(lambda context: QueuedMessage.objects.only("pk").filter(context=context)[:1], uuid.UUID(int=0))
+QUEUED = Selection(lambda context: QueuedMessage.everything.only("pk").filter(context=context)[:1], uuid.UUID(int=0))
 
 
 def go_on_after(context: Context, events: Sequence[Event]) -> None:
@@ -42,12 +42,16 @@ def wake(context_id: uuid.UUID) -> None:
 
 
 def sweep() -> int:
-    """Name sessions again whose queue is due, and say how many. It is safe to run it anywhere, at any time, twice."""
+    """Name sessions again whose queue is due, and say how many; drop what was deleted.
+
+    It is safe to run it anywhere, at any time, twice.
+    """
     long_ago = statements.database_time() - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
     due = QueuedMessage.objects.free().filter(queued_at__lt=long_ago).due().order_by("context")
     sessions = list(due.values_list("context_id", flat=True).distinct()[:AT_ONCE])
     for context_id in sessions:
         publish_queue(context_id)
+    queued.forget_removed()
     return len(sessions)
 
 

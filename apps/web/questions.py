@@ -56,6 +56,11 @@ class Field:
         return INPUTS.get(self.kind, self.kind if self.kind in FORMATS.values() else "text")
 
     @property
+    def is_secret(self) -> bool:
+        """Whether a browser must not keep what is typed here."""
+        return self.schema.get("format") == "password" or self.schema.get("writeOnly") is True
+
+    @property
     def options(self) -> list[tuple[str, str]]:
         """Values and labels to choose from."""
         if self.kind == "boolean":

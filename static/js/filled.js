@@ -12,7 +12,8 @@ export function follow(form) {
   if (known.has(form)) return;
   known.add(form);
   const said = draftOf(keyOf(form));
-  if (said && !fieldsOf(form).some(isChanged)) fill(form, said);
+  if (fieldsOf(form).some(isChanged)) keep(form);
+  else if (said) fill(form, said);
   form.addEventListener("input", () => keep(form));
 }
 

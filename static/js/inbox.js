@@ -2,6 +2,7 @@
 // server draws them; what is answered anywhere goes away.
 import { complain, read } from "./answering.js";
 import { api } from "./api.js";
+import { follow, forget } from "./filled.js";
 import { post, Unreachable } from "./post.js";
 import { dress } from "./times.js";
 import { toast } from "./toast.js";
@@ -13,6 +14,8 @@ const inbox = document.getElementById("inbox");
 const list = inbox.querySelector("ol");
 const waiting = new Map(); // ids of answers that are on their way, by the question that they answer
 let due = 0;
+
+list.querySelectorAll("form.question").forEach(follow);
 
 for (const news of ["sessions-heard", "questions-changed"]) {
   document.addEventListener(news, () => {
@@ -41,6 +44,7 @@ async function renew() {
 
 function fitted(item) {
   for (const time of item.querySelectorAll("time[datetime]")) dress(time);
+  item.querySelectorAll("form.question").forEach(follow);
   return item;
 }
 
@@ -107,6 +111,7 @@ async function act(form, run) {
   for (const button of form.querySelectorAll("button")) button.disabled = true;
   try {
     const sentence = await run();
+    forget(form);
     item.querySelector(".who a").focus(); // of which the next question takes over the focus
     leave(item);
     document.dispatchEvent(new CustomEvent("sessions-changed", { detail: { isMoved: false } }));

@@ -47,6 +47,9 @@ async def test_messages_wait_are_reworded_and_deleted(ada_calls: Caller, ada: Us
     left = await ada_calls.delete(f"{session}/queue/{second}")
     assert (left.status, words(left)) == (200, ["the third"])
     assert (await ada_calls.delete(f"{session}/queue/{second}")).status == 404
+    back = await ada_calls.post(f"{session}/queue/{second}/restore")
+    assert (back.status, words(back)) == (200, ["second", "the third"])
+    assert (await ada_calls.post(f"{session}/queue/{uuid.uuid4()}/restore")).status == 404
     assert (await ada_calls.post(f"{session}/queue", {"text": "other"}, Idempotency_Key="three")).status == 422
 
 
@@ -106,7 +109,7 @@ async def test_more_than_are_kept_and_what_the_agent_does_not_take_are_refused(
 
 
 ACTS = [("GET", "", None), ("POST", "", {"text": "a"}), ("PATCH", "/{}", {"text": "a"}), ("DELETE", "/{}", None)]
-ACTS += [("POST", "/{}/send", None)]
+ACTS += [("POST", "/{}/send", None), ("POST", "/{}/restore", None)]
 
 
 @pytest.mark.parametrize(("method", "act", "body"), ACTS)

@@ -115,7 +115,7 @@ def test_a_link_is_made_read_signed_out_and_taken_back(open_browser, watched, si
     dialog = page.get_by_role("dialog", name="Share this session")
     expect(dialog).to_contain_text("There is no link to this session.")
     dialog.get_by_label("The link works for").select_option("a week")
-    dialog.get_by_role("button", name="Make a link").click()
+    dialog.get_by_role("button", name="Make a link").dblclick()
     link = dialog.get_by_label("The link", exact=True)
     expect(link).to_be_focused()
     expect(dialog.get_by_role("listitem")).to_contain_text("Just made, works until")

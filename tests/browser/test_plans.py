@@ -125,6 +125,8 @@ def test_what_steps_ask_is_answered_side_by_side_in_any_order(page: Page) -> Non
     expect(page.locator(".inbox-item")).to_have_count(1)
     expect(left).to_have_value("half of an answer")
     expect(left).to_be_focused()
+    page.reload()
+    expect(left).to_have_value("half of an answer")
     assert [*axe(page), *page.evaluate(STICKS_OUT)] == []
     page.get_by_role("button", name="Send answer").click()
     expect(page.locator("#standing[data-state=completed]")).to_be_visible()

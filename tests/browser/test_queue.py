@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.browser.conftest import PHONE, WIDE
-from tests.browser.doing import begin, heard, say
+from tests.browser.doing import begin, heard, say, settled
+from tests.browser.test_branches import act
+from tests.stack import Stack
 
 
 def waiting(page: Page) -> Locator:
@@ -197,3 +200,84 @@ def test_the_focus_stays_where_somebody_deletes_elsewhere(page: Page, complaints
     expect(waiting(other)).to_have_count(0)
     expect(other.locator("#words")).to_be_focused()
     page.get_by_role("button", name="Stop").click()
+
+
+def test_what_is_changed_is_there_again_until_it_is_saved_or_cancelled(page: Page) -> None:
+    working(page)
+    say(page, "0 the second")
+    edit = row(page, "0 the second").get_by_role("button", name="Edit")
+    words = page.get_by_label("Message that waits")
+    edit.click()
+    words.fill("0 another")
+    words.press("Escape")
+    expect(row(page, "0 the second")).to_be_visible()
+    edit.click()
+    expect(words).to_have_value("0 another")
+    page.reload()
+    edit.click()
+    expect(words).to_have_value("0 another")
+    waiting(page).get_by_role("button", name="Cancel").click()
+    edit.click()
+    expect(words).to_have_value("0 the second")
+    words.fill("0 at last")
+    words.press("Enter")
+    expect(row(page, "0 at last")).to_be_visible()
+    assert page.evaluate("Object.keys(localStorage).filter((key) => key.startsWith('draft:queued:'))") == []
+    page.get_by_role("button", name="Stop").click()
+
+
+@pytest.mark.parametrize("name", ["Delete", "Send now"])
+def test_what_is_pressed_twice_is_done_once(page: Page, name: str) -> None:
+    working(page)
+    say(page, "0 the second")
+    expect(waiting(page)).to_have_count(1)
+    waiting(page).get_by_role("button", name="Edit").click()
+    expect(page.get_by_label("Message that waits")).to_be_focused()  # the queue has its script
+    page.keyboard.press("Escape")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.method) if "/api/v1/" in request.url else None)
+    waiting(page).get_by_role("button", name=name).evaluate("(button) => { button.click(); button.click(); }")
+    expect(waiting(page)).to_have_count(0)
+    expect(page.locator("#words")).to_be_focused()
+    expect(page.locator(".composer-error")).to_be_hidden()
+    assert [method for method in asked if method != "GET"] == ["DELETE" if name == "Delete" else "POST"]
+    page.get_by_role("button", name="Stop").click()
+
+
+def test_what_is_gone_already_is_deleted_without_a_complaint(page: Page, parley: Stack, complaints: list[str]) -> None:
+    working(page)
+    say(page, "0 the second")
+    expect(waiting(page)).to_have_count(1)
+    session, message = page.url.rsplit("/", 1)[1], waiting(page).get_attribute("data-id")
+    address = f"{parley.url}/api/v1/sessions/{session}/queue/{message}"
+    assert httpx.delete(address, headers={"Authorization": f"Bearer {parley.demo_key}"}).status_code == 200
+    waiting(page).get_by_role("button", name="Delete").click()
+    expect(page.locator("#toasts")).to_contain_text("Deleted. It is not sent.")
+    expect(waiting(page)).to_have_count(0)
+    expect(page.locator(".composer-error")).to_be_hidden()
+    page.get_by_role("button", name="Stop").click()
+    complaints.clear()  # of what was not there
+
+
+def test_what_was_deleted_comes_back_with_its_file_and_reference_in_its_place(page: Page, csv: Path) -> None:
+    begin(page, "long", "0 before")
+    heard(page, "Done with before.")
+    settled(page)
+    say(page, "60 the first")
+    expect(page.get_by_role("button", name="Send now")).to_be_visible()
+    act(page, "0 before", "Refer to this")
+    page.locator("#files").set_input_files([csv])
+    say(page, "0 the second")
+    expect(waiting(page)).to_have_count(1)
+    say(page, "0 the third")
+    expect(waiting(page)).to_have_count(2)
+    row(page, "0 the second").get_by_role("button", name="Delete").click()
+    expect(waiting(page)).to_have_count(1)
+    page.get_by_role("button", name="Undo").click()
+    expect(waiting(page).locator(".queue-text [dir]")).to_have_text(["0 the second", "0 the third"])
+    expect(row(page, "0 the second")).to_contain_text("depths.csv")
+    page.get_by_role("button", name="Stop").click()
+    row(page, "0 the second").get_by_role("button", name="Send now").click()
+    said = page.locator(".from-user", has_text="the second")
+    expect(said).to_contain_text("depths.csv")
+    expect(said.locator("a.chip", has_text="before")).to_be_visible()

@@ -6,6 +6,7 @@ import threading
 import uuid
 
 import pytest
+from django.utils import timezone
 
 import bridge
 from agentkit import Completed, Failed, InputRequired, Rejected
@@ -265,6 +266,53 @@ async def uses():
     return [blob.uses async for blob in Blob.objects.all()]
 
 
+async def forgotten():
+    """What was deleted is so no longer than it can be had back."""
+    long_ago = timezone.now() - datetime.timedelta(seconds=queued.REMOVED_SECONDS + 1)
+    await QueuedMessage.everything.exclude(removed_at=None).aupdate(removed_at=long_ago)
+    await bridge.run(queueing.sweep)
+
+
+async def test_what_was_deleted_is_had_back_whole_and_in_its_place(ada, working):
+    context = await put(ada, working)
+    for key in "abc":
+        said = {"parts": [{"text": key}, FILE], "referenceTaskIds": [str(working.task.pk)]}
+        await bridge.run(queued.add, ada.principal, context, key, said)
+    before = [row async for row in QueuedMessage.objects.all()]
+    await bridge.run(queued.remove, context, before[1].pk)
+    assert [row.message_id async for row in QueuedMessage.objects.all()] == ["a", "c"]
+    assert not await bridge.run(queued.add, ada.principal, context, "b", said | {"parts": [{"text": "b"}, FILE]})
+    for _ in range(2):
+        await bridge.run(queued.restore, context, before[1].pk)
+    after = [row async for row in QueuedMessage.objects.all()]
+    assert [(row.pk, row.message) for row in after] == [(row.pk, row.message) for row in before]
+
+
+async def test_what_was_deleted_is_never_sent_and_gone_after_a_while(ada, working):
+    context = await put(ada, working, "one")
+    row = await QueuedMessage.objects.aget()
+    await bridge.run(queued.remove, context, row.pk)
+    await bridge.run(end, working, Completed("done"))
+    assert await queueing.send_due(context.pk) == 0
+    with pytest.raises(QueuedNotFound):
+        await queueing.send_now(context, row.pk)
+    await bridge.run(queueing.sweep)
+    assert await QueuedMessage.everything.acount() == 1
+    await forgotten()
+    assert await QueuedMessage.everything.acount() == 0
+    with pytest.raises(QueuedNotFound):
+        await bridge.run(queued.restore, context, row.pk)
+
+
+async def test_what_was_deleted_comes_back_only_where_there_is_room(ada, working):
+    context = await put(ada, working, *map(str, range(queued.MOST)))
+    row = await QueuedMessage.objects.afirst()
+    await bridge.run(queued.remove, context, row.pk)
+    await bridge.run(queued.add, ada.principal, context, "in its place", text("no"))
+    with pytest.raises(QueueFull):
+        await bridge.run(queued.restore, context, row.pk)
+
+
 async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     context = await put(ada, working)
     for key in "ab":
@@ -274,6 +322,7 @@ async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     await bridge.run(queued.change, context, rows[0].pk, "")
     assert [part.get("filename") for part in (await QueuedMessage.objects.afirst()).parts] == ["much.bin"]
     await bridge.run(queued.remove, context, rows[1].pk)
+    await forgotten()
     assert await uses() == [1]
     await bridge.run(end, working, Completed("done"))
     talker = await agent_at("tests.api.agents:Talker")

@@ -175,3 +175,17 @@ def test_what_no_form_can_ask_is_outlined():
     assert outline_of(slot) == ["Home address", "\u2003Street: With the number.", "Your age"]
     assert outline_of({"name": "a", "schema": {"properties": {"a": schema, "b": 1}}})[0] == "A"
     assert [outline_of(one) for one in (None, {}, {"schema": "none"}, {"schema": {"type": "string"}})] == [[]] * 4
+
+
+def test_what_is_secret_is_marked_so_that_no_browser_keeps_it():
+    named = {"format": "password"}, {"writeOnly": True}, {}
+    fields = fields_of(
+        {
+            "name": "key",
+            "schema": {
+                "type": "object",
+                "properties": {str(number): {"type": "string", **about} for number, about in enumerate(named)},
+            },
+        }
+    )
+    assert [field.is_secret for field in fields] == [True, True, False]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models.functions import Now
@@ -37,10 +37,22 @@ class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
         )
 
 
+class WaitingManager(models.Manager["QueuedMessage"]):
+    def get_queryset(self) -> QueuedMessageQuerySet:
+        return QueuedMessageQuerySet(self.model, using=self._db).filter(removed_at=None)
+
+    def all(self) -> QueuedMessageQuerySet:
+        return self.get_queryset()
+
+    def free(self) -> QueuedMessageQuerySet:
+        return self.get_queryset().free()
+
+
 class QueuedMessage(models.Model):
     """What somebody said while an agent worked, to be sent when it is done. Execution state, no part of replay.
 
-    The content of its parts that is kept in files is counted as used.
+    The content of its parts that is kept in files is counted as used. What was deleted stays for a while, for whoever
+    takes that back: `objects` has what waits, `everything` that too.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -51,8 +63,10 @@ class QueuedMessage(models.Model):
     problem = models.TextField(blank=True, help_text="Why it could not be sent, for people.")
     claimed_until = models.DateTimeField(null=True, blank=True, help_text="Until when somebody is sending it.")
     queued_at = models.DateTimeField(default=timezone.now)
+    removed_at = models.DateTimeField(null=True, blank=True, help_text="When its owner deleted it.")
 
-    objects = QueuedMessageQuerySet.as_manager()
+    objects: ClassVar[WaitingManager] = WaitingManager()
+    everything = QueuedMessageQuerySet.as_manager()
 
     class Meta:
         ordering = ["queued_at", "pk"]

@@ -1,9 +1,11 @@
-// The focus goes to each of an agent's questions once, when it is there and one is at the end; who answers it is heard by
-// `questions.js`.
+// The focus goes to each of an agent's questions once, when it is there and one is at the end, and what was filled in before
+// is there again; who answers it is heard by `questions.js`.
+import { follow } from "../filled.js";
 
 export function start(page) {
   const focused = new Set();
   const focusNewest = () => {
+    document.querySelectorAll("#items form.question").forEach(follow);
     const form = [...document.querySelectorAll("#items .question")].at(-1);
     const message = form?.closest("li").dataset.message;
     if (!form || focused.has(message)) return;

@@ -1,6 +1,7 @@
 // Saying something else in the place of a message of one's own: it is said in a fork, and this session stays as it is.
 import { api } from "../api.js";
 import { h } from "../dom.js";
+import { draftOf, dropDraft, keepDraft } from "../drafts.js";
 import { uuid } from "../ids.js";
 import { isMac } from "../shortcuts.js";
 import { idOf } from "./recorded.js";
@@ -27,8 +28,9 @@ export function editLast(page) {
 class Editor {
   constructor(page, item) {
     Object.assign(this, { page, item, key: item.key, before: item.text, id: uuid() });
+    this.draft = `draft:edit:${page.id}:${item.messageId}`;
     this.words = h("textarea", { rows: 2, dir: "auto", "aria-label": "Your message", class: "editor-words" });
-    this.words.value = item.text;
+    this.words.value = draftOf(this.draft) ?? item.text;
     this.error = h("p", { class: "error small", role: "alert", hidden: true });
     this.form = h(
       "form",
@@ -45,11 +47,12 @@ class Editor {
     );
     this.form.addEventListener("submit", (event) => this.save(event));
     this.form.addEventListener("keydown", (event) => this.pressed(event));
-    this.words.addEventListener("input", () => this.grow());
+    this.words.addEventListener("input", () => this.written());
     page.on("drawn", () => this.attach());
     this.attach();
     this.words.focus();
-    this.words.setSelectionRange(item.text.length, item.text.length);
+    const { length } = this.words.value;
+    this.words.setSelectionRange(length, length);
     this.grow();
   }
 
@@ -63,11 +66,18 @@ class Editor {
 
   pressed(event) {
     if (event.isComposing) return;
-    if (event.key === "Escape") this.cancel();
+    if (event.key === "Escape") this.leave();
     else if (event.key === "Enter" && (isMac ? event.metaKey : event.ctrlKey)) this.form.requestSubmit();
     else return;
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  written() {
+    this.grow();
+    const { value } = this.words;
+    if (value === this.before || !value.trim()) dropDraft(this.draft);
+    else keepDraft(this.draft, value);
   }
 
   grow() {
@@ -86,6 +96,7 @@ class Editor {
       const message = await idOf(this.page, this.item);
       const said = { text, keepFiles: true, running: "finish" };
       const { session } = await api("PUT", `/sessions/${this.page.id}/messages/${message}`, said, { key: `${this.id}-${digest(text)}` });
+      dropDraft(this.draft);
       location.assign(`/sessions/${session.id}`);
     } catch (problem) {
       this.saving(false);
@@ -107,6 +118,12 @@ class Editor {
   }
 
   cancel() {
+    dropDraft(this.draft);
+    this.leave();
+  }
+
+  /** What was changed is there again when the editor is. */
+  leave() {
     this.close();
     this.page.element(this.item)?.querySelector("[data-act=more]")?.focus();
   }

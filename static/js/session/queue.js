@@ -3,6 +3,7 @@
 import { api } from "../api.js";
 import { LOST } from "../composer.js";
 import { h, icon } from "../dom.js";
+import { draftOf, dropDraft, keepDraft } from "../drafts.js";
 import { toast } from "../toast.js";
 import { renewQueue } from "./renewing.js";
 
@@ -15,7 +16,7 @@ export function start(page) {
 class Queue {
   /** `list` is what the server draws, `coming` has what is not there yet. */
   constructor(page, list, coming) {
-    Object.assign(this, { page, list, coming, adding: [], open: null }); // `open`: where somebody writes
+    Object.assign(this, { page, list, coming, adding: [], open: null, underWay: new Set() }); // `open`: where somebody writes
     this.path = `/sessions/${page.id}/queue`;
     list.addEventListener("click", ({ target }) => {
       const act = target.closest("[data-act]");
@@ -91,6 +92,7 @@ class Queue {
     const { open } = this;
     if (open && !open.isConnected) {
       this.open = null;
+      dropDraft(open.dataset.draft);
       this.late(open.value);
     } else if (focused && !focused.isConnected) this.focus(focused.closest("li").dataset.id, focused.dataset.act);
   }
@@ -113,47 +115,70 @@ class Queue {
 
   async act(name, row) {
     if (name === "edit") return this.edit(row);
+    const { id } = row.dataset;
+    if (this.underWay.has(id)) return; // which a row that is drawn anew meanwhile does not show
+    this.underWay.add(id);
+    for (const button of row.querySelectorAll("button")) button.disabled = true;
     const place = [...this.list.querySelectorAll("li")].indexOf(row);
-    const path = `${this.path}/${row.dataset.id}`;
     try {
-      await (name === "now" ? api("POST", `${path}/send`) : api("DELETE", path));
+      await (name === "now" ? api("POST", `${this.path}/${id}/send`) : this.remove(id));
+      dropDraft(`draft:queued:${id}`);
       await this.changed();
       this.after(place, name, row);
     } catch (problem) {
       this.page.complain(problem.message);
       await this.changed();
+      for (const button of row.querySelectorAll("button")) button.disabled = false;
+      this.focus(id, name);
+    } finally {
+      this.underWay.delete(id);
     }
   }
 
-  /** The focus goes to what took the place of what is gone. */
+  /** What is gone already is as it should be. */
+  async remove(id) {
+    await api("DELETE", `${this.path}/${id}`).catch((problem) => {
+      if (problem.status !== 404) throw problem;
+    });
+  }
+
+  /** The focus goes to what took the place of what is gone, which may stand there a moment longer. */
   after(place, name, gone) {
-    const rows = [...this.list.querySelectorAll("li")];
+    const rows = [...this.list.querySelectorAll("li")].filter(({ dataset }) => dataset.id !== gone.dataset.id);
     const row = rows[place] ?? rows.at(-1);
     (row?.querySelector(`[data-act="${name}"]`) ?? this.page.composer.words).focus();
     if (name !== "remove") return;
-    const isWords = !gone.querySelector(".queue-file");
-    toast("Deleted. It is not sent.", isWords ? { name: "Undo", run: () => this.putBack(wordsOf(gone)) } : null);
+    toast("Deleted. It is not sent.", { name: "Undo", run: () => this.putBack(gone) });
   }
 
-  async putBack(text) {
-    const giveBack = ({ message }) => this.page.composer.giveBack({ text, files: [], said: [] }, message);
-    await api("POST", this.path, { text }).catch(giveBack);
+  /** With all that it had, in its place; its words at least, where that is too late. */
+  async putBack(gone) {
+    const giveBack = ({ message }) => this.page.composer.giveBack({ text: wordsOf(gone), files: [], said: [] }, message);
+    await api("POST", `${this.path}/${gone.dataset.id}/restore`).catch(giveBack);
     await this.changed();
   }
 
   /** In its row stands a form, until what is changed is saved or left. */
   edit(row) {
     const field = h("textarea", { rows: 2, dir: "auto", "aria-label": "Message that waits" });
-    field.value = wordsOf(row);
+    const draft = `draft:queued:${row.dataset.id}`;
+    const before = wordsOf(row);
+    field.dataset.draft = draft;
+    field.value = draftOf(draft) ?? before;
+    field.addEventListener("input", () => (field.value === before ? dropDraft(draft) : keepDraft(draft, field.value)));
     const shown = [...row.children];
     const close = () => {
       this.open = null;
       row.replaceChildren(...shown);
       this.focus(row.dataset.id, "edit");
     };
+    const cancel = () => {
+      dropDraft(draft);
+      close();
+    };
     const save = async (event) => {
       event?.preventDefault();
-      if (await this.save(row, field.value)) close();
+      if (await this.save(row, field.value)) cancel();
       await this.changed();
     };
     field.addEventListener("keydown", (event) => {
@@ -163,7 +188,7 @@ class Queue {
       if (event.key === "Enter") save();
       else close();
     });
-    const foot = h("span", { class: "queue-acts" }, h("button", { class: "small primary" }, "Save"), h("button", { type: "button", class: "small quiet", onclick: close }, "Cancel"));
+    const foot = h("span", { class: "queue-acts" }, h("button", { class: "small primary" }, "Save"), h("button", { type: "button", class: "small quiet", onclick: cancel }, "Cancel"));
     row.replaceChildren(h("form", { class: "queue-edit", onsubmit: save }, field, foot));
     this.open = field;
     field.focus();

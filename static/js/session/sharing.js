@@ -14,6 +14,15 @@ export function start(page) {
   });
 }
 
+/** While it is under way, pressing the button again does nothing; the focus that it had comes back, unless it went elsewhere. */
+async function once(button, run) {
+  if (button.disabled) return;
+  button.disabled = true;
+  await run();
+  button.disabled = false;
+  if (document.activeElement.matches("body, dialog")) button.focus();
+}
+
 class Sharing {
   constructor(page) {
     this.address = `/sessions/${page.id}/shares`;
@@ -46,7 +55,8 @@ class Sharing {
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.make({ expiresInDays: Number(days.value), withArtifacts: files.checked, withBranches: branches.checked });
+      const asked = { expiresInDays: Number(days.value), withArtifacts: files.checked, withBranches: branches.checked };
+      once(event.submitter ?? form.querySelector("button"), () => this.make(asked));
     });
     return form;
   }
@@ -75,7 +85,8 @@ class Sharing {
     const what = [share.withArtifacts && "with files", share.withBranches && "with branches"].filter(Boolean);
     const made = `${isFresh ? "Just made" : `Made ${short(share.createdAt)}`}, works until ${short(share.expiresAt)}`;
     const sentence = [made, ...what].join(", ");
-    const back = h("button", { type: "button", "aria-label": `Take back: ${sentence}`, onclick: () => this.takeBack(share) }, "Take back");
+    const run = ({ currentTarget }) => once(currentTarget, () => this.takeBack(share));
+    const back = h("button", { type: "button", "aria-label": `Take back: ${sentence}`, onclick: run }, "Take back");
     return h("li", {}, h("span", {}, sentence), back);
   }
 
