@@ -35,7 +35,6 @@ KEPT = (
     "js/post.js",
     "js/copying.js",
     "js/session/editing.js",
-    "js/session/referring.js",
     "js/help.js",
     "js/leaving.js",
     "js/account.js",

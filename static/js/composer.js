@@ -1,5 +1,5 @@
-// Where people write: Enter sends, unless fingers type, which have no other key for a new line. What was begun is kept until it
-// is sent. The rest is for submitting.js, which comes with the first of it.
+// Where people write: Enter sends, unless fingers type, which have no other key for a line. What was begun is kept until it is
+// sent. The rest is for submitting.js.
 
 export const LOST = "The line is lost. Try again when it is back; what you wrote is kept here.";
 
@@ -18,7 +18,7 @@ export class Composer {
     if (localStorage[`${this.draft}:with`]) import("./accompanying.js").then(({ recall }) => recall(this), () => {});
     this.listen();
     this.grow();
-    form.querySelector(".send").disabled = this.words.disabled; // until now the browser would have sent the form by itself
+    form.querySelector(".send").disabled = this.words.disabled; // the browser would have sent the form
   }
 
   listen() {
@@ -53,7 +53,7 @@ export class Composer {
     event.preventDefault();
   }
 
-  /** What waits for its files does not, any more; otherwise the focus goes to what there is to read. */
+  /** Nothing waits for its files any more; or the focus goes to what there is to read. */
   leave() {
     if (this.sender?.isDue) this.sender.due(false);
     else document.querySelector("#transcript, #main").focus({ preventScroll: true });
@@ -78,7 +78,7 @@ export class Composer {
     await (await this.submitting())?.giveBack(...unsent);
   }
 
-  /** Null where it cannot be had just now. It is asked for once: whoever waits for it goes on in the order of asking. */
+  /** Asked for once, so that all go on in their order; null where it cannot be had just now. */
   submitting() {
     this.coming ??= import("./submitting.js").then(
       ({ Submitting }) => (this.sender = new Submitting(this)),

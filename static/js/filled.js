@@ -8,13 +8,17 @@ const known = new WeakSet(); // forms that are followed
 const keyOf = ({ dataset, elements }) => `draft:answer:${dataset.task}:${elements.asked?.value ?? ""}`;
 
 /** Fill in what was kept, unless somebody began to already; and keep what is filled in from now on. */
-export function follow(form) {
+function follow(form) {
   if (known.has(form)) return;
   known.add(form);
   const said = draftOf(keyOf(form));
   if (fieldsOf(form).some(isChanged)) keep(form);
   else if (said) fill(form, said);
   form.addEventListener("input", () => keep(form));
+}
+
+export function followAll(place) {
+  place.querySelectorAll("form.question").forEach(follow);
 }
 
 export function keep(form) {

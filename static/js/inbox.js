@@ -2,20 +2,20 @@
 // server draws them; what is answered anywhere goes away.
 import { complain, read } from "./answering.js";
 import { api } from "./api.js";
-import { follow, forget } from "./filled.js";
+import { followAll, forget } from "./filled.js";
 import { post, Unreachable } from "./post.js";
 import { dress } from "./times.js";
 import { toast } from "./toast.js";
-import { all, keep } from "./unsent.js";
+import { all, keep, mayWait } from "./unsent.js";
 
 const SOON = 150; // ms in which more of the same may come
 const PAUSE = 15_000; // ms
 const inbox = document.getElementById("inbox");
 const list = inbox.querySelector("ol");
-const waiting = new Map(); // ids of answers that are on their way, by the question that they answer
 let due = 0;
 
-list.querySelectorAll("form.question").forEach(follow);
+followAll(list);
+answered().then((keys) => [...list.children].filter(({ dataset }) => keys.has(dataset.key)).forEach(leave));
 
 for (const news of ["sessions-heard", "questions-changed"]) {
   document.addEventListener(news, () => {
@@ -32,9 +32,8 @@ async function renew() {
   if (!answer?.ok || answer.redirected) return; // no line, or signed out: the shell says so
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#inbox ol");
   const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
-  const onTheirWay = new Set(waiting.size ? (await all()).filter(({ refused }) => !refused).map(({ id }) => id) : []);
-  const isAnswered = ({ dataset }) => onTheirWay.has(waiting.get(dataset.key));
-  const wanted = [...fresh.children].filter((item) => !isAnswered(item)).map((item) => known.get(item.dataset.key) ?? fitted(item));
+  const keys = await answered();
+  const wanted = [...fresh.children].filter(({ dataset }) => !keys.has(dataset.key)).map((item) => known.get(item.dataset.key) ?? fitted(item));
   for (const item of [...list.children]) if (!wanted.includes(item)) leave(item);
   wanted.forEach((item, place) => {
     if (list.children[place] !== item) list.insertBefore(item, list.children[place] ?? null);
@@ -42,9 +41,15 @@ async function renew() {
   nothing();
 }
 
+/** The questions whose answers are on their way, also of an earlier visit. */
+async function answered() {
+  const kept = mayWait() ? await all() : [];
+  return new Set(kept.filter(({ refused }) => !refused).map(({ question }) => question));
+}
+
 function fitted(item) {
   for (const time of item.querySelectorAll("time[datetime]")) dress(time);
-  item.querySelectorAll("form.question").forEach(follow);
+  followAll(item);
   return item;
 }
 
@@ -79,8 +84,8 @@ async function sent(form, { id, form: said, text }) {
   } catch (problem) {
     if (!(problem instanceof Unreachable)) throw problem;
     const [, session] = new URL(form.action).pathname.match(/^\/sessions\/([^/]+)/);
-    waiting.set(form.closest("li").dataset.key, id);
-    await keep({ id, session, address: form.action, said: [...said], text, files: [], at: Date.now() });
+    const question = form.closest("li").dataset.key;
+    await keep({ id, session, question, address: form.action, said: [...said], text, files: [], at: Date.now() });
     return "Your answer is sent when the line is back.";
   }
 }

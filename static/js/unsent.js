@@ -38,7 +38,7 @@ async function within(mode, act) {
   });
 }
 
-/** Keep a message: {id, session, address, said: [[name, value], …], text, files, at}; it takes the place of its former self. */
+/** Keep a message: {id, session, address, said: [[name, value], …], text, files, at, question?}; it takes the place of its former self. */
 export async function keep(message) {
   await within("readwrite", (store) => store.put(message)).catch(() => unkept.set(message.id, message));
   localStorage.setItem(MARK, "yes");

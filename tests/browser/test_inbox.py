@@ -117,6 +117,27 @@ def test_an_answer_that_found_no_server_is_sent_once_when_it_is_back(
     complaints.clear()  # of refused connections, as it should be
 
 
+def test_what_is_answered_is_not_asked_again_while_the_answer_waits(page: Page, complaints: list[str]) -> None:
+    asked(page, "A trip under water")
+    session = page.url
+    page.goto("/inbox")
+    form = questions(page).locator("form.question")
+    form.get_by_label("First").check()
+    form.get_by_label("Yes").check()
+    page.route("**/messages", lambda route: route.abort())
+    form.get_by_role("button", name="Send answer").click()
+    expect(page.locator("#toasts")).to_contain_text("Your answer is sent when the line is back.")
+    page.reload()
+    expect(questions(page)).to_have_count(0)
+    page.unroute_all()
+    complaints.clear()  # of what was cut off
+    page.evaluate("dispatchEvent(new Event('online'))")
+    until(page, "() => !localStorage.unsent")
+    page.goto(session)
+    heard(page, "Noted.")
+    expect(page.locator(".from-user")).to_have_count(2)
+
+
 def test_declining_is_asked_twice_and_ends_the_work(page: Page) -> None:
     asked(page, "A trip that is declined")
     address = page.url

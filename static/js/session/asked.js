@@ -1,11 +1,11 @@
 // The focus goes to each of an agent's questions once, when it is there and one is at the end, and what was filled in before
 // is there again; who answers it is heard by `questions.js`.
-import { follow } from "../filled.js";
+const isBegun = () => Object.keys(localStorage).some((key) => key.startsWith("draft:answer:"));
 
 export function start(page) {
   const focused = new Set();
   const focusNewest = () => {
-    document.querySelectorAll("#items form.question").forEach(follow);
+    if (isBegun()) import("../filled.js").then(({ followAll }) => followAll(document.getElementById("items")), () => {});
     const form = [...document.querySelectorAll("#items .question")].at(-1);
     const message = form?.closest("li").dataset.message;
     if (!form || focused.has(message)) return;

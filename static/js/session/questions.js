@@ -1,9 +1,12 @@
 // An agent's questions in its session: forms that the server made, answered there.
 import { clear, complain, read } from "../answering.js";
-import { forget, keep } from "../filled.js";
+import { followAll, forget, keep } from "../filled.js";
 
 export function start(page) {
-  document.getElementById("items").addEventListener("submit", (event) => {
+  const items = document.getElementById("items");
+  items.addEventListener("input", () => followAll(items));
+  followAll(items); // somebody began to fill one in
+  items.addEventListener("submit", (event) => {
     if (!event.target.matches("form.question")) return;
     event.preventDefault();
     answer(page, event.target);
