@@ -26,7 +26,8 @@ OF_A_LINK = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referre
 """Headers of what anybody who has a link may read: it is nowhere kept, and no other site is told of it."""
 
 PIECE = 256 * 1024  # bytes of a download that are read at once
-SAFE_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
+SAFE_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain")
+"""What a browser shows and does not run. A PDF has scripts: `web/downloads.py` takes them out where one looks at it."""
 
 
 def principal_from(request: HttpRequest) -> Principal:

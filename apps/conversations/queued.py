@@ -134,7 +134,8 @@ def restore(context: Context, queued: uuid.UUID) -> None:
             raise QueuedNotFound
         if row.removed_at is not None:
             _check_room(context)
-            QueuedMessage.everything.filter(pk=row.pk).update(removed_at=None)
+            if not QueuedMessage.everything.filter(pk=row.pk).update(removed_at=None):
+                raise QueuedNotFound
 
 
 def forget_removed() -> None:

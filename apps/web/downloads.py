@@ -95,8 +95,9 @@ def _sent(request: HttpRequest, part: JSON, name: str = "") -> HttpResponseBase:
     response["Content-Disposition"] = content_disposition_header(is_download, named) or ""
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = POLICY.get(media_type, NOTHING)
-    if response.status_code == HTTPStatus.OK:
-        response["Cache-Control"] = "private, max-age=31536000, immutable"
+    response["Cache-Control"] = "private, max-age=31536000, immutable"
+    if media_type == PDF and not is_download:
+        response["Cache-Control"] = "private, no-cache"  # of what is taken out of it more may be known tomorrow
     return response
 
 

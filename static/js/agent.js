@@ -24,7 +24,9 @@ const outbox = new Outbox(mine, {
     if (written.has(message.id) && !isWriting()) go();
     else toast(`Sent: ${short(message)}`, { name: "Open", run: go, stays: STAYS });
   },
+  /** It goes back to where it was written, or else to where somebody sees it. */
   refused(message, sentence) {
+    if (document.hidden && !written.has(message.id)) return false;
     note(message, "");
     composer.giveBack(message, sentence);
     return true;
@@ -37,6 +39,8 @@ const composer = new Composer(form, (message) => {
   return outbox.send({ ...message, address: form.action });
 });
 if (mayWait()) outbox.resume(); // what is another's is about to be forgotten
+
+document.addEventListener("visibilitychange", () => document.hidden || outbox.hurry());
 
 // Another tab may send, or give back, what waits here.
 new BroadcastChannel("unsent").onmessage = ({ data: { id, answer } }) => {

@@ -9,11 +9,15 @@ let newest = 0;
 const written = () => (newest = Math.max(newest + 1, Date.now()));
 
 export class Outbox {
-  /** `hears`: waits(message), sent(message, answer), and refused(message, sentence), which takes it back. */
+  /**
+   * `hears`: waits(message), sent(message, answer), refused(message, sentence), which takes it back; and gone(id) of what
+   * was taken back in another tab.
+   */
   constructor(session, hears) {
     Object.assign(this, { session, hears, tries: 0 });
     outboxes.set(session, this);
     addEventListener("online", () => this.hurry());
+    new BroadcastChannel("unsent").onmessage = ({ data: { id, answer } }) => answer || hears.gone?.(id);
   }
 
   /** What was written before is shown as what it is, and goes first. */

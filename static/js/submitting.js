@@ -27,6 +27,7 @@ export class Submitting {
   async submit() {
     const { composer } = this;
     if (this.isDue || !((this.attachments?.areThere ?? true) || (await this.isReady()))) return;
+    if (localStorage[`${composer.draft}:with`]) await import("./accompanying.js").then(({ recall }) => recall(composer), () => {});
     const [id, text] = [uuid(), composer.words.value.trim()];
     const attached = this.attachments?.said() ?? [];
     if (!text && !attached.length) return composer.words.focus();
@@ -84,6 +85,8 @@ export class Submitting {
     composer.write([text, composer.words.value].filter(Boolean).join("\n\n"));
     composer.words.focus();
     if (said.some(([name]) => name === "files" || name === "large")) (await this.loaded())?.giveBack(said);
+    const tasks = said.filter(([name]) => name === "reference").map(([, task]) => [task, "An earlier task"]);
+    if (tasks.length) await import("./session/referring.js").then(({ recall }) => recall(composer, tasks), () => {});
     composer.complain(sentence);
   }
 }

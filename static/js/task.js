@@ -7,7 +7,7 @@ import { post } from "./post.js";
 import { toast } from "./toast.js";
 
 const MOST_ROWS = 500; // events that come by themselves; more on request
-const LOST = "Nothing was sent. Press Run again when the line is back.";
+const LOST = "It may not have arrived. Press Run again when the line is back: it is not sent twice.";
 const $ = (id) => document.getElementById(id);
 
 keepPlaces("standing", () => {
@@ -45,7 +45,7 @@ async function act(button) {
   button.disabled = true;
   try {
     if (stop) await stopped(stop);
-    else if (again) location.assign(await sentAgain(again, button.dataset.task));
+    else if (again) location.assign(await sentAgain(again, button));
     else await copied(copy, button);
   } catch (problem) {
     toast(problem.message);
@@ -61,11 +61,14 @@ async function stopped(task) {
   toast("Stopped.");
 }
 
-async function sentAgain(address, task) {
+/** Pressed again where it was not heard, it is not said twice. */
+async function sentAgain(address, { dataset }) {
   const form = new FormData();
-  form.append("message", uuid());
-  form.append("task", task);
-  return (await post(address, form, LOST)).session;
+  form.append("message", (dataset.message ??= uuid()));
+  form.append("task", dataset.task);
+  const { session } = await post(address, form, LOST);
+  delete dataset.message;
+  return session;
 }
 
 async function copied(address, button) {

@@ -2,19 +2,21 @@
 import { uuid } from "./ids.js";
 import { post } from "./post.js";
 
-const LOST = "Nothing was sent. Choose it again when the line is back.";
+const LOST = "It may not have arrived. Choose it again when the line is back: it is not said twice.";
 const buttons = document.querySelectorAll("[data-try]");
 const problem = document.getElementById("try-problem");
 
 for (const button of buttons) {
   button.addEventListener("click", async () => {
     const said = new FormData();
-    said.append("message", uuid());
+    said.append("message", (button.dataset.message ??= uuid())); // chosen again where it was not heard, it is not said twice
     said.append("text", button.querySelector(".words").textContent);
     for (const one of buttons) one.disabled = true;
     problem.hidden = true;
     try {
-      location.assign((await post(button.dataset.try, said, LOST)).session);
+      const { session } = await post(button.dataset.try, said, LOST);
+      delete button.dataset.message;
+      location.assign(session);
     } catch (refusal) {
       problem.textContent = refusal.message;
       problem.hidden = false;

@@ -59,7 +59,7 @@ export async function all(session = "") {
 const SILENT = { sent() {}, waits() {}, refused: () => false };
 
 /**
- * Send what the session waits for; gives whether all of it is through. `hears` has sent(message, answer), waits(message) and
+ * Send what the session waits for; gives whether all of it is through (null: not yet, false: no line). `hears` has sent(message, answer), waits(message) and
  * refused(message, sentence); what is refused stays, with its sentence, unless that gives true.
  */
 export function send(session, hears = SILENT) {
@@ -74,7 +74,7 @@ export function send(session, hears = SILENT) {
       } catch (problem) {
         if (!(problem instanceof Refused) || (hears === SILENT && LATER.includes(problem.status))) {
           for (const one of messages.slice(place)) hears.waits(one);
-          return false;
+          return problem instanceof Refused ? null : false;
         }
         message.refused = problem.message;
         message.isGone = problem.status === 404;
@@ -93,6 +93,7 @@ export function takeBack(session, id) {
   return alone(`unsent:${session}`, async () => {
     const message = (await all(session)).find((one) => one.id === id);
     await drop(id);
+    if (message) elsewhere.postMessage({ id });
     return message;
   });
 }
@@ -101,7 +102,7 @@ export function takeBack(session, id) {
 export async function sendAll() {
   const others = async () => (await all()).filter(({ session }) => !outboxes.has(session));
   const sessions = new Set((await others()).map(({ session }) => session));
-  for (const session of sessions) if (!(await send(session))) break;
+  for (const session of sessions) if ((await send(session)) === false) break;
   if (!(await all()).length) localStorage.removeItem(MARK);
   return (await others()).filter(({ refused }) => refused);
 }

@@ -160,6 +160,21 @@ def test_the_first_message_to_an_agent_is_sent_when_the_line_is_back(open_browse
     expect(messages(page)).to_have_count(2)
 
 
+def test_what_is_taken_back_in_one_tab_waits_in_no_other(open_browser: Any) -> None:
+    context: BrowserContext = open_browser()
+    page, other = context.new_page(), context.new_page()
+    context.route("**/messages", lambda route: route.abort())
+    page.goto("/agents/hello")
+    say(page, "never mind")
+    note = page.locator(".toast", has_text="Sent when the line is back: never mind")
+    expect(note).to_be_visible()
+    other.goto("/agents/hello")
+    expect(other.locator(".toast", has_text="never mind")).to_be_visible()
+    note.get_by_role("button", name="Take back").click()
+    expect(page.locator("#words")).to_have_value("never mind")
+    expect(other.locator(".toast", has_text="never mind")).to_have_count(0)
+
+
 def test_a_page_goes_to_the_session_that_it_began_without_a_line(open_browser: Any) -> None:
     context: BrowserContext = open_browser()
     page = context.new_page()

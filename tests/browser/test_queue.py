@@ -259,7 +259,9 @@ def test_what_is_gone_already_is_deleted_without_a_complaint(page: Page, parley:
     complaints.clear()  # of what was not there
 
 
-def test_what_was_deleted_comes_back_with_its_file_and_reference_in_its_place(page: Page, csv: Path) -> None:
+def test_what_was_deleted_comes_back_with_its_file_and_reference_in_its_place(
+    page: Page, csv: Path, complaints: list[str]
+) -> None:
     begin(page, "long", "0 before")
     heard(page, "Done with before.")
     settled(page)
@@ -273,8 +275,15 @@ def test_what_was_deleted_comes_back_with_its_file_and_reference_in_its_place(pa
     expect(waiting(page)).to_have_count(2)
     row(page, "0 the second").get_by_role("button", name="Delete").click()
     expect(waiting(page)).to_have_count(1)
+    page.route("**/restore", lambda route: route.abort())
     page.get_by_role("button", name="Undo").click()
+    lost = page.locator(".toast", has_text="The server cannot be reached.")
+    expect(lost).to_be_visible()
+    page.unroute_all()
+    complaints.clear()  # of what was cut off
+    lost.get_by_role("button", name="Undo").click()
     expect(waiting(page).locator(".queue-text [dir]")).to_have_text(["0 the second", "0 the third"])
+    expect(page.locator("#words")).to_have_value("")
     expect(row(page, "0 the second")).to_contain_text("depths.csv")
     page.get_by_role("button", name="Stop").click()
     row(page, "0 the second").get_by_role("button", name="Send now").click()

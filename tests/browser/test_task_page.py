@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.browser.conftest import LOOKS, MEDIUM, PHONE, WIDE
 from tests.browser.doing import begin, brought_anew, heard, until
@@ -99,13 +99,23 @@ def test_who_is_signed_out_meanwhile_is_told_and_nothing_more_is_asked_for(page:
     complaints.clear()
 
 
-def test_a_task_is_stopped_from_its_page(page: Page) -> None:
+def test_a_task_is_stopped_from_its_page_and_run_again_once(page: Page, complaints: list[str]) -> None:
     begin(page, "countdown", "Count down from 900")
     open_newest_task(page)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".task-state .word")).to_have_text("Stopped")
     expect(page.get_by_role("button", name="Run again")).to_be_visible()
     assert page.evaluate("document.activeElement.id") == "task-title"
+
+    def unheard(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route("**/again", unheard)
+    page.get_by_role("button", name="Run again").click()
+    expect(page.locator("#toasts")).to_contain_text("It may not have arrived. Press Run again when the line is back")
+    page.unroute_all()
+    complaints.clear()  # of what was not heard
     page.get_by_role("button", name="Run again").click()
     page.wait_for_url("**/sessions/*")
     expect(page.locator(".from-user")).to_have_count(2)

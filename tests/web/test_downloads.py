@@ -7,6 +7,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from apps.conversations import blobs
+from apps.web.previews import quiet
 from tests.browser import hostile
 from tests.web import telling
 
@@ -149,9 +150,30 @@ def test_a_pdf_that_is_looked_at_does_nothing_and_is_downloaded_as_it_was_made(g
     assert "/URI" in words  # a link is followed by whoever presses it
 
 
-@pytest.mark.parametrize("content", [b"%PDF-1.7", b"%PDF-1.7" + b"\0" * 1000, locked(hostile.pdf(), "secret")])
+UNCLEAR = hostile.pdf().replace(b"/Type /Catalog", b"/Type /Catalog /O#7genAction << /S /Named /N /Print >>")
+
+
+@pytest.mark.parametrize("content", [b"%PDF-1.7", b"%PDF-1.7" + b"\0" * 1000, locked(hostile.pdf(), "secret"), UNCLEAR])
 def test_a_pdf_that_cannot_be_shown_says_what_to_do(get, content):
     answer = get(telling.raw(content, "application/pdf"), "sheet", "?look")
     assert answer.status_code == 422
     assert answer.content == b"This PDF cannot be shown here. Download it to read it."
-    assert "Cache-Control" not in answer or "immutable" not in answer["Cache-Control"]
+    assert answer["Cache-Control"] == "private, no-cache"
+
+
+def test_a_pdf_that_takes_too_long_or_too_much_is_not_shown(get, monkeypatch):
+    monkeypatch.setattr(quiet, "SECONDS", 0.001)
+    assert get(telling.raw(hostile.pdf(), "application/pdf"), "sheet", "?look").status_code == 422
+    monkeypatch.undo()
+    monkeypatch.setattr(quiet, "MOST_BYTES", 100)
+    assert get(telling.raw(hostile.pdf(), "application/pdf"), "sheet", "?look").status_code == 422
+
+
+def test_what_prints_or_leads_out_by_a_press_is_taken_out_and_pages_can_be_turned(get):
+    acts = b"/Annots [<< /A << /S /Named /N /Print >> >> << /A << /S /Named /N /NextPage >> >> 7 0 R 8 0 R]"
+    content = hostile.pdf().replace(b"/Annots [7 0 R 8 0 R]", acts)
+    shown = get(telling.raw(content, "application/pdf"), "sheet", "?look").content
+    with pikepdf.open(io.BytesIO(shown)) as document:
+        print_, turn, *_ = [one.A for one in document.pages[0].Annots]
+    assert "/S" not in print_
+    assert turn.S == "/Named"

@@ -60,6 +60,11 @@ class Queue {
     this.isThere([id]);
   }
 
+  /** In another tab. */
+  gone(id) {
+    this.isThere([id]);
+  }
+
   refused(message, sentence) {
     this.isThere([message.id]);
     this.page.composer.giveBack(message, sentence);
@@ -153,8 +158,12 @@ class Queue {
 
   /** With all that it had, in its place; its words at least, where that is too late. */
   async putBack(gone) {
-    const giveBack = ({ message }) => this.page.composer.giveBack({ text: wordsOf(gone), files: [], said: [] }, message);
-    await api("POST", `${this.path}/${gone.dataset.id}/restore`).catch(giveBack);
+    try {
+      await api("POST", `${this.path}/${gone.dataset.id}/restore`);
+    } catch (problem) {
+      if (problem.status) this.page.composer.giveBack({ text: wordsOf(gone), files: [], said: [] }, problem.message);
+      else toast(problem.message, { name: "Undo", run: () => this.putBack(gone), stays: 60_000 });
+    }
     await this.changed();
   }
 

@@ -99,6 +99,11 @@ class Sending {
     this.apply({ type: "local:waits", messageId: message.id, waits: true });
   }
 
+  /** In another tab. */
+  gone(id) {
+    this.apply({ type: "local:taken-back", messageId: id });
+  }
+
   /** It goes back to where it was written. */
   refused(message, sentence, field = "") {
     const { giveBack } = this.said.get(message.id) ?? {};
