@@ -12,7 +12,7 @@ function follow(form) {
   if (known.has(form)) return;
   known.add(form);
   const said = draftOf(keyOf(form));
-  if (fieldsOf(form).some(isChanged)) keep(form);
+  if (form.matches(":focus-within") && fieldsOf(form).some(isChanged)) keep(form);
   else if (said) fill(form, said);
   form.addEventListener("input", () => keep(form));
 }
@@ -49,5 +49,6 @@ const isChoice = ({ type }) => type === "radio" || type === "checkbox";
 
 function isChanged(field) {
   if (isChoice(field)) return field.checked !== field.defaultChecked;
+  if (field.options) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((one) => one.defaultSelected));
   return field.files ? field.files.length > 0 : field.value !== field.defaultValue;
 }

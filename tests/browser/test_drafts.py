@@ -34,6 +34,11 @@ def drafts(page: Page, kind: str) -> list[str]:
     return [key for key in page.evaluate(DRAFTS) if key.startswith(f"draft:{kind}:")]
 
 
+def kept(page: Page, words: str) -> None:
+    """Wait until that is kept: its script comes with the first of what is filled in."""
+    until(page, "(words) => JSON.stringify(localStorage).includes(words)", words)
+
+
 def asked(page: Page, words: str, agent: str = "asking") -> str:
     begin(page, agent, words)
     expect(page.locator("form.question :focus")).to_be_attached()  # its script is there
@@ -45,6 +50,7 @@ def test_a_question_is_filled_in_here_and_there_until_it_is_answered(page: Page,
     page.get_by_role("radio", name="Second").check()
     page.get_by_role("radio", name="No").check()
     page.get_by_label("A wish").fill("a window")
+    kept(page, "a window")
     page.reload()
     expect(page.get_by_role("radio", name="Second")).to_be_checked()
     expect(page.get_by_role("radio", name="No")).to_be_checked()
@@ -57,6 +63,7 @@ def test_a_question_is_filled_in_here_and_there_until_it_is_answered(page: Page,
     item.get_by_label("How many people").evaluate("field => field.removeAttribute('max')")
     item.get_by_label("How many people").fill("12")
     item.get_by_label("A wish").fill("a view")
+    kept(page, "a view")
     page.reload()
     expect(item.get_by_label("How many people")).to_have_value("12")
 
@@ -84,10 +91,10 @@ def test_an_answer_in_the_inbox_is_kept_until_it_is_sent_or_declined(page: Page)
     for item in (answered, declined):
         item.get_by_role("radio", name="First").check()
         item.get_by_role("radio", name="Yes").check()
+    until(page, f"() => {DRAFTS}.filter((key) => key.startsWith('draft:answer:')).length === 2")
     page.reload()
     expect(declined.get_by_role("radio", name="First")).to_be_checked()
     expect(answered.get_by_role("radio", name="First")).to_be_checked()
-    assert len(drafts(page, "answer")) == 2
     answered.get_by_role("button", name="Send answer").click()
     expect(answered).to_have_count(0)
     declined.get_by_role("button", name="Decline").click()
@@ -100,6 +107,7 @@ def test_a_question_says_that_its_file_is_gone(page: Page, csv) -> None:
     asked(page, "A trip with a list")
     page.get_by_label("Passenger list").set_input_files(csv)
     page.get_by_label("A wish").fill("a window")
+    kept(page, "a window")
     page.reload()
     expect(page.get_by_label("A wish")).to_have_value("a window")
     expect(page.locator(".question-error")).to_have_text("The files of this draft are gone; choose them again.")
@@ -111,11 +119,11 @@ def test_what_is_secret_is_kept_nowhere(page: Page, parley: Stack, place: str) -
     asked(page, "Let me in", "locksmith")
     if place == "the inbox":
         page.goto("/inbox")
-    form = page.locator("form.question").first
+    form = page.locator("form.question", has_text="Phrase").first
     form.get_by_label("Door").fill("the blue one")
     form.get_by_label("Code").fill("hush-1234")
     form.get_by_label("Phrase").fill("hush-open-sesame")
-    assert "the blue one" in page.evaluate("JSON.stringify(localStorage)")
+    kept(page, "the blue one")
     assert "hush" not in page.evaluate("JSON.stringify(localStorage)")
     page.reload()
     expect(form.get_by_label("Door")).to_have_value("the blue one")
@@ -153,6 +161,7 @@ def test_what_is_kept_goes_with_whoever_signs_out(open_browser: Callable[..., Br
     sign_in(page, parley)
     asked(page, "A trip that nobody else may see")
     page.get_by_label("A wish").fill("a secret wish")
+    kept(page, "a secret wish")
     act(page, "A trip that nobody else may see", "Edit")
     page.get_by_label("Your message").fill("a secret edit")
     assert drafts(page, "answer")

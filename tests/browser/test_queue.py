@@ -235,7 +235,7 @@ def test_what_is_pressed_twice_is_done_once(page: Page, name: str) -> None:
     expect(page.get_by_label("Message that waits")).to_be_focused()  # the queue has its script
     page.keyboard.press("Escape")
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.method) if "/api/v1/" in request.url else None)
+    page.on("request", lambda request: asked.append(request.method) if "/queue/" in request.url else None)
     waiting(page).get_by_role("button", name=name).evaluate("(button) => { button.click(); button.click(); }")
     expect(waiting(page)).to_have_count(0)
     expect(page.locator("#words")).to_be_focused()
