@@ -11,8 +11,6 @@ import tempfile
 import uuid
 from pathlib import Path
 
-os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="parley-tests-")
-Path(os.environ["DATA_DIR"], "static").mkdir()  # nothing is collected; WhiteNoise wants the folder
 os.environ["INSTALLATION"] = f"parley-test-{uuid.uuid4().hex[:8]}"
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 os.environ["SECRET_KEY"] = "a key for tests alone, which protects nothing at all"
@@ -22,5 +20,7 @@ os.environ["PGOPTIONS"] = "-c synchronous_commit=off"
 if "PARLEY_TESTS_SHARED" not in os.environ:  # a parallel run's workers have that of the run, which it removes
     os.environ["PARLEY_TESTS_SHARED"] = tempfile.mkdtemp(prefix="parley-run-")
     atexit.register(shutil.rmtree, os.environ["PARLEY_TESTS_SHARED"], ignore_errors=True)
+os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="data-", dir=os.environ["PARLEY_TESTS_SHARED"])
+Path(os.environ["DATA_DIR"], "static").mkdir()  # nothing is collected; WhiteNoise wants the folder
 for name in ("PUBLIC_BASE_URL", "LLM_API_KEY"):
     os.environ.pop(name, None)

@@ -33,7 +33,7 @@ class Palette {
     this.list.addEventListener("click", (event) => this.clicked(event));
     dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close()); // what is beside it
     dialog.addEventListener("close", () => this.cut?.abort());
-    addEventListener("online", () => dialog.open && this.isLost && this.look());
+    addEventListener("online", () => dialog.open && this.isLost && this.typed());
   }
 
   open(mode) {

@@ -27,7 +27,6 @@ export class Submitting {
   async submit() {
     const { composer } = this;
     if (this.isDue || !((this.attachments?.areThere ?? true) || (await this.isReady()))) return;
-    if (localStorage[`${composer.draft}:with`]) await import("./accompanying.js").then(({ recall }) => recall(composer), () => {});
     const [id, text] = [uuid(), composer.words.value.trim()];
     const attached = this.attachments?.said() ?? [];
     if (!text && !attached.length) return composer.words.focus();
@@ -41,6 +40,7 @@ export class Submitting {
     const { composer } = this;
     composer.write("");
     composer.also = [];
+    localStorage.removeItem(`${composer.draft}:with`); // what is not there again by now goes with no other message
     composer.form.dispatchEvent(new Event("cleared"));
     this.attachments?.clear();
     composer.complain("");

@@ -155,8 +155,10 @@ def test_a_fork_that_is_made_elsewhere_shows_by_itself(page: Page, open_browser,
     elsewhere = open_browser().new_page()
     watched(elsewhere)
     elsewhere.goto(page.url)
+    page.locator(".branches [rel=next]").focus()
     edit(elsewhere, "here", "everywhere")
     expect(page.locator(".branches")).to_contain_text("1/3")
+    expect(page.locator(".branches [rel=next]")).to_be_focused()
 
 
 def test_the_menu_is_gone_through_by_arrows_and_left_by_escape(page: Page) -> None:

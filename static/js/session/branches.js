@@ -30,7 +30,7 @@ class Branches {
       const said = parting ? `${parting.place}/${parting.ways.length}` : "";
       if ((known?.dataset.said ?? "") === said) continue;
       const fresh = parting && switcher(parting, said);
-      if (known && fresh) known.replaceWith(fresh);
+      if (known && fresh) exchange(known, fresh);
       else if (fresh) (element.querySelector(".meta > .actions") ?? element.querySelector(".meta").lastChild).before(fresh);
       else known.remove();
     }
@@ -79,6 +79,13 @@ class Branches {
     setTimeout(() => list.removeEventListener("focusin", moved), REST);
     focus();
   }
+}
+
+/** Whoever is at it by keyboard stays there. */
+function exchange(known, fresh) {
+  const { rel } = known.contains(document.activeElement) ? document.activeElement : {};
+  known.replaceWith(fresh);
+  if (rel) (fresh.querySelector(`[rel=${rel}][href]`) ?? fresh.querySelector("[href]")).focus({ preventScroll: true });
 }
 
 function switcher({ place, ways }, said) {
