@@ -14,7 +14,7 @@ export function showDialog(title, content, opener = document.activeElement) {
   dialog.addEventListener("click", ({ target }) => target === dialog && away()); // what is beside it
   dialog.addEventListener("close", () => {
     dialog.remove();
-    opener?.focus();
+    if (document.activeElement === document.body) opener?.focus(); // who is elsewhere by now stays there
   });
   document.body.append(dialog);
   dialog.showModal();
