@@ -24,6 +24,11 @@ const outbox = new Outbox(mine, {
     if (written.has(message.id) && !isWriting()) go();
     else toast(`Sent: ${short(message)}`, { name: "Open", run: go, stays: STAYS });
   },
+  gone(id, answer) {
+    const { message } = notes.get(id) ?? {};
+    if (message && answer) this.sent(message, answer);
+    else if (message) note(message, "");
+  },
   /** It goes back to where it was written, or else to where somebody sees it. */
   refused(message, sentence) {
     if (document.hidden && !written.has(message.id)) return false;
@@ -41,13 +46,6 @@ const composer = new Composer(form, (message) => {
 if (mayWait()) outbox.resume(); // what is another's is about to be forgotten
 
 document.addEventListener("visibilitychange", () => document.hidden || outbox.hurry());
-
-// Another tab may send, or give back, what waits here.
-new BroadcastChannel("unsent").onmessage = ({ data: { id, answer } }) => {
-  const { message } = notes.get(id) ?? {};
-  if (message && answer) outbox.hears.sent(message, answer);
-  else if (message) note(message, "");
-};
 
 /** Say in the corner how it is with a message; each news once. */
 function note(message, words, act = {}) {

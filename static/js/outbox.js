@@ -10,14 +10,14 @@ const written = () => (newest = Math.max(newest + 1, Date.now()));
 
 export class Outbox {
   /**
-   * `hears`: waits(message), sent(message, answer), refused(message, sentence), which takes it back; and gone(id) of what
-   * was taken back in another tab.
+   * `hears`: waits(message), sent(message, answer), refused(message, sentence), which takes it back; and gone(id, answer) of
+   * what was sent from another tab, or, without an answer, went back to where it was written there.
    */
   constructor(session, hears) {
     Object.assign(this, { session, hears, tries: 0 });
     outboxes.set(session, this);
     addEventListener("online", () => this.hurry());
-    new BroadcastChannel("unsent").onmessage = ({ data: { id, answer } }) => answer || hears.gone?.(id);
+    new BroadcastChannel("unsent").onmessage = ({ data: { id, answer } }) => hears.gone(id, answer);
   }
 
   /** What was written before is shown as what it is, and goes first. */

@@ -3,13 +3,12 @@
 import { Refused, postOnce } from "./post.js";
 
 const MARK = "unsent"; // in localStorage: whether there may be some at all
-
 const LATER = [401, 429, 500]; // what refuses for now: who signs in again, or waits, is not refused
 
 /** Those whose page is open in this tab and sends what is theirs (`outbox.js`), by session. */
 export const outboxes = new Map();
 
-const elsewhere = new BroadcastChannel("unsent"); // {id, answer} of what is gone from here, without an answer where it was given back
+const elsewhere = new BroadcastChannel("unsent"); // other tabs are told of what is gone from here: see `Outbox`
 let opened = null;
 const unkept = new Map(); // where the browser keeps nothing for us
 
@@ -38,7 +37,10 @@ async function within(mode, act) {
   });
 }
 
-/** Keep a message: {id, session, address, said: [[name, value], …], text, files, at, question?}; it takes the place of its former self. */
+/**
+ * Keep a message: {id, session, address, said: [[name, value], …], text, files, at}, and `question` where it answers one of
+ * the inbox; it takes the place of its former self.
+ */
 export async function keep(message) {
   await within("readwrite", (store) => store.put(message)).catch(() => unkept.set(message.id, message));
   localStorage.setItem(MARK, "yes");
@@ -59,8 +61,8 @@ export async function all(session = "") {
 const SILENT = { sent() {}, waits() {}, refused: () => false };
 
 /**
- * Send what the session waits for; gives whether all of it is through (null: not yet, false: no line). `hears` has sent(message, answer), waits(message) and
- * refused(message, sentence); what is refused stays, with its sentence, unless that gives true.
+ * Send what the session waits for; gives whether all of it is through: false where there is no line, null where the server
+ * does not take it yet. `hears` is that of an `Outbox`; what is refused stays, with its sentence, unless `refused` gives true.
  */
 export function send(session, hears = SILENT) {
   return alone(`unsent:${session}`, async () => {

@@ -15,9 +15,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.browser import agents
-from tests.chromium import CHROMIUM
+from tests.chromium import CHROMIUM, WHOLE
 from tests.stack import Stack
 
+ARGUMENTS = ("--no-sandbox", "--disable-gpu")
 AGENTS = ("Storyteller", "Failing", "Asking", "Patient", "Calendar", "Long", "Interviewer")
 PATIENCE = 45_000  # milliseconds, for a machine that does much else
 
@@ -36,10 +37,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def chromium() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu"]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def whole_chromium(chromium: Browser) -> Iterator[Browser]:
+    """With a viewer for PDF, which the headless shell has not."""
+    if WHOLE is None:
+        pytest.skip("the headless shell has no viewer for PDF: apt-get install chromium")
+    browser = chromium.browser_type.launch(executable_path=WHOLE, args=ARGUMENTS)
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(scope="package")

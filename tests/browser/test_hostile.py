@@ -18,7 +18,6 @@ from tests.browser import test_operators_pages as operators
 from tests.browser.conftest import PHONE
 from tests.browser.hostile import PAYLOADS
 from tests.browser.watching import LOOK_AT_ALL, OPEN_ALL, OUT_OF_ITS_BOX, Watch
-from tests.chromium import WHOLE
 from tests.stack import Stack
 
 CONTROLLED = """async (address) => {
@@ -159,11 +158,9 @@ def test_pages_that_list_what_it_said(open_browser, watch, conversation) -> None
         assert page.evaluate(OUT_OF_ITS_BOX) == [], address
 
 
-@pytest.mark.skipif(WHOLE is None, reason="the headless shell has no viewer for PDF: apt-get install chromium")
-def test_a_pdf_that_wants_to_do_something(parley, chromium, signed_in, agent, watch) -> None:
+def test_a_pdf_that_wants_to_do_something(parley, whole_chromium, signed_in, agent, watch) -> None:
     printed = agent("print")
-    browser = chromium.browser_type.launch(executable_path=WHOLE, args=["--no-sandbox", "--disable-gpu"])
-    context = browser.new_context(base_url=parley.url, storage_state=signed_in)
+    context = whole_chromium.new_context(base_url=parley.url, storage_state=signed_in)
     page = watch.over(context)
     page.goto(f"/sessions/{session_of(parley, printed['id'])}")
     page.locator("#artifacts .artifact-open").click()
@@ -174,7 +171,6 @@ def test_a_pdf_that_wants_to_do_something(parley, chromium, signed_in, agent, wa
     page.wait_for_timeout(500)
     watch.settle()
     watch.pages.remove(page)
-    browser.close()
 
 
 def test_files_that_are_looked_at_and_opened(parley, open_browser, watch, conversation) -> None:

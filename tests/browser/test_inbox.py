@@ -89,15 +89,21 @@ def test_questions_are_answered_by_keyboard_where_they_are_listed(
     complaints.clear()
 
 
-def test_an_answer_that_found_no_server_is_sent_once_when_it_is_back(
-    page: Page, parley: Stack, complaints: list[str]
-) -> None:
-    asked(page, "A trip through a tunnel")
+def filled_in(page: Page, words: str) -> tuple[str, Locator]:
+    """A question in the inbox, answered and not sent: its session's address, and its form."""
+    asked(page, words)
     session = page.url
     page.goto("/inbox")
     form = questions(page).locator("form.question")
     form.get_by_label("First").check()
     form.get_by_label("Yes").check()
+    return session, form
+
+
+def test_an_answer_that_found_no_server_is_sent_once_when_it_is_back(
+    page: Page, parley: Stack, complaints: list[str]
+) -> None:
+    session, form = filled_in(page, "A trip through a tunnel")
     sent: list[str] = []
     page.on("request", lambda request: sent.extend(re.findall(MESSAGE, request.post_data_buffer or b"")))
     parley.kill()
@@ -118,12 +124,7 @@ def test_an_answer_that_found_no_server_is_sent_once_when_it_is_back(
 
 
 def test_what_is_answered_is_not_asked_again_while_the_answer_waits(page: Page, complaints: list[str]) -> None:
-    asked(page, "A trip under water")
-    session = page.url
-    page.goto("/inbox")
-    form = questions(page).locator("form.question")
-    form.get_by_label("First").check()
-    form.get_by_label("Yes").check()
+    session, form = filled_in(page, "A trip under water")
     page.route("**/messages", lambda route: route.abort())
     form.get_by_role("button", name="Send answer").click()
     expect(page.locator("#toasts")).to_contain_text("Your answer is sent when the line is back.")

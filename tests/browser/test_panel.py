@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, e
 from tests.browser.conftest import MEDIUM, PHONE, SESSION, WIDE
 from tests.browser.doing import artifact, begin, heard, say
 from tests.browser.filing import LINES, PAGE
-from tests.chromium import WHOLE
 from tests.stack import Stack
 
 OpenBrowser = Callable[..., BrowserContext]
@@ -120,16 +119,13 @@ def test_nothing_of_a_file_leaves_its_frame(filed: Page, complaints: list[str]) 
     assert preview(page).locator("svg:not(.icon)").count() == 0
 
 
-@pytest.mark.skipif(WHOLE is None, reason="the headless shell has no viewer for PDF: apt-get install chromium")
-def test_a_pdf_is_shown_by_the_browsers_own_viewer_in_a_frame(filed: Page, chromium: Browser) -> None:
-    browser = chromium.browser_type.launch(executable_path=WHOLE, args=["--no-sandbox", "--disable-gpu"])
-    page = browser.new_context(storage_state=filed.context.storage_state()).new_page()
+def test_a_pdf_is_shown_by_the_browsers_own_viewer_in_a_frame(filed: Page, whole_chromium: Browser) -> None:
+    page = whole_chromium.new_context(storage_state=filed.context.storage_state()).new_page()
     page.goto(filed.url)
     look(page, "sheet.pdf")
     expect(preview(page).locator("iframe")).to_be_visible()
     while not any(frame.url.startswith("chrome-extension://") for frame in page.frames):
         page.wait_for_event("framenavigated")
-    browser.close()
 
 
 def test_a_signature_is_verified_and_what_was_tampered_with_is_broken(filed: Page, parley: Stack) -> None:

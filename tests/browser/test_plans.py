@@ -99,12 +99,16 @@ steps:
 """
 
 
-def test_what_steps_ask_is_answered_side_by_side_in_any_order(page: Page) -> None:
+def save_wells(page: Page, slug: str) -> None:
     page.goto("/plans/new")
     page.get_by_label("Definition (YAML)").fill(WELLS)
-    page.get_by_label("Short name").fill("two-wells")
+    page.get_by_label("Short name").fill(slug)
     page.get_by_role("button", name="Save").click()
-    page.wait_for_url("**/plans/two-wells")
+    page.wait_for_url(f"**/plans/{slug}")
+
+
+def test_what_steps_ask_is_answered_side_by_side_in_any_order(page: Page) -> None:
+    save_wells(page, "two-wells")
     inbox = page.context.new_page()
     inbox.goto("/inbox")
     wells = inbox.locator(".inbox-item", has_text="a step of Two wells")
@@ -135,11 +139,7 @@ def test_what_steps_ask_is_answered_side_by_side_in_any_order(page: Page) -> Non
 
 
 def test_who_reads_a_run_by_keyboard_stays_where_they_are(page: Page) -> None:
-    page.goto("/plans/new")
-    page.get_by_label("Definition (YAML)").fill(WELLS)
-    page.get_by_label("Short name").fill("wells-to-read")
-    page.get_by_role("button", name="Save").click()
-    page.wait_for_url("**/plans/wells-to-read")
+    save_wells(page, "wells-to-read")
     page.get_by_role("button", name="Start").click()
     page.wait_for_url(RUN)
     expect(page.locator(".inbox-item")).to_have_count(2)

@@ -60,9 +60,9 @@ class Queue {
     this.isThere([id]);
   }
 
-  /** In another tab. */
-  gone(id) {
-    this.isThere([id]);
+  /** What another tab sent is drawn by the server. */
+  gone(id, answer) {
+    if (!answer) this.isThere([id]);
   }
 
   refused(message, sentence) {

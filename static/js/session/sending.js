@@ -99,9 +99,9 @@ class Sending {
     this.apply({ type: "local:waits", messageId: message.id, waits: true });
   }
 
-  /** In another tab. */
-  gone(id) {
-    this.apply({ type: "local:taken-back", messageId: id });
+  /** What another tab sent comes by the line. */
+  gone(id, answer) {
+    if (!answer) this.apply({ type: "local:taken-back", messageId: id });
   }
 
   /** It goes back to where it was written. */
