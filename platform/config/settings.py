@@ -31,10 +31,9 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "SAMEORIGIN"  # our own pages show previews of files in frames
 
 INSTALLED_APPS = [
-    "daphne",
     "config",
     "unfold",
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # `config.urls` looks for what is registered: a command does without
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -8,6 +8,7 @@ from apps.gateway.links import linked_file
 from apps.gateway.receiving import notification
 from config.health import healthz, readyz
 
+admin.autodiscover()
 urlpatterns = [
     path("", include("apps.a2a.urls")),
     path("api/v1/", include("apps.api.urls")),

@@ -1,4 +1,4 @@
-"""What operators' pages are made of: the cells of their tables, read-only records, and fields for lists of words.
+"""What operators work with: the cells of tables, read-only records, fields for lists of words, and commands.
 
-The admin modules of the apps are built from this; it knows Django's admin and nothing of Parley.
+The admin modules and the commands of the apps are built from this; it knows Django and nothing of Parley.
 """

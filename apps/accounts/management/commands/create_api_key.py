@@ -3,13 +3,14 @@
 import datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import SCOPES
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Makes an API key of a user and prints it alone: it is not shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -3,12 +3,13 @@
 import secrets
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from apps.accounts.models import User
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Makes a user and prints the password alone."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from apps.accounts.reencryption import encrypted_fields, renew
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Encrypts all secrets in the database under the first key of MASTER_KEY. To change the key: put a new one in "
         "front (MASTER_KEY=new,old), restart, run this, and take the old one away. It can be repeated."

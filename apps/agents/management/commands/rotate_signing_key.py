@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from apps.agents.models import Agent, SigningKey
 from apps.agents.signing_keys import revoke, rotate
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Gives an agent, or the platform, a new signing key and prints its id. What the old one signed can still be "
         "verified, unless --revoke takes the trust from it."

@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from apps.conversations.archives import cooling, sweeping
 from apps.conversations.models import Context
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Moves archived sessions into cold storage: those whose time has come, or one."
 
     def add_arguments(self, parser: CommandParser) -> None:

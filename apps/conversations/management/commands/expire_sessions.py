@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from apps.conversations import retention
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Deletes the sessions that their workspace or agent keeps no longer."
 
     def add_arguments(self, parser: CommandParser) -> None:

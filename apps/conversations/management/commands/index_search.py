@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from apps.conversations.models import Indexed, SearchEntry
 from apps.conversations.search import indexing
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Brings the search index up to date with the record."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -3,14 +3,15 @@
 import uuid
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from apps.conversations.archives.warming import warm
 from apps.conversations.models import Context
 from apps.conversations.replay import differences
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Rebuilds a context from its events and compares it with the rows; exit 1 on a difference."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from apps.conversations.archives.files import DamagedArchive
 from apps.conversations.archives.warming import warm
 from apps.conversations.models import Context
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Brings a session back from cold storage."
 
     def add_arguments(self, parser: CommandParser) -> None:

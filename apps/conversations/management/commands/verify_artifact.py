@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from apps.conversations.models import Artifact, Task
 from apps.conversations.signatures import Verdict, verdict_on, verdict_on_wire
+from console.commands import QuickCommand
 
 EXIT = {Verdict.GOOD: 0, Verdict.BROKEN: 3, Verdict.UNKNOWN_KEY: 4, Verdict.REVOKED: 5, Verdict.MISSING: 6}
 
 Verdicts = dict[str, Verdict]
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Says whether the signatures of a task's artifacts hold. The exit status is 0 if all do; otherwise it is that "
         "of the first that does not: 3 broken, 4 unknown key, 5 revoked, 6 missing. 1: there is nothing to verify."

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from agentkit import HandlerError
 from apps.agents.definitions import Definition
@@ -14,6 +14,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import explain, register_hosted, register_model
 from apps.gateway.errors import RemoteError
 from apps.gateway.registering import register_remote
+from console.commands import QuickCommand
 from outbound import OutboundError
 
 POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks")
@@ -35,7 +36,7 @@ def read_text(name: str) -> str:
         raise ArgumentTypeError(f"{name} is no file with text.") from error
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Registers or updates an agent: one that this platform hosts, with a handler or without code, or a remote one."
     )

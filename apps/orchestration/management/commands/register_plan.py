@@ -4,15 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.orchestration.definitions import PlanDefinition
 from apps.orchestration.registration import register_plan
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Registers or updates a plan, and says what is wrong with one that could not work."
 
     def add_arguments(self, parser: CommandParser) -> None:

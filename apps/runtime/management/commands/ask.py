@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 import bridge
 from apps.accounts.models import User
@@ -17,11 +17,12 @@ from apps.conversations.models import Task
 from apps.runtime import asking
 from apps.runtime.process import close_this_process
 from apps.runtime.terminal import Terminal
+from console.commands import QuickCommand
 
 INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Sends a message to an agent, shows what it does, asks for what it needs and saves what it makes."
 
     def add_arguments(self, parser: CommandParser) -> None:

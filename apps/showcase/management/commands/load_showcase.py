@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from apps.showcase.first_login import FirstLogin
 from apps.showcase.loading import AGENTS, PLANS, load
+from console.commands import QuickCommand
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Makes the showcase's users and agents where they are missing; changes nothing that people changed."
 
     def handle(self, *args: Any, **options: Any) -> None:
