@@ -11,11 +11,18 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 LAST = "tests/browser/"
 """What is tried when nearly nothing else runs: pages on a busy machine are late, and browsers make it busier."""
 
-BROWSERS = 2
-"""How many workers try pages: each has a Parley and a Chromium of its own."""
+
+BROWSERS = cores() + 1
+"""How many workers try pages: each has a Parley and a Chromium of its own, and waits for them half of the time."""
 
 LONGEST = (
     "tests/docs/test_pages",
@@ -36,8 +43,7 @@ def workers() -> int:
 
     On services they are no more than PostgreSQL has connections for.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(2 * cores, 8, _connections() // CONNECTIONS))
+    return max(1, min(2 * cores(), 8, _connections() // CONNECTIONS))
 
 
 def _connections() -> int:

@@ -29,6 +29,7 @@ from apps.gateway.authenticating.errors import TokenUnavailable
 from apps.gateway.errors import CircuitOpen, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized
 from apps.gateway.models import Breaker, Checkup
 from apps.runtime import observing
+from bridge.statements import database_time
 from bridge.transactions import transacting
 
 log = logging.getLogger("parley.gateway")
@@ -87,7 +88,7 @@ def close(agent: Agent) -> None:
     forget()
     if was_open:
         log.info("calls to agent %s go through again", agent.slug)
-        Checkup.objects.filter(agent=agent).update(next_check_at=timezone.now())  # what checks found may be old by now
+        Checkup.objects.filter(agent=agent).update(next_check_at=database_time())  # what checks found may be old by now
         _note_health(agent)
 
 

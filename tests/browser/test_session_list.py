@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.browser.conftest import PATIENCE, PHONE
+from tests.browser.conftest import PATIENCE, PHONE, sign_in
 from tests.browser.doing import begin, heard
 from tests.browser.test_sidebar import entry, live, session_of
 from tests.faults.calling import Caller
@@ -236,11 +236,7 @@ def test_whoever_has_no_session_is_shown_what_to_try(
     context = chromium.new_context(base_url=parley.url)
     page = context.new_page()
     watched(page)
-    page.goto("/sign-in")
-    page.get_by_label("E-mail").fill(parley.admin_email)
-    page.get_by_label("Password").fill(parley.admin_password)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url(f"{parley.url}/")
+    sign_in(page, parley, "new@example.org", parley.manage("create_user", "new@example.org").stdout.strip())
     live(page)
     expect(page.locator("[data-try]")).to_have_count(3)
     assert Axe().run(page).response["violations"] == []

@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import path, reverse
-from django.utils import timezone
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 from unfold.admin import ModelAdmin
@@ -21,6 +20,7 @@ from apps.agents.models import Agent
 from apps.gateway import breaker, uptime
 from apps.gateway.models import Breaker, Check, Checkup
 from apps.gateway.uptime import Uptime, percent
+from bridge.statements import database_time
 from console import cells, charts
 from console.cells import Tone
 from console.records import ReadOnlyAdmin, timed
@@ -122,7 +122,8 @@ class HealthPanel(ModelAdmin):
         agent: Agent = found.agent
         match request.POST.get("do"):
             case "check":
-                Checkup.objects.filter(agent=agent).update(next_check_at=timezone.now(), next_probe_at=timezone.now())
+                now = database_time()  # which says what is due
+                Checkup.objects.filter(agent=agent).update(next_check_at=now, next_probe_at=now)
                 messages.success(request, f"{agent.name} is checked within a few seconds.")
             case "close":
                 breaker.close(agent)
