@@ -6,6 +6,7 @@ from typing import Any
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from structlog.contextvars import bind_contextvars
 
@@ -16,6 +17,7 @@ from apps.api import lines  # noqa: E402  (needs Django's apps)
 from apps.web import routing  # noqa: E402
 from config import daphne_limits  # noqa: E402
 from config.direct import DirectHandler, Receive, Scope, Send  # noqa: E402
+from config.kept_files import KeptInMemory  # noqa: E402
 from config.origins import SameOrigin  # noqa: E402
 from config.piecemeal import PiecemealHandler, comes_in_pieces  # noqa: E402
 
@@ -26,6 +28,7 @@ SOCKETS = [*routing.websocket_urlpatterns, *lines.websocket_urlpatterns]
 
 direct = DirectHandler()
 piecemeal = PiecemealHandler()
+files = KeptInMemory(pages)
 
 
 def goes_direct(path: str) -> bool:
@@ -41,6 +44,8 @@ async def http(scope: Scope, receive: Receive, send: Send) -> None:
     handler: Any = direct if goes_direct(scope["path"]) else pages
     if comes_in_pieces(scope):
         handler = piecemeal
+    elif scope["path"].startswith(settings.STATIC_URL):
+        handler = files
     await handler(scope, receive, send)
 
 

@@ -112,10 +112,11 @@ def test_what_is_deleted_can_be_taken_back_also_on_the_next_page(
     expect(entry(page, neighbour)).to_be_focused()
     for tab in (page, other):
         expect(entry(tab, key)).to_have_count(0)
-    page.locator(".toast").hover()
+    deleted = page.locator(".toast", has_text="deleted")  # that it is done may be told beside that
+    deleted.hover()
     assert state_of(calls, key), "it is not deleted while that can be taken back"
     page.goto("/credentials/")
-    page.locator(".toast").hover()  # it stays as long as one is there
+    deleted.hover()  # it stays as long as one is there
     expect(entry(page, key)).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
     for tab in (page, other):

@@ -26,6 +26,7 @@ def session_of(page: Page) -> str:
 def test_a_session_that_begins_elsewhere_appears_at_the_top(page: Page, parley: Stack) -> None:
     page.goto("/agents")
     live(page)
+    expect(page.locator(".recent .sign-working")).to_have_count(0)  # what ends later would be above it
     task = Caller(parley, "echo").send("Something quite new")
     first = page.locator(".recent [data-session]").first
     expect(first).to_contain_text("Something quite new")
