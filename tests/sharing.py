@@ -28,6 +28,9 @@ LONGEST = (
     "tests/serving/test_asking_from_a_terminal",
     "tests/benchmarks/",
     "tests/browser/test_hostile",
+    "tests/browser/test_reachable",
+    "tests/browser/test_panel",
+    "tests/browser/test_budget",
 )
 """What is begun first, in this order, so that nobody waits for it at the end."""
 

@@ -111,7 +111,9 @@ async def test_a_task_makes_only_so_many_calls(ada, cast, said):
     parent = await done(ada.principal, cast["caller"], said("\n".join(["shouting: one"] * 5)))
     assert parent.state == "failed"
     assert "at most 3 others" in words(parent)
-    assert await bridge.run(Task.objects.filter(parent=parent.pk).count) == 3
+    children = Task.objects.filter(parent=parent.pk)
+    await until(lambda: children.count() >= 3)  # the third may be on its way yet, when the fourth call has failed
+    assert await bridge.run(children.count) == 3
 
 
 async def test_equal_calls_are_different_children_and_a_key_names_one(ada, cast, said):
