@@ -67,8 +67,7 @@ class KeptInMemory:
             await send(message)
 
         await self._application(scope, receive, heard)
-        is_whole = bool(said) and not said[-1].get("more_body", False)
-        if is_whole and _never_changes(said[0]):
+        if len(said) > 1 and not said[-1].get("more_body", False):  # otherwise who asked left before the end
             self._keep(key, Answer(said[0], b"".join(message.get("body", b"") for message in said[1:])))
 
     def _keep(self, key: Key, answer: Answer) -> None:
