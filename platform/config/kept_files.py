@@ -35,7 +35,7 @@ class KeptInMemory:
     """An ASGI application in front of another, which it asks only once for each file that never changes.
 
     Django gives a request a thread of its own and takes it through all middleware, which costs several times as much
-    as to say again what was said; a first page asks for dozens of files. What was asked for least lately goes when
+    as to say again what was said; a first page asks for some twenty files. What was asked for least lately goes when
     there are more than `most` bytes.
     """
 
