@@ -132,11 +132,15 @@ async def test_a_long_queue_takes_as_many_queries_as_a_short_one(
     ada_calls: Caller, ada: User, works: Agent, said
 ) -> None:
     session, _ = await working(ada, works, said)
+
+    async def looked() -> int:
+        with statements() as made:
+            await ada_calls.get(f"{session}/queue")
+        return len(made)
+
     counts = []
     for number in (1, 9):
         for _ in range(number):
             await ada_calls.post(f"{session}/queue", {"text": "more"})
-        with statements() as made:
-            await ada_calls.get(f"{session}/queue")
-        counts.append(len(made))
+        counts.append(min([await looked() for _ in range(3)]))  # the worker in this process may say something meanwhile
     assert counts[0] == counts[1] > 0
