@@ -10,7 +10,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,13 +145,14 @@ def hangs(*pieces: str) -> Reply:
     """A stream that begins, or an answer that does not, until the client hangs up."""
 
     async def reply(asking: Asking) -> None:
-        if pieces:
-            asking.begin_stream()
-        for piece in pieces:
-            await asking.delta(content=piece)
-        asking.endpoint.hanging.set()
-        while await asking.reader.read(1):
-            pass
+        with suppress(ConnectionError):  # who hangs up before everything was read resets the connection
+            if pieces:
+                asking.begin_stream()
+            for piece in pieces:
+                await asking.delta(content=piece)
+            asking.endpoint.hanging.set()
+            while await asking.reader.read(1):
+                pass
         asking.endpoint.hung_up.set()
 
     return reply

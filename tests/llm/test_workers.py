@@ -187,7 +187,7 @@ async def test_it_stops_at_its_limit_of_steps(endpoint: Endpoint):
 
 
 async def test_a_stop_while_the_model_speaks_ends_the_request(endpoint: Endpoint):
-    endpoint.replies = [hangs("It ", "is ")]
+    endpoint.replies = [hangs("It ", *["is "] * 2000)]  # most of which nobody reads
     message, recorder = testing.user_message("x"), testing.Recorder()
     task = testing.task_for(message, recorder)
     driven = asyncio.create_task(driving.drive(testing.as_handler(handler_of(LlmWorker("Help."))), task))
