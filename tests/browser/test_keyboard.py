@@ -237,6 +237,8 @@ def test_the_inbox_and_the_player_by_keyboard(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(item).to_have_count(0)
     kept(page)
+    page.goto(f"/sessions/{session}")
+    expect(page.locator("#items")).to_contain_text("Noted.")  # a replay shows what there was when it was opened
     page.goto(f"/sessions/{session}/replay")
     place = page.locator("#place-index")
     expect(place).to_contain_text("Event 0 of")
