@@ -33,7 +33,7 @@ X_FRAME_OPTIONS = "SAMEORIGIN"  # our own pages show previews of files in frames
 INSTALLED_APPS = [
     "config",
     "unfold",
-    "django.contrib.admin.apps.SimpleAdminConfig",  # `config.urls` looks for what is registered: a command does without
+    "config.operators.OperatorsConfig",  # Django's admin
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
