@@ -1,7 +1,6 @@
 """The small fixed cast of all tests: Ada and Bob, a few agents, and the threads that their work needs."""
 
 import gc
-import os
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -131,10 +130,8 @@ def server() -> Iterator[stack.Stack]:
 
 
 @pytest.fixture(scope="session")
-def type_checked(tmp_path_factory: pytest.TempPathFactory) -> TypeChecked:
-    folder = tmp_path_factory.getbasetemp()
-    parallel = "PYTEST_XDIST_WORKER" in os.environ  # a worker's folder stands in that of the run
-    return type_checking((folder.parent if parallel else folder) / "mypy-cache")
+def type_checked() -> TypeChecked:
+    return type_checking(stack.ROOT / ".mypy_cache" / "of-authors")
 
 
 @pytest.fixture(autouse=True)

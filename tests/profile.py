@@ -22,5 +22,7 @@ if "PARLEY_TESTS_SHARED" not in os.environ:  # a parallel run's workers have tha
     atexit.register(shutil.rmtree, os.environ["PARLEY_TESTS_SHARED"], ignore_errors=True)
 os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="data-", dir=os.environ["PARLEY_TESTS_SHARED"])
 Path(os.environ["DATA_DIR"], "static").mkdir()  # nothing is collected; WhiteNoise wants the folder
+# Nobody here is vouched for by a public authority, and each client of httpx would read the certificates of all of them.
+os.environ["SSL_CERT_DIR"] = os.environ["DATA_DIR"]
 for name in ("PUBLIC_BASE_URL", "LLM_API_KEY"):
     os.environ.pop(name, None)

@@ -14,7 +14,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -26,6 +25,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from kombu import Connection
+
+from tests import programs
+from tests.programs import Call, Program
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 240.0  # on a machine that does much else
@@ -87,6 +89,7 @@ class Stack:
     """A Parley of its own; `environment` overrides its settings.
 
     `services` are the URLs of SERVICES, those of the environment by default; without a database URL it is embedded.
+    `forked` says whether its programs may be started as in `tests/programs.py`, which a test run does.
 
     Attributes:
         processes: by name: "serve" on the embedded profile; "daphne", "beat" and the workers on services.
@@ -94,15 +97,18 @@ class Stack:
         data_dir: its DATA_DIR, with the output of each process in `<name>.log`.
     """
 
-    def __init__(self, *, services: Mapping[str, str] = os.environ, **environment: str) -> None:
+    def __init__(
+        self, *, services: Mapping[str, str] = os.environ, forked: bool = SHARED in os.environ, **environment: str
+    ) -> None:
         self.services = {key: services[key] for key in SERVICES if key in services}
         self.is_embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
         self.name = f"parley_{uuid.uuid4().hex[:10]}"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Program] = {}
         self.workers: list[str] = [] if self.is_embedded else ["worker"]
+        self._forked = forked
         self._began: dict[str, int] = {}  # how long a process's log was when it was started
         (self.data_dir / "static").symlink_to(static_files())
         self._begins_as_others = set(environment) <= NO_MATTER
@@ -230,10 +236,8 @@ class Stack:
     def _start_process(self, name: str, command: list[str]) -> int:
         """Start a process; returns how long its log was until then."""
         begun = len(self.log(name))
-        with (self.data_dir / f"{name}.log").open("ab") as output:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, *command], cwd=ROOT, env=self.environment, stdout=output, stderr=output
-            )
+        log = self.data_dir / f"{name}.log"
+        self.processes[name] = Call(command, ROOT, self.environment, log, log).start(forked=self._forked)
         return begun
 
     def wait_for(self, path: str) -> None:
@@ -300,10 +304,7 @@ class Stack:
 
     def _run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         self._begins_as_others = False  # whatever it has now shall stay
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=240, check=False,
-        )  # fmt: skip
+        done = programs.run(arguments, ROOT, self.environment, forked=self._forked)
         assert not check or done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done
 
@@ -347,9 +348,11 @@ def forget_patterns() -> None:
 
 
 @contextlib.contextmanager
-def prepared(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
+def prepared(
+    services: Mapping[str, str] = os.environ, *, forked: bool = SHARED in os.environ, **environment: str
+) -> Iterator[Stack]:
     """A stack none of whose processes runs yet, gone afterwards; see `Stack`."""
-    stack = Stack(services=services, **environment)
+    stack = Stack(services=services, forked=forked, **environment)
     try:
         yield stack
     finally:

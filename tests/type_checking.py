@@ -17,14 +17,15 @@ TypeChecked = Callable[[Path, Iterable[str | Path]], tuple[int, str]]
 def type_checking(cache: Path) -> TypeChecked:
     """A function that checks files in a folder, and gives mypy's exit status and what it printed.
 
-    Reading the libraries takes mypy half a minute: what it learned of them is kept in `cache`, for all processes of a
-    test run. They use it one after the other.
+    Reading the libraries takes mypy half a minute: what it learned of them is kept in `cache`, for all processes and
+    for the next test run. They use it one after the other.
     """
 
     def checked(folder: Path, files: Iterable[str | Path]) -> tuple[int, str]:
         options = ["--strict", "--config-file=", "--explicit-package-bases", "--disable-error-code=top-level-await"]
         command = [sys.executable, "-m", "mypy", *options, f"--cache-dir={cache}", *map(str, files)]
         path = os.pathsep.join([str(folder), str(Path(agentkit.__file__).parents[1])])
+        cache.parent.mkdir(exist_ok=True)
         with cache.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             done = subprocess.run(

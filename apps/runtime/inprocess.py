@@ -7,7 +7,7 @@ import time
 from queue import Empty
 from typing import Any
 
-from kombu.transport import TRANSPORT_ALIASES, memory
+from kombu.transport import memory
 
 _arrived = threading.Event()
 LOOK_AGAIN_SECONDS = 1.0  # a backstop; nothing is expected to be found by it
@@ -37,8 +37,3 @@ class Transport(memory.Transport):  # type: ignore[misc]
             else:
                 _arrived.set()  # there may be more for another consumer
                 return
-
-
-def install() -> None:
-    """Make it what `memory://` stands for."""
-    TRANSPORT_ALIASES["memory"] = f"{__name__}:Transport"

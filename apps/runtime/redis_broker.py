@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kombu.transport import TRANSPORT_ALIASES, redis
+from kombu.transport import redis
 
 
 class Channel(redis.Channel):  # type: ignore[misc]
@@ -21,8 +21,3 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
 class Transport(redis.Transport):  # type: ignore[misc]
     Channel = Channel
-
-
-def install() -> None:
-    """Make it what `redis://` and `rediss://` stand for."""
-    TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = f"{__name__}:Transport"

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-import psycopg
 from django.db import DEFAULT_DB_ALIAS, DataError, connection, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -110,7 +109,7 @@ def execute(sql: str, params: Sequence[Any]) -> Any:
         return cursor
     database.close_if_health_check_failed()
     database.ensure_connection()
-    raw = database._prepare_cursor(psycopg.RawCursor(database.connection))  # type: ignore[attr-defined]
+    raw = database._prepare_cursor(database.Database.RawCursor(database.connection))  # type: ignore[attr-defined]
     raw.execute(_numbered(sql), params)
     return raw
 

@@ -18,7 +18,7 @@ from tests.browser import agents
 from tests.chromium import CHROMIUM, WHOLE
 from tests.stack import Stack
 
-ARGUMENTS = ("--no-sandbox", "--disable-gpu")
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--renderer-process-limit=1")  # a page needs no process in reserve
 AGENTS = ("Storyteller", "Failing", "Asking", "Patient", "Calendar", "Long", "Interviewer")
 PATIENCE = 45_000  # milliseconds, for a machine that does much else
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests import stack
-from tests.stack import ROOT, Stack
+from tests.stack import Stack
 
 SEED = """
 from apps.accounts.models import User
@@ -108,10 +106,7 @@ def shell(installed: Stack, script: str) -> str:
 def killed(installed: Stack, session: str, step: str, kill: str, act: str) -> None:
     """Do something with the session, and die at a step of it."""
     script = DIE.format(session=session, step=step, kill=kill, act=act)
-    done = subprocess.run(
-        [sys.executable, "manage.py", "shell", "-v0", "-c", script],
-        cwd=ROOT, env=installed.environment, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    done = installed.manage("shell", "-v0", "-c", script, check=False)
     assert done.returncode == -signal.SIGKILL, f"{step}: {done.stdout}{done.stderr}"
 
 

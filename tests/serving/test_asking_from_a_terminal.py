@@ -16,7 +16,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.conversations.models import Event
 from apps.runtime.terminal import Terminal
-from tests import stack
+from tests import programs, stack
 from tests.stack import ROOT, Stack
 
 CSV = "city,people\nUlm,126000\nBonn,331000\nTrier,112000\n"
@@ -36,11 +36,8 @@ def installation() -> Iterator[Stack]:
 def ask(
     installation: Stack, folder: Path, *arguments: str, answers: str = "", status: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "ask", *arguments],
-        cwd=folder, env=installation.environment, input=answers, capture_output=True, text=True, check=False,
-        timeout=60,
-    )  # fmt: skip
+    words = [str(ROOT / "manage.py"), "ask", *arguments]
+    done = programs.run(words, folder, installation.environment, given=answers, timeout=60)
     assert done.returncode == status, done.stdout + done.stderr
     return done
 

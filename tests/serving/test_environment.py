@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.stack import ROOT
 
 READ = re.compile(r"""(?:env\.\w+|kept_secret)\(\s*"([A-Z_]+)\"""")
@@ -33,10 +33,8 @@ def test_each_name_of_the_example_is_explained() -> None:
 def settings_with(**environment: str) -> subprocess.CompletedProcess[str]:
     """Load the settings in a process of its own."""
     clean = {key: value for key, value in os.environ.items() if key not in names_read()}
-    return subprocess.run(
-        [sys.executable, "-c", "from config import settings; print(settings.ALLOWED_HOSTS)"],
-        cwd=ROOT, env={**clean, **environment}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = ["-c", "from config import settings; print(settings.ALLOWED_HOSTS)"]
+    return programs.run(words, ROOT, {**clean, **environment})
 
 
 @pytest.mark.parametrize(

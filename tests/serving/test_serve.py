@@ -23,8 +23,8 @@ from tests.stack import Stack
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Stack]:
-    """Something that `serve` serves, on this profile's database and broker."""
-    with stack.prepared() as prepared:
+    """Something that `serve` serves, on this profile's database and broker; started as people start it."""
+    with stack.prepared(forked=False) as prepared:
         prepared.serve_alone()
         yield prepared
 
