@@ -4,14 +4,14 @@ import os
 import secrets
 from typing import Any
 
+import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
-from django.core.asgi import get_asgi_application
 from structlog.contextvars import bind_contextvars
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-pages = get_asgi_application()
+django.setup()
 
 from apps.api import lines  # noqa: E402  (needs Django's apps)
 from apps.web import routing  # noqa: E402
@@ -19,6 +19,7 @@ from config import daphne_limits  # noqa: E402
 from config.direct import DirectHandler, Receive, Scope, Send  # noqa: E402
 from config.kept_files import KeptInMemory  # noqa: E402
 from config.origins import SameOrigin  # noqa: E402
+from config.pages import PagesHandler  # noqa: E402
 from config.piecemeal import PiecemealHandler, comes_in_pieces  # noqa: E402
 
 DIRECT = ("/a2a", "/api/v1", "/.well-known", "/gateway/notifications", "/healthz", "/readyz")
@@ -26,6 +27,7 @@ PAGES = ("/api/v1/docs",)  # within those
 
 SOCKETS = [*routing.websocket_urlpatterns, *lines.websocket_urlpatterns]
 
+pages = PagesHandler()
 direct = DirectHandler()
 piecemeal = PiecemealHandler()
 files = KeptInMemory(pages)
