@@ -1,4 +1,4 @@
-"""The way to pages: Django's handler, whose middleware and views are called one after the other in the request's thread."""
+"""The way to pages: Django's handler, whose middleware and views call one another in the request's thread."""
 
 from __future__ import annotations
 
