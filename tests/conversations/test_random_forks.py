@@ -221,7 +221,7 @@ class Forks(RuleBasedStateMachine):
 
 
 @pytest.mark.django_db
-@pytest.mark.timeout(900 if DEEP else 150)
+@pytest.mark.timeout(900 if DEEP else 300)
 def test_forks_hold_whatever_happens(ada, echo, monkeypatch):
     monkeypatch.setattr("apps.runtime.process.publish", lambda run: None)
     run_state_machine_as_test(
