@@ -11,9 +11,8 @@ from django.http.response import HttpResponseBase
 class PagesHandler(ASGIHandler):
     """Goes to the thread once for each request.
 
-    Django's own would have each middleware go there and back before the view and after it: between an event loop and
-    plain functions that took two fifths of what a small page costs. What a view awaits is awaited on the server's loop
-    all the same, and streams are sent by it.
+    Django's own would have each middleware go there and back before the view and after it, which takes more than a
+    small view does. What a view awaits is awaited on the server's loop all the same, and streams are sent by it.
     """
 
     def load_middleware(self, is_async: bool = False) -> None:

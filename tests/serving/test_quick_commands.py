@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+from django.conf import settings
 from django.core.management import get_commands, load_command_class
 
 from console.commands import QuickCommand
@@ -29,6 +30,12 @@ def test_a_command_loads_neither_pages_nor_a_server() -> None:
     loaded = run(LOADED).split()
     assert "apps.accounts.models" in loaded
     assert [name for name in loaded if re.match(r"daphne|twisted\.internet|config\.urls|apps\.\w+\.admin", name)] == []
+
+
+def test_a_command_loads_no_database_and_no_broker_that_is_not_used() -> None:
+    unused = {"kombu.transport.redis": "redis" not in settings.CELERY_BROKER_URL, "psycopg": settings.EMBEDDED}
+    loaded = run(LOADED).split()
+    assert [name for name, is_unused in unused.items() if is_unused and name in loaded] == []
 
 
 def test_commands_of_the_apps_look_over_no_code_first() -> None:
