@@ -15,10 +15,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Protocol
@@ -85,8 +88,13 @@ def run(
             status = program.wait(timeout)
         except subprocess.TimeoutExpired:
             program.kill()
+            program.wait()
             raise
         return subprocess.CompletedProcess(words, status, output.read_text(), errors.read_text())
+
+
+_telling = threading.Lock()
+"""How a program ended is told once; whoever starts one has that of all others read, too."""
 
 
 class _Forked:
@@ -95,23 +103,27 @@ class _Forked:
     def __init__(self, call: Call) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([LIBRARIES])
+        call = replace(call, environment={**call.environment})  # os.environ itself cannot be sent
         self._process: ForkServerProcess = context.Process(target=_become, args=[call, _installed()], daemon=True)
-        self._process.start()
+        with _telling:
+            self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        with _telling:
+            return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if (status := self._process.exitcode) is None:
+        wait([self._process.sentinel], timeout)
+        if (status := self.poll()) is None:
             raise subprocess.TimeoutExpired(self._process.name, timeout or 0)
         return status
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with suppress(ProcessLookupError):  # it ended just now
+                os.kill(self.pid, sig)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -360,8 +360,10 @@ def prepared(
 
 
 @contextlib.contextmanager
-def running(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
+def running(
+    services: Mapping[str, str] = os.environ, *, forked: bool = SHARED in os.environ, **environment: str
+) -> Iterator[Stack]:
     """A stack that runs, gone afterwards; see `Stack`."""
-    with prepared(services, **environment) as stack:
+    with prepared(services, forked=forked, **environment) as stack:
         stack.start()
         yield stack

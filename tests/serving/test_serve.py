@@ -76,6 +76,13 @@ def test_a_signal_ends_it_within_seconds_with_streams_open_and_it_starts_again(
     assert again["status"]["state"] == "TASK_STATE_FAILED"
 
 
+@pytest.mark.services
+def test_a_server_a_worker_and_a_beat_that_are_started_as_people_start_them_work() -> None:
+    with stack.running(forked=False) as running:
+        echo = Caller(running, "echo")
+        assert echo.ended(echo.send("hello"), within=60)["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
 def test_an_address_of_another_machine_is_refused() -> None:
     with stack.prepared(HOST="192.0.2.1") as elsewhere:
         refused = elsewhere.manage("serve", check=False)
