@@ -24,5 +24,5 @@ os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="data-", dir=os.environ["PARLEY
 Path(os.environ["DATA_DIR"], "static").mkdir()  # nothing is collected; WhiteNoise wants the folder
 # Nobody here is vouched for by a public authority, and each client of httpx would read the certificates of all of them.
 os.environ["SSL_CERT_DIR"] = os.environ["DATA_DIR"]
-for name in ("PUBLIC_BASE_URL", "LLM_API_KEY"):
+for name in ("PUBLIC_BASE_URL", "LLM_API_KEY", "SSL_CERT_FILE"):  # that file would come before the folder
     os.environ.pop(name, None)

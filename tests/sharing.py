@@ -24,6 +24,8 @@ SPARE = 0.2
 
 LONGEST = (
     "tests/docs/test_pages",
+    "tests/conversations/test_random_",
+    "tests/orchestration/test_edges",
     "tests/faults/",
     "tests/serving/test_asking_from_a_terminal",
     "tests/benchmarks/",
@@ -32,7 +34,10 @@ LONGEST = (
     "tests/browser/test_panel",
     "tests/browser/test_budget",
 )
-"""What is begun first, in this order, so that nobody waits for it at the end."""
+"""What is begun first, in this order, so that nobody waits for it at the end.
+
+Few of the first start a whole Parley: what all of those begin with is made by one of them, and the others wait for it.
+"""
 
 
 CONNECTIONS = 45

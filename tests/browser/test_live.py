@@ -51,7 +51,7 @@ def test_words_stream_work_stops_and_is_done_again_at_every_size(look, size, sch
     expect(streams).to_have_count(0)
     page.get_by_role("button", name="Send again").click()
     expect(page.locator(".from-user")).to_have_count(2)
-    expect(streams).to_contain_text("find a good question")
+    expect(streams).to_contain_text("for as long as")
     expect(streams).to_be_in_viewport()
     expect(page.get_by_label("Colour")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

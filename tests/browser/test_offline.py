@@ -1,6 +1,7 @@
 """Without a line: what was read can be read, what is written is sent once, and nothing stays of who signs out."""
 
 import re
+from difflib import unified_diff
 from typing import Any
 
 from playwright.sync_api import BrowserContext, Page, expect
@@ -302,11 +303,13 @@ def test_a_page_that_was_left_is_kept_as_it_was_by_then(open_browser: Any) -> No
     kept = KEPT_TEXT.format(session)  # nothing, for a moment, when another takes its place
     until(page, f"/data-last.*Lift-off.*Lift-off/s.test(await {kept})")
     until(page, f"(await {kept})?.split('\"opensTask\": true').length === 3")
+    before = page.evaluate(f"() => {kept}")
     page.goto(session)
     expect(page.locator(".from-user")).to_have_count(2)
     expect(page.locator("#artifacts .artifact")).to_have_count(2)
     page.wait_for_timeout(1500)
-    assert not loaded(page) & {"old", "cache", "kept", "beside", "standing", "renewing", "files"}
+    needless = loaded(page) & {"old", "cache", "kept", "beside", "standing", "renewing", "files"}
+    assert not needless, "\n".join(unified_diff(before.split("\n"), page.evaluate(f"() => {kept}").split("\n"), n=0))
 
 
 def begun_and_left(page: Page, words: str) -> str:

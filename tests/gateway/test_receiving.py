@@ -33,6 +33,7 @@ def served() -> Iterator[str]:
     """This process's own receiver on a real socket."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen()  # who asks before the server is there waits for it
         config = uvicorn.Config(application, log_config=None, lifespan="off", ws="none")
         at = uvicorn.Server(config)
         thread = threading.Thread(target=at.run, args=[[listening]], daemon=True)

@@ -9,7 +9,7 @@ import bridge
 from apps.agents import versions
 from apps.agents.models import Agent, AgentVersion
 from apps.conversations.models import Artifact, Task
-from apps.orchestration import board, controls, deciding, engine, outputs, plans, sweeping
+from apps.orchestration import board, controls, deciding, engine, looking, outputs, plans, sweeping
 from apps.orchestration.models import PlanRun, Step
 from tests.orchestration.plan_agents import DONE, GATE
 from tests.orchestration.test_plans_run import the_record_holds
@@ -211,6 +211,7 @@ async def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(ada, pl
     agent = await bridge.run(lambda: plan({"one": {"agent": "patient", "message": "x"}}))
     receipt = await sent(ada.principal, agent, said())
     await until(lambda: DONE["patient"])
+    await until(lambda: not looking._queued and not looking._looked_at)  # a look that goes well forgets failures
 
     def look_in_vain():
         AgentVersion.objects.filter(agent=agent).update(content={"steps": "no steps"})
