@@ -34,8 +34,11 @@ def test_it_has_its_words_its_place_its_environment_and_what_it_reads(tmp_path: 
 
 @EITHER
 def test_it_has_run_out_of_time_and_is_gone(tmp_path: Path, *, forked: bool) -> None:
+    lasts = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
     with pytest.raises(subprocess.TimeoutExpired):
-        programs.run(["-c", "import time; time.sleep(60)"], tmp_path, os.environ, forked=forked, timeout=0.5)
+        programs.run(["-c", lasts], tmp_path, os.environ, forked=forked, timeout=3)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 @EITHER
