@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 from celery import current_app
 from django.conf import settings
@@ -25,6 +26,11 @@ from tests.chromium import CHROMIUM
 from tests.type_checking import TypeChecked, type_checking
 
 STRICT_SKIPS = not settings.EMBEDDED
+
+# An example may take as long as a busy machine needs: what ends a test that hangs is its timeout.
+UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("unhurried", parent=hypothesis.settings.default, **UNTIMED)
+hypothesis.settings.load_profile("unhurried")
 
 
 @pytest.hookimpl(wrapper=True)

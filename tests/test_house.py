@@ -4,6 +4,8 @@ import platform
 import re
 from pathlib import Path
 
+import hypothesis
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -30,3 +32,8 @@ def test_no_module_is_named_after_its_shape() -> None:
     shapes = {"services.py", "selectors.py", "utils.py", "helpers.py", "common.py", "misc.py"}
     modules = [path for part in ("apps", "platform", "tests", "benchmarks") for path in (ROOT / part).rglob("*.py")]
     assert [path for path in modules if path.name in shapes] == []
+
+
+def test_examples_take_as_long_as_a_busy_machine_needs() -> None:
+    assert hypothesis.settings().deadline is None
+    assert hypothesis.HealthCheck.too_slow in hypothesis.settings().suppress_health_check

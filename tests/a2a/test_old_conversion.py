@@ -8,7 +8,7 @@ from a2a.compat.v0_3 import conversions, proto_utils
 from a2a.compat.v0_3 import types as old
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf import json_format
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.a2a.old import answers, requests
@@ -20,8 +20,6 @@ from tests.a2a.calling import strictly_parsed
 from tests.a2a.old_calling import strictly_read
 
 JSON = dict[str, Any]
-
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 ids = st.text("abc-123", min_size=1, max_size=6)
@@ -92,7 +90,6 @@ def by_the_sdk(new: JSON) -> Any:
     return said
 
 
-@unhurried
 @given(responses)
 def test_responses_in_json_rpc_are_those_of_the_sdk(new):
     said = by_the_sdk(new)
@@ -101,7 +98,6 @@ def test_responses_in_json_rpc_are_those_of_the_sdk(new):
     assert shown == said.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-@unhurried
 @given(responses)
 def test_responses_over_http_are_those_of_the_sdk(new):
     shown = strictly_parsed(answers.response(new, HTTP_JSON), old_proto.StreamResponse)
@@ -121,7 +117,6 @@ anything = st.recursive(
 )
 
 
-@unhurried
 @given(anything, st.sampled_from(sorted(METHODS)), st.sampled_from([JSON_RPC, HTTP_JSON]))
 def test_whatever_comes_is_read_or_refused(params, method, form):
     with suppress(InvalidParams):
@@ -153,7 +148,6 @@ def sends(draw: st.DrawFn) -> old.MessageSendParams:
     )
 
 
-@unhurried
 @given(sends())
 def test_a_send_in_json_rpc_is_understood_as_the_sdk_understands_it(params):
     sent = requests.sending(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
@@ -161,7 +155,6 @@ def test_a_send_in_json_rpc_is_understood_as_the_sdk_understands_it(params):
     assert strictly_parsed(sent, a2a.SendMessageRequest) == understood
 
 
-@unhurried
 @given(sends())
 def test_a_send_over_http_is_the_same_send(params):
     params.message.reference_task_ids = None  # HTTP+JSON has no place for them

@@ -277,7 +277,6 @@ def _settings():
     return settings(
         max_examples=100 if DEEP else 8,
         stateful_step_count=50 if DEEP else 20,
-        deadline=None,
         database=None,
         phases=[Phase.generate, Phase.shrink] if DEEP else [Phase.generate],  # each history takes seconds
         suppress_health_check=list(HealthCheck),

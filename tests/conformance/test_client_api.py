@@ -71,9 +71,7 @@ def begun(client: httpx.Client, agent: str, words: str) -> JSON:
     return known | ({"artifact": artifacts[0]} if artifacts else {})
 
 
-often = hypothesis.settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
-)
+often = hypothesis.settings(max_examples=EXAMPLES, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
 
 
 @schema.parametrize()

@@ -18,7 +18,7 @@ def test_every_address_is_described():
 
 
 @schema.parametrize()
-@hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=40, derandomize=True)
 def test_answers_are_as_described(case: schemathesis.Case, server: Stack) -> None:
     case.call_and_validate(
         base_url=f"{server.url}/a2a/echo",

@@ -229,7 +229,6 @@ def test_forks_hold_whatever_happens(ada, echo, monkeypatch):
         settings=settings(
             max_examples=600 if DEEP else 20,
             stateful_step_count=60 if DEEP else 20,
-            deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
         ),

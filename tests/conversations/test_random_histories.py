@@ -234,7 +234,6 @@ def test_the_record_holds_whatever_happens(ada, monkeypatch):
         settings=settings(
             max_examples=1000 if DEEP else 60,
             stateful_step_count=60 if DEEP else 30,
-            deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
         ),

@@ -124,7 +124,7 @@ def test_scripts_without_spaces_are_found_by_any_stretch(ada, tell, query, found
     assert set(texts(ada.principal, query)) == found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(query=st.text(max_size=120) | st.text(alphabet="ab\"*-():\\^{}+&|!<>@'% 東ย", max_size=60))
 def test_no_query_is_an_error(ada, tell, query):
     if not Message.objects.exists():

@@ -36,7 +36,7 @@ def check(task, *lengths):
         assert shown(whole_tasks.find(task, length), length) == shown(whole_tasks.TASK.one(task), length)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(text=TEXT, data=VALUE, metadata=OBJECT, signature=OBJECT, extensions=st.lists(TEXT, max_size=2), outcome=OUTCOME)
 def test_whatever_was_said_and_made(ada, echo, said, text, data, metadata, signature, extensions, outcome):
     parts = [{"text": text or "-"}, {"data": data, "metadata": metadata}]

@@ -106,7 +106,7 @@ class Answering(httpx.AsyncBaseTransport):
 @pytest.mark.parametrize("way", WAYS, ids="-".join)
 @given(value=anything | nearly_right())
 @example(value=EMPTY_INSTEAD)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_answer_is_read_or_refused(way, streams, value):
     card = card_at("http://a.example/", *way, streams=streams)
     wrapped = value if way[1] == "0.3" else {"task": value}

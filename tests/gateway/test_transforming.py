@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit import Chunk, Foreign, Progress, Thought, Token, ToolCall, ToolResult, WholeAnswer
@@ -177,7 +177,7 @@ parts = st.lists(
 names = st.sampled_from(["x", "output_delta", "full_output", "thinking_delta", "tool_call", "tool_result", ""])
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(st.tuples(names, parts, st.booleans(), st.booleans()), max_size=6))
 def test_odd_things_are_taken_and_a_task_that_repeats_them_adds_nothing(updates):
     heard, kept = Transformation(), {}
@@ -189,7 +189,6 @@ def test_odd_things_are_taken_and_a_task_that_repeats_them_adds_nothing(updates)
     assert [one for one in heard.task(task(artifacts=whole)) if not isinstance(one, Foreign)] == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=6), st.integers(0, 6), st.integers(0, 6))
 def test_however_a_stream_breaks_off_the_text_is_whole_and_said_once(texts, heard_of, fetched):
     """`heard_of` pieces were streamed; then a task is fetched that has `fetched` of them, then the rest is streamed."""

@@ -264,7 +264,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_what_is_written_as_yaml_is_read_as_the_same(content):
     assert plain_yaml.read(plain_yaml.write(content)) == content
 

@@ -154,7 +154,7 @@ def drawn(edges: dict[str, list[str]]) -> PlanDefinition:
 
 
 @given(acyclic())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_whatever_has_no_circle_is_taken_and_ordered(edges):
     made = drawn(edges)
     assert graphs.problems(made) == []
@@ -164,7 +164,7 @@ def test_whatever_has_no_circle_is_taken_and_ordered(edges):
 
 
 @given(acyclic(), st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_an_edge_back_makes_a_circle_which_is_refused(edges, data):
     made = drawn(edges)
     key = data.draw(st.sampled_from([key for key in edges if edges[key]] or [min(edges)]))

@@ -45,7 +45,7 @@ def lines_that_cross(layout: Layout) -> int:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs())
 def test_no_boxes_overlap_and_every_line_leads_to_the_right(graph: dict[str, list[str]]) -> None:
     layout = laid_out(graph, SIZES)
@@ -61,7 +61,7 @@ def test_no_boxes_overlap_and_every_line_leads_to_the_right(graph: dict[str, lis
         assert line.points[-1][1] == (x, y + SIZES.height // 2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(graphs())
 def test_no_line_runs_through_a_box(graph: dict[str, list[str]]) -> None:
     layout = laid_out(graph, SIZES)
@@ -72,7 +72,7 @@ def test_no_line_runs_through_a_box(graph: dict[str, list[str]]) -> None:
                 assert left != x or not top < y < top + SIZES.height
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(graphs())
 def test_everything_is_within_the_picture(graph: dict[str, list[str]]) -> None:
     layout = laid_out(graph, SIZES)
@@ -84,7 +84,7 @@ def test_everything_is_within_the_picture(graph: dict[str, list[str]]) -> None:
             assert all(0 <= x <= layout.width and 0 <= y <= layout.height for x, y in piece)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(graphs())
 def test_the_same_graph_is_drawn_the_same(graph: dict[str, list[str]]) -> None:
     assert laid_out(graph, SIZES) == laid_out({key: list(needed) for key, needed in graph.items()}, SIZES)

@@ -244,7 +244,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_json_goes_through_a_template_unchanged(data):
     names = names_for({"given": data}, {})
     assert value("inputs.given", names) == data
@@ -291,7 +291,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=25))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_whatever_is_written_makes_a_text_or_a_sentence(source):
     said = [outcome(read, " ".join(source)) for read in (render, value)]
     assert all(one is None or one.endswith(".") for one in said)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import shlex
+import shutil
 import signal
 import socket
 import stat
@@ -35,6 +36,7 @@ def test_it_says_where_it_is_and_how_to_sign_in(served: Stack) -> None:
         assert what in printed
 
 
+@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl: apt-get install curl")
 def test_the_printed_curl_line_works(served: Stack) -> None:
     line = re.search(r"^curl .*$", served.log("serve"), re.MULTILINE)
     assert line
