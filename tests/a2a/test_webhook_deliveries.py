@@ -414,7 +414,7 @@ def test_waits_fill_about_a_day(settings):
     assert 25 < len(within) < 60
 
 
-@pytest.mark.services
+@pytest.mark.services("needs several processes or a real broker", only=True)
 @pytest.mark.parametrize("what", ["webhook", "conversation"])
 async def test_what_is_deleted_while_a_call_is_settled_waits_for_that(ada, echo, told, monkeypatch, what):
     """Both touch the webhook and its delivery, in one order: otherwise they would wait for each other."""

@@ -19,7 +19,7 @@ async def test_what_reads_goes_on_after_the_connection_was_closed(ada):
     assert await bridge.run(close_and_count) == 1
 
 
-@pytest.mark.services
+@pytest.mark.services("needs several processes or a real broker", only=True)
 @pytest.mark.parametrize("surroundings", [nullcontext, transaction.atomic])
 async def test_it_goes_on_after_the_server_ended_the_connection(ada, surroundings):
     ended = []

@@ -186,7 +186,7 @@ class TestChanges:
             plan = found.filter(updated_at__gt=timezone.now()).order_by("updated_at", "pk").explain()
         assert "listed_contexts_of_an_owner" in plan
 
-    @pytest.mark.services
+    @pytest.mark.services("needs several processes or a real broker", only=True)
     def test_what_commits_late_is_not_missed(self, ada, begun):
         session, added, commit = begun(), threading.Event(), threading.Event()
         aged(session)

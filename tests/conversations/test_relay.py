@@ -14,7 +14,7 @@ from tests.faults.servers import redis_server
 
 SOON = 10.0  # seconds after which a wake-up that was not heard is lost
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.services("needs several processes or a real broker", only=True)
 
 
 class Process:

@@ -86,7 +86,7 @@ for run in Run.objects.filter(task="{task}"):
 """
 
 
-@pytest.mark.services
+@pytest.mark.services("needs several processes or a real broker", only=True)
 def test_a_stream_outlives_the_worker_behind_it(frail: Stack, patient: Caller) -> None:
     task = patient.send("100")
     with patient.streaming("SubscribeToTask", id=task["id"]) as events:
@@ -98,7 +98,7 @@ def test_a_stream_outlives_the_worker_behind_it(frail: Stack, patient: Caller) -
     assert states[-1] == "TASK_STATE_COMPLETED"
 
 
-@pytest.mark.services
+@pytest.mark.services("needs several processes or a real broker", only=True)
 def test_another_worker_takes_over_within_the_lease_that_an_installation_has() -> None:
     with stack.running() as standing:
         standing.manage("register_agent", "patient", "--handler", "tests.faults.agents:Patient")

@@ -18,7 +18,7 @@ from tests.faults.conftest import LEASE, PATIENCE
 from tests.faults.test_killed_workers import assert_it_is_whole
 from tests.stack import Stack
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.services("needs several processes or a real broker", only=True)
 
 
 def end_database_connections(frail: Stack) -> int:

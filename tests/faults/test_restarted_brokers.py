@@ -19,7 +19,7 @@ from tests.faults.servers import Line
 from tests.faults.test_killed_workers import assert_it_is_whole
 from tests.stack import Stack
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.services("needs several processes or a real broker", only=True)
 LOST_AGAIN = REPUBLISH.total_seconds() + settings.SWEEP_SECONDS  # when a wake-up that the sweep sent is sent once more
 
 

@@ -19,7 +19,7 @@ from tests.faults.servers import Postgres
 from tests.faults.test_killed_workers import assert_it_is_whole
 from tests.stack import Stack
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.services("needs several processes or a real broker", only=True)
 TALKERS = 3
 
 

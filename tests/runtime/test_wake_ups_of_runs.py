@@ -63,7 +63,7 @@ def cut_the_line():
             producer.channel.pool.disconnect()
 
 
-@pytest.mark.services
+@pytest.mark.services("needs several processes or a real broker", only=True)
 async def test_a_wake_up_goes_out_over_a_line_that_broke(worker, ada, echo, said, caplog):
     sent = await sending.send(ada.principal, echo, said())
     await sending.settled(sent.context, sent.task, sent.index, wire.load_task)

@@ -78,7 +78,7 @@ def test_a_signal_ends_it_within_seconds_with_streams_open_and_it_starts_again(
     assert again["status"]["state"] == "TASK_STATE_FAILED"
 
 
-@pytest.mark.services
+@pytest.mark.services("needs several processes or a real broker", only=True)
 def test_a_server_a_worker_and_a_beat_that_are_started_as_people_start_them_work() -> None:
     with stack.running(forked=False) as running:
         echo = Caller(running, "echo")
