@@ -2,6 +2,8 @@
 
 from urllib.parse import urlsplit
 
+from whitenoise.compress import Compressor
+
 from config import policy
 from config.environment import ROOT, broker_options, channel_layer, data_dir, database, env, kept_secret
 from config.logs import logging_config
@@ -38,7 +40,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
-    "django.contrib.staticfiles",
+    "config.static_files.StaticFiles",
     "channels",
     "django_htmx",
     "rest_framework",
@@ -114,6 +116,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "files"}},
     "staticfiles": {"BACKEND": "config.static_files.ModuleStorage"},
 }
+WHITENOISE_SKIP_COMPRESS_EXTENSIONS = (*Compressor.SKIP_COMPRESS_EXTENSIONS, "map")
 
 # Calling out
 OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and hosts that may be called

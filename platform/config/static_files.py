@@ -6,9 +6,19 @@ import hashlib
 from pathlib import Path
 
 from django.conf import settings
+from django.contrib.staticfiles.apps import StaticFilesConfig
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from whitenoise.storage import CompressedManifestStaticFilesStorage
+
+
+class StaticFiles(StaticFilesConfig):  # type: ignore[misc]
+    """Leaves out what packages bring and no page names: most of the first start would go by for these."""
+
+    ignore_patterns = [
+        *StaticFilesConfig.ignore_patterns, "rest_framework", "redoc", "oauth2-redirect.*",
+        "swagger-ui-standalone-preset.*", "htmax-*", "htmx-4.*", "htmx-2.js", "ext", "xregexp.js", "jquery.js", "select2.full.js",
+    ]  # fmt: skip
 
 
 class ModuleStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
