@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 
-.PHONY: setup run test test-services lint types schema screenshots bench lock clean
+.PHONY: setup run quick test test-services test-browser test-all mutants lint types schema screenshots bench lock clean
 
 setup: $(STAMP)
 
@@ -22,18 +22,28 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml .python-version
 run: setup
 	@exec $(PY) manage.py serve
 
-# TESTS="tests/web tests/a2a" runs some of them; WORKERS=0 runs them in one process, for a debugger or to read what they print.
-WORKERS ?= auto
-PYTEST := $(PY) -m pytest -n $(WORKERS)
+# The tiers of the tests: tests/README.md. TESTS="tests/web -n 0" runs a part, here in one process, for a debugger.
+quick: setup
+	@$(PY) -m tests.quick $(if $(BASE),--base $(BASE))
 
 test: setup
-	$(PYTEST) $(TESTS)
+	@$(PY) -m tests.tiers test $(TESTS)
 
 test-services: setup
-	DATABASE_URL="$${DATABASE_URL:-postgres://postgres@127.0.0.1:5432/postgres}" \
-	CELERY_BROKER_URL="$${CELERY_BROKER_URL:-amqp://guest:guest@127.0.0.1:5672//}" \
-	CHANNEL_LAYER_URL="$${CHANNEL_LAYER_URL:-redis://127.0.0.1:6379/0}" \
-	$(PYTEST) $(TESTS)
+	@$(PY) -m tests.tiers services $(TESTS)
+
+test-browser: setup
+	@$(PY) -m tests.tiers browser $(TESTS)
+
+test-all: setup
+	@$(PY) -m tests.tiers all-embedded
+	@$(PY) -m tests.tiers all-services
+	@$(PY) -m tests.tiers redis-broker
+	@$(MAKE) mutants
+
+# Changes the code in a copy, by a fixed seed, and says how many of the changes some test notices.
+mutants: setup
+	@$(PY) -m tests.mutants $(MUTANTS)
 
 # djlint's formatter is not used: it would break lines where spaces count.
 lint: setup

@@ -18,6 +18,7 @@ async def start(target: Target, scale: Scale) -> Figures:
 
 def _start_twice() -> Figures:
     with stack.prepared(services={}) as fresh:
+        (fresh.data_dir / "static").unlink()  # it collects its own
         first = _seconds_to_start(fresh)
         fresh.terminate()
         return {"first start s": first, "later start s": _seconds_to_start(fresh)}
@@ -25,5 +26,6 @@ def _start_twice() -> Figures:
 
 def _seconds_to_start(fresh: stack.Stack) -> float:
     began = time.perf_counter()
-    fresh.start()
+    fresh.launch("serve")
+    fresh.wait_for("/readyz")
     return time.perf_counter() - began

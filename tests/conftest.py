@@ -1,8 +1,8 @@
 """The small fixed cast of all tests: Ada and Bob, a few agents, and the threads that their work needs."""
 
-import gc
+import os
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -21,62 +21,26 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.gateway import breaker
 from apps.runtime import embedded
-from tests import emptying, sharing, stack, strictness
-from tests.chromium import CHROMIUM
-from tests.type_checking import TypeChecked, type_checking
+from tests import emptying, stack, strictness
 
-STRICT_SKIPS = not settings.EMBEDDED
-
-# An example may take as long as a busy machine needs: what ends a test that hangs is its timeout.
+# An example of Hypothesis may take as long as a busy machine needs: what ends a test that hangs is its timeout.
 UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("unhurried", parent=hypothesis.settings.default, **UNTIMED)
-hypothesis.settings.load_profile("unhurried")
+hypothesis.settings.register_profile("usual", max_examples=25, **UNTIMED)
+hypothesis.settings.register_profile("large", max_examples=400, **UNTIMED)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """On the services profile nothing is skipped: a skip there is a gap."""
-    report = yield
-    if STRICT_SKIPS and report.skipped and not hasattr(report, "wasxfail"):
-        report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped on the services profile"
-    return report
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what this profile cannot run, however the tests were chosen. Nothing is skipped."""
+    embedded_only = [item for item in items if settings.EMBEDDED and _needs_services(item)]
+    if embedded_only:
+        config.hook.pytest_deselected(items=embedded_only)
+        items[:] = [item for item in items if item not in set(embedded_only)]
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end: it is searched for garbage neither while it grows nor ever after."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with a reason, what this machine or this profile lacks."""
-    for item in items:
-        services = item.get_closest_marker("services")
-        if settings.EMBEDDED and services and services.kwargs.get("only"):
-            item.add_marker(pytest.mark.skip(reason="needs PostgreSQL, a broker and Redis: make test-services"))
-        if not CHROMIUM and item.get_closest_marker("browser"):
-            item.add_marker(pytest.mark.skip(reason="needs Chromium: apt-get install chromium"))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Whoever began the run ends what its workers shared."""
-    if not hasattr(session.config, "workerinput"):
-        stack.forget_patterns()
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    return sharing.workers()
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing.Sharing:
-    return sharing.Sharing(config, log)
+def _needs_services(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("services")
+    return marker is not None and bool(marker.kwargs.get("only"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -130,11 +94,6 @@ def server() -> Iterator[stack.Stack]:
     """The whole of Parley as processes of their own, shared by all tests that only talk to it."""
     with stack.running() as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def type_checked() -> TypeChecked:
-    return type_checking(stack.ROOT / ".mypy_cache" / "of-authors")
 
 
 @pytest.fixture(autouse=True)

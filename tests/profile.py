@@ -17,12 +17,10 @@ os.environ["SECRET_KEY"] = "a key for tests alone, which protects nothing at all
 os.environ["MASTER_KEY"] = "YSBrZXkgZm9yIHRlc3RzIGFsb25lLCAzMiBieXRlcyE"
 # What the tests commit need not outlive a crash of the machine: no commit waits for the disk.
 os.environ["PGOPTIONS"] = "-c synchronous_commit=off"
-if "PARLEY_TESTS_SHARED" not in os.environ:  # a parallel run's workers have that of the run, which it removes
-    os.environ["PARLEY_TESTS_SHARED"] = tempfile.mkdtemp(prefix="parley-run-")
-    atexit.register(shutil.rmtree, os.environ["PARLEY_TESTS_SHARED"], ignore_errors=True)
-os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="data-", dir=os.environ["PARLEY_TESTS_SHARED"])
+os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="parley-tests-")
+atexit.register(shutil.rmtree, os.environ["DATA_DIR"], ignore_errors=True)
 Path(os.environ["DATA_DIR"], "static").mkdir()  # nothing is collected; WhiteNoise wants the folder
-# Nobody here is vouched for by a public authority, and each client of httpx would read the certificates of all of them.
+# No public authority vouches for anybody here, and each client of httpx would read the certificates of all of them.
 os.environ["SSL_CERT_DIR"] = os.environ["DATA_DIR"]
 for name in ("PUBLIC_BASE_URL", "LLM_API_KEY", "SSL_CERT_FILE"):  # that file would come before the folder
     os.environ.pop(name, None)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -26,9 +26,6 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from kombu import Connection
 
-from tests import programs
-from tests.programs import Call, Program
-
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 240.0  # on a machine that does much else
 SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
@@ -38,13 +35,13 @@ django.setup()
 from config.static_files import collect_if_changed
 collect_if_changed()
 """
-PREPARE = f"""{COLLECT}
+PREPARE = """
+import django
+django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
 call_command("load_showcase")
 """
-SHARED = "PARLEY_TESTS_SHARED"
-"""The variable that names the folder which the processes of a test run share; benchmarks have none."""
 NO_MATTER = {"RUN_LEASE_SECONDS", "OUTBOUND_ALLOW", "ACTS_PER_MINUTE", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL"}
 """Settings that change nothing of what a new Parley begins with."""
 
@@ -67,29 +64,25 @@ def free_port() -> int:
 
 @cache
 def static_files() -> Path:
-    """Where the stacks of a test run share their collected static files: gathering them takes seconds."""
-    if SHARED in os.environ:
-        (folder := Path(os.environ[SHARED], "static")).mkdir(exist_ok=True)
-        return folder
+    """Where the stacks of a process share their collected static files: gathering them takes seconds."""
     folder = Path(tempfile.mkdtemp(prefix="parley-static-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
-@contextlib.contextmanager
-def _one_at_a_time() -> Iterator[Path]:
-    """The folder of the test run, which no other of its processes changes meanwhile."""
-    folder = Path(os.environ[SHARED])
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
+@cache
+def _pattern(services: tuple[tuple[str, str], ...]) -> Stack:
+    """A stack that was prepared and never runs, from which others are copied: preparing takes seconds, too."""
+    pattern = Stack(services=dict(services))
+    atexit.register(pattern.close)
+    pattern._run("-c", PREPARE)
+    return pattern
 
 
 class Stack:
     """A Parley of its own; `environment` overrides its settings.
 
     `services` are the URLs of SERVICES, those of the environment by default; without a database URL it is embedded.
-    `forked` says whether its programs may be started as in `tests/programs.py`, which a test run does.
 
     Attributes:
         processes: by name: "serve" on the embedded profile; "daphne", "beat" and the workers on services.
@@ -97,18 +90,15 @@ class Stack:
         data_dir: its DATA_DIR, with the output of each process in `<name>.log`.
     """
 
-    def __init__(
-        self, *, services: Mapping[str, str] = os.environ, forked: bool = SHARED in os.environ, **environment: str
-    ) -> None:
+    def __init__(self, *, services: Mapping[str, str] = os.environ, **environment: str) -> None:
         self.services = {key: services[key] for key in SERVICES if key in services}
         self.is_embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
         self.name = f"parley_{uuid.uuid4().hex[:10]}"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
-        self.processes: dict[str, Program] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: list[str] = [] if self.is_embedded else ["worker"]
-        self._forked = forked
         self._began: dict[str, int] = {}  # how long a process's log was when it was started
         (self.data_dir / "static").symlink_to(static_files())
         self._begins_as_others = set(environment) <= NO_MATTER
@@ -162,40 +152,22 @@ class Stack:
             self.wait_for("/readyz")
 
     def prepare(self) -> None:
-        """What `serve` does by itself: the tables, the showcase, the static files. In one process, which is faster.
-
-        In a test run that is done once: those that begin with the same have copies.
-        """
-        is_ours = self.is_embedded or self.services["DATABASE_URL"] == os.environ.get("DATABASE_URL")
-        as_others = SHARED in os.environ and is_ours and self._begins_as_others
+        """What `serve` does by itself: tables, showcase, static files. Those that begin alike are copies."""
         self._collect()
-        if as_others:
-            self._copy(self._pattern())
+        if self._begins_as_others:
+            self._copy(_pattern(tuple(sorted(self.services.items()))))
         elif not self.is_embedded:
             self._run("-c", PREPARE)
 
     def _collect(self) -> None:
-        """Gather the static files, unless another process of the test run has: two would disturb each other."""
-        if SHARED in os.environ:
-            with _one_at_a_time():
-                if not (static_files() / ".collected").exists():
-                    self._run("-c", COLLECT)
+        """Gather the static files, unless another stack of this process has."""
+        if not (static_files() / ".collected").exists():
+            self._run("-c", COLLECT, as_it_was=True)
 
-    def _pattern(self) -> Path:
-        """The folder of the one that others are copied from; its name is that of its database."""
-        with _one_at_a_time() as folder:
-            known = folder / ("embedded" if self.is_embedded else "services")
-            if not known.exists():
-                pattern = Stack(services=self.services)
-                pattern._run("-c", PREPARE)
-                draft = folder / pattern.name
-                shutil.copytree(pattern.data_dir, draft, ignore=shutil.ignore_patterns("static"))
-                shutil.rmtree(pattern.data_dir)
-                known.symlink_to(draft.name)
-            return known.resolve()
-
-    def _copy(self, pattern: Path) -> None:
-        shutil.copytree(pattern, self.data_dir, dirs_exist_ok=True)
+    def _copy(self, pattern: Stack) -> None:
+        shutil.copytree(
+            pattern.data_dir, self.data_dir, dirs_exist_ok=True, ignore=shutil.ignore_patterns("static", "*.log")
+        )
         if not self.is_embedded:
             with psycopg.connect(self.services["DATABASE_URL"], autocommit=True) as connection:
                 connection.execute(f'DROP DATABASE "{self.name}"')
@@ -236,8 +208,15 @@ class Stack:
     def _start_process(self, name: str, command: list[str]) -> int:
         """Start a process; returns how long its log was until then."""
         begun = len(self.log(name))
-        log = self.data_dir / f"{name}.log"
-        self.processes[name] = Call(command, ROOT, self.environment, log, log).start(forked=self._forked)
+        with (self.data_dir / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
         return begun
 
     def wait_for(self, path: str) -> None:
@@ -302,9 +281,12 @@ class Stack:
         """Run Python with this installation's environment; an exit status other than 0 fails the test."""
         return self._run(*arguments)
 
-    def _run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        self._begins_as_others = False  # whatever it has now shall stay
-        done = programs.run(arguments, ROOT, self.environment, forked=self._forked)
+    def _run(self, *arguments: str, check: bool = True, as_it_was: bool = False) -> subprocess.CompletedProcess[str]:
+        self._begins_as_others &= as_it_was  # what it has otherwise shall stay
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False,
+            timeout=240,
+        )  # fmt: skip
         assert not check or done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done
 
@@ -340,19 +322,10 @@ class Stack:
         return self._first_login(f"API key of {self.demo_email}")
 
 
-def forget_patterns() -> None:
-    """Drop the database that those of a test run were copied from."""
-    if (known := Path(os.environ[SHARED], "services")).exists():
-        with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-            connection.execute(f'DROP DATABASE IF EXISTS "{known.resolve().name}" WITH (FORCE)')
-
-
 @contextlib.contextmanager
-def prepared(
-    services: Mapping[str, str] = os.environ, *, forked: bool = SHARED in os.environ, **environment: str
-) -> Iterator[Stack]:
+def prepared(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
     """A stack none of whose processes runs yet, gone afterwards; see `Stack`."""
-    stack = Stack(services=services, forked=forked, **environment)
+    stack = Stack(services=services, **environment)
     try:
         yield stack
     finally:
@@ -360,10 +333,8 @@ def prepared(
 
 
 @contextlib.contextmanager
-def running(
-    services: Mapping[str, str] = os.environ, *, forked: bool = SHARED in os.environ, **environment: str
-) -> Iterator[Stack]:
+def running(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
     """A stack that runs, gone afterwards; see `Stack`."""
-    with prepared(services, forked=forked, **environment) as stack:
+    with prepared(services, **environment) as stack:
         stack.start()
         yield stack

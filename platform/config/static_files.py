@@ -12,12 +12,13 @@ from django.core.management import call_command
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
-class StaticFiles(StaticFilesConfig):  # type: ignore[misc]
+class StaticFiles(StaticFilesConfig):
     """Leaves out what packages bring and no page names: most of the first start would go by for these."""
 
     ignore_patterns = [
         *StaticFilesConfig.ignore_patterns, "rest_framework", "redoc", "oauth2-redirect.*",
-        "swagger-ui-standalone-preset.*", "htmax-*", "htmx-4.*", "htmx-2.js", "ext", "xregexp.js", "jquery.js", "select2.full.js",
+        "swagger-ui-standalone-preset.*", "htmax-*", "htmx-4.*", "htmx-2.js", "ext",
+        "xregexp.js", "jquery.js", "select2.full.js",
     ]  # fmt: skip
 
 

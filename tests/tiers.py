@@ -1,0 +1,90 @@
+"""The tiers of the tests, one row each: what `make test`, `make test-services`, … run, where, and in what time.
+
+`python -m tests.tiers NAME [what pytest takes]` runs one, prints its wall and processor time beside its budget, and
+fails in CI where it took half as long again. Paths or a `-k` among the arguments run a part of it, without a budget.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVICES = {
+    "DATABASE_URL": "postgres://postgres@127.0.0.1:5432/postgres",
+    "CELERY_BROKER_URL": "amqp://guest:guest@127.0.0.1:5672//",
+    "CHANNEL_LAYER_URL": "redis://127.0.0.1:6379/0",
+}
+"""Where the services are, unless the environment names others."""
+REDIS_AS_BROKER = ("tests/runtime", "tests/faults")
+LARGE = {"HYPOTHESIS_PROFILE": "large"}
+
+
+@dataclass(frozen=True)
+class Tier:
+    """What runs, and how long it may take on two cores.
+
+    Attributes:
+        marks: pytest's `-m` expression.
+        budget: seconds of wall time.
+        paths: folders, or with `declared` those files in them that name this marker.
+        environment: what is set; services keep what the caller has set.
+    """
+
+    marks: str
+    budget: int
+    paths: tuple[str, ...] = ("tests",)
+    declared: str = ""
+    ignored: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def files(self) -> list[str]:
+        """The paths to give to pytest. Whoever looks into files first need not import those without the marker."""
+        if not self.declared:
+            return [*self.paths]
+        files = sorted(file for path in self.paths for file in (ROOT / path).rglob("test_*.py"))
+        return [str(file.relative_to(ROOT)) for file in files if f"mark.{self.declared}" in file.read_text()]
+
+
+TIERS = {
+    "test": Tier("not browser and not slow and not services(only=True)", 300, ignored=("tests/browser", "tests/docs")),
+    "services": Tier("services and not slow and not browser", 360, declared="services", environment=SERVICES),
+    "browser": Tier("not slow", 300, ("tests/browser",)),
+    "all-embedded": Tier("not services(only=True)", 1500, environment=LARGE),
+    "all-services": Tier("not browser", 1500, ignored=("tests/docs",), environment=SERVICES | LARGE),
+    "redis-broker": Tier(
+        "services and not browser", 300, REDIS_AS_BROKER, "services",
+        environment=SERVICES | {"CELERY_BROKER_URL": "redis://127.0.0.1:6379/1"},
+    ),
+}  # fmt: skip
+
+
+def main(name: str, *given: str) -> int:
+    """Run a tier; returns the exit status."""
+    tier = TIERS[name]
+    chosen = [argument for argument in given if argument == "-k" or not argument.startswith("-")]
+    command = [sys.executable, "-m", "pytest", "-m", tier.marks, "--dist", "loadfile", "-n", "auto"]
+    command += [f"--ignore={path}" for path in tier.ignored] if not chosen else []
+    command += [*given] if chosen else [*tier.files(), *given]
+    environment = {**tier.environment, **os.environ}
+    if name == "redis-broker":
+        environment |= tier.environment
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile all of it again
+    began = time.monotonic()
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    took = time.monotonic() - began
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{name}: {took:.0f} s of {tier.budget} s, processor time {used.ru_utime + used.ru_stime:.0f} s", flush=True)
+    if status == 0 and not chosen and os.environ.get("CI") and took > 1.5 * tier.budget:
+        print(f"{name} took more than one and a half times its budget: make tests cheaper, or fewer.")
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
