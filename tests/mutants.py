@@ -1,0 +1,191 @@
+"""How strong the tests are: code that carries the invariants is changed in a copy, and some test must notice.
+
+`python -m tests.mutants [--count N] [--seed N] [--services] [--tests FOLDER] [--only FILE] [--into FILE]` takes N
+changes (Cosmic Ray's) by a seed, the same each time, and tries each with the tests that reach its module: those of
+`make test` first, with `--services` also those of `make test-services`. It prints what survived and the share killed.
+`--tests` takes the tests of another checkout; `--only` tries again what a file, written by `--into`, says survived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from cosmic_ray.ast import ast_nodes, get_ast_from_path
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
+
+from tests.tiers import ROOT, TIERS
+
+MODULES = {
+    "apps/conversations/ledger.py": ("tests/conversations", "tests/runtime"),
+    "apps/conversations/projection.py": ("tests/conversations", "tests/runtime"),
+    "apps/conversations/lifecycle.py": ("tests/conversations", "tests/runtime"),
+    "apps/conversations/intake.py": ("tests/runtime", "tests/conversations", "tests/a2a"),
+    "apps/conversations/leases.py": ("tests/runtime/test_leases.py", "tests/runtime", "tests/conversations"),
+    "apps/conversations/feed.py": ("tests/conversations", "tests/a2a"),
+    "apps/conversations/following.py": ("tests/conversations", "tests/api"),
+    "apps/conversations/replay.py": ("tests/conversations", "tests/runtime"),
+    "apps/conversations/signatures.py": ("tests/conversations",),
+    "apps/conversations/strict_json.py": ("tests/conformance", "tests/a2a", "tests/api"),
+    "apps/conversations/models/record.py": ("tests/conversations", "tests/a2a", "tests/api"),
+    "apps/agents/models.py": ("tests/agents", "tests/conversations", "tests/a2a"),
+    "apps/accounts/principals.py": ("tests/accounts", "tests/agents", "tests/conversations", "tests/api"),
+    "apps/runtime/claims.py": ("tests/runtime",),
+    "apps/runtime/outcomes.py": ("tests/runtime",),
+    "apps/runtime/sending.py": ("tests/runtime", "tests/a2a"),
+    "apps/a2a/webhooks/queues.py": ("tests/a2a",),
+    "apps/a2a/webhooks/outbox.py": ("tests/a2a",),
+    "apps/orchestration/engine.py": ("tests/orchestration",),
+    "apps/orchestration/deciding.py": ("tests/orchestration",),
+    "apps/orchestration/graphs.py": ("tests/orchestration",),
+    "platform/outbound/addresses.py": ("tests/outbound", "tests/gateway"),
+    "platform/outbound/targets.py": ("tests/outbound", "tests/gateway"),
+    "platform/outbound/allowing.py": ("tests/outbound", "tests/gateway"),
+    "platform/outbound/exchanges.py": ("tests/outbound", "tests/gateway"),
+}
+"""What is changed, and the tests that reach it: the nearest first."""
+
+OPERATORS = frozenset(
+    [
+        "AddNot",
+        "ReplaceTrueWithFalse",
+        "ReplaceFalseWithTrue",
+        "ReplaceAndWithOr",
+        "ReplaceOrWithAnd",
+        "ReplaceBreakWithContinue",
+        "ReplaceContinueWithBreak",
+        "ExceptionReplacer",
+        "NumberReplacer",
+        "RemoveDecorator",
+        "ZeroIterationForLoop",
+        "ReplaceUnaryOperator_Delete_Not",
+        "ReplaceBinaryOperator_Add_Sub",
+        "ReplaceBinaryOperator_Sub_Add",
+        "ReplaceComparisonOperator_Eq_NotEq",
+        "ReplaceComparisonOperator_NotEq_Eq",
+        "ReplaceComparisonOperator_Lt_LtE",
+        "ReplaceComparisonOperator_Lt_GtE",
+        "ReplaceComparisonOperator_LtE_Lt",
+        "ReplaceComparisonOperator_LtE_Gt",
+        "ReplaceComparisonOperator_Gt_GtE",
+        "ReplaceComparisonOperator_Gt_LtE",
+        "ReplaceComparisonOperator_GtE_Gt",
+        "ReplaceComparisonOperator_GtE_Lt",
+        "ReplaceComparisonOperator_Is_IsNot",
+        "ReplaceComparisonOperator_IsNot_Is",
+    ]
+)
+"""Without those that change types' annotations, or nothing."""
+
+SECONDS = 600
+"""A change that makes the tests take longer than this is noticed, too."""
+
+Mutant = tuple[str, str, int]
+"""A file, the operator, and which of its places in the file."""
+
+
+def mutants(count: int, seed: int) -> list[Mutant]:
+    """As many from each file as from any other, where it has them."""
+    chooser = random.Random(seed)
+    piles = [chooser.sample(found, len(found)) for found in ([*_places(path)] for path in MODULES)]
+    rounds = [pile[turn] for turn in range(max(map(len, piles))) for pile in piles if turn < len(pile)]
+    return rounds[:count]
+
+
+def _places(path: str) -> Iterator[Mutant]:
+    tree = get_ast_from_path(ROOT / path)
+    for name in operator_names():
+        if name.removeprefix("core/") in OPERATORS:
+            operator = get_operator(name)()
+            places = [place for node in ast_nodes(tree) for place in operator.mutation_positions(node)]
+            yield from ((path, name, number) for number in range(len(places)))
+
+
+def survives(mutant: Mutant, copy: Path, *, services: bool) -> bool:
+    """Do the tests pass though the code in the copy is changed?"""
+    path, name, number = mutant
+    original = (copy / path).read_text()
+    changed = mutate_code(original, get_operator(name)(), number)
+    assert changed is not None, mutant
+    (copy / path).write_text(changed)
+    try:
+        chosen = ["test", "services"] if services else ["test"]
+        return all(_pass(copy, tier, [file for file in MODULES[path] if (copy / file).exists()]) for tier in chosen)
+    finally:
+        (copy / path).write_text(original)
+
+
+def _pass(copy: Path, tier: str, files: list[str]) -> bool:
+    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", TIERS[tier].marks, *files]
+    environment = {**TIERS[tier].environment, **os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'platform'}"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # changes come too quickly for its look at the file's time
+    if tier == "services":
+        environment["DATABASE_URL"] = environment["DATABASE_URL"].rpartition("/")[0] + f"/{copy.name}"
+    command = [sys.executable, "-m", "pytest", *options]
+    with tempfile.TemporaryFile() as output:
+        try:
+            done = subprocess.run(
+                command, cwd=copy, env=environment, stdout=output, stderr=output, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+    return done.returncode == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--services", action="store_true")
+    parser.add_argument("--tests", type=Path, default=ROOT)
+    parser.add_argument("--only", type=Path)
+    parser.add_argument("--into", type=Path)
+    given = parser.parse_args()
+    chosen = mutants(given.count, given.seed)
+    if given.only:
+        again = {tuple(mutant) for mutant in json.loads(given.only.read_text())}
+        chosen = [mutant for mutant in chosen if mutant in again]
+    survived = []
+    with tempfile.TemporaryDirectory(prefix="parley-mutants-") as folder:
+        free: SimpleQueue[Path] = SimpleQueue()
+        for number in range(os.cpu_count() or 1):
+            copy = Path(folder, f"mutants{os.getpid()}_{number}")
+            left_out = shutil.ignore_patterns(".venv", ".git", "var", ".mypy_cache", "__pycache__", ".tools")
+            shutil.copytree(ROOT, copy, ignore=left_out)
+            if given.tests != ROOT:
+                shutil.rmtree(copy / "tests")
+                shutil.copytree(given.tests / "tests", copy / "tests", ignore=left_out)
+                shutil.copy(given.tests / "pyproject.toml", copy)
+            free.put(copy)
+
+        def tried(mutant: Mutant) -> tuple[Mutant, bool]:
+            copy = free.get()
+            try:
+                return mutant, survives(mutant, copy, services=given.services)
+            finally:
+                free.put(copy)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for mutant, alive in pool.map(tried, chosen):
+                print("survived" if alive else "killed  ", *mutant, flush=True)
+                if alive:
+                    survived.append(mutant)
+    if given.into:
+        given.into.write_text(json.dumps(survived))
+    killed = len(chosen) - len(survived)
+    print(f"{killed} of {len(chosen)} killed: {killed / max(1, len(chosen)):.1%}")
+
+
+if __name__ == "__main__":
+    main()
