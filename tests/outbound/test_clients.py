@@ -16,6 +16,8 @@ from outbound.transports import Transport
 from tests.outbound.receiving import answer, server
 
 LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+PACKED = answer(gzip.compress(b'{"a": 1}'), "200 Fine", "Content-Encoding: gzip")
+REDIRECT = answer(b"", "302 Found", "Location: http://127.0.0.1:1/")
 
 
 @pytest.fixture(autouse=True)
@@ -30,19 +32,7 @@ def client(library, limits=None, **options):
 
 
 @LIBRARIES
-async def test_a_request_arrives_and_its_answer_comes_back(library):
-    packed = gzip.compress(b'{"a": 1}')
-    async with server(answer(packed, "200 Fine", "Content-Encoding: gzip")) as at, client(library) as http:
-        response = await http.post(at.url + "x", json={"b": 2}, headers={"X-Sent": "yes"})
-        assert response.json() == {"a": 1}
-        assert response.reason_phrase == "Fine"
-    [request] = at.requests
-    assert b"X-Sent: yes" in request
-    assert request.endswith(b'{"b":2}')
-
-
-@LIBRARIES
-async def test_an_answer_streams(library):
+async def test_a_request_arrives_and_its_answer_comes_back_whole_or_as_a_stream(library):
     goes_on = asyncio.Event()
 
     async def streaming(request, writer):
@@ -51,6 +41,12 @@ async def test_an_answer_streams(library):
         await goes_on.wait()
         writer.write(b"3\r\ntwo\r\n0\r\n\r\n")
 
+    async with server(PACKED) as at, client(library) as http:
+        response = await http.post(at.url + "x", json={"b": 2}, headers={"X-Sent": "yes"})
+        assert (response.json(), response.reason_phrase) == ({"a": 1}, "Fine")
+    [request] = at.requests
+    assert b"X-Sent: yes" in request
+    assert request.endswith(b'{"b":2}')
     endless = Limits(seconds=None)
     async with server(streaming) as at, client(library, endless) as http, http.stream("GET", at.url) as response:
         chunks = response.aiter_bytes()
@@ -60,55 +56,44 @@ async def test_an_answer_streams(library):
 
 
 @LIBRARIES
-async def test_a_refusal_is_an_error_of_the_library(library):
+async def test_what_is_refused_is_an_error_of_the_library(library):
     async with client(library) as http:
         with pytest.raises(library.ConnectError, match="OUTBOUND_ALLOW") as refused:
             await http.get("http://10.0.0.1/")
         assert isinstance(refused.value.__cause__, Forbidden)
-
-
-@LIBRARIES
-async def test_a_client_that_would_follow_a_redirect_gets_none(library):
-    sent = answer(b"", "302 Found", "Location: http://127.0.0.1:1/")
-    async with server(sent) as at, client(library, follow_redirects=True) as http:
+    async with server(REDIRECT) as at, client(library, follow_redirects=True) as http:
         with pytest.raises(library.RemoteProtocolError) as refused:
             await http.get(at.url)
     assert isinstance(refused.value.__cause__, Misleading)
-
-
-@LIBRARIES
-async def test_bounds_hold_while_the_body_is_read(library):
     async with server(answer(b"x" * 5000)) as at, client(library, Limits(bytes=100)) as http:
         with pytest.raises(library.ReadError) as refused:
             await http.get(at.url)
     assert isinstance(refused.value.__cause__, TooLarge)
 
 
-async def test_requests_goes_the_same_way():
-    def posted(url, **options):
-        with requests.Session() as session:
-            session.mount("http://", Adapter())
-            return session.post(url, **options)
+async def asked(method, url, limits=None, **options):
+    """The answer to one request by way of requests."""
 
-    async with server(answer(gzip.compress(b'{"a": 1}'), "200 Fine", "Content-Encoding: gzip")) as at:
-        response = await asyncio.to_thread(posted, at.url, data={"b": "2"}, headers={"X-Sent": "yes"})
+    def ask():
+        with requests.Session() as session:
+            session.mount("http://", Adapter(limits))
+            return session.request(method, url, **options)
+
+    return await asyncio.to_thread(ask)
+
+
+async def test_requests_goes_the_same_way_and_gets_errors_of_its_own():
+    async with server(PACKED) as at:
+        response = await asked("POST", at.url, data={"b": "2"}, headers={"X-Sent": "yes"})
     assert (response.status_code, response.reason, response.json()) == (200, "Fine", {"a": 1})
     assert b"X-Sent: yes" in at.requests[0]
     assert at.requests[0].endswith(b"b=2")
-
-
-async def test_requests_gets_errors_of_its_own():
-    def got(url, **limits):
-        with requests.Session() as session:
-            session.mount("http://", Adapter(Limits(**limits)))
-            session.get(url)
-
     with pytest.raises(requests.ConnectionError) as refused:
-        await asyncio.to_thread(got, "http://10.0.0.1/")
+        await asked("GET", "http://10.0.0.1/")
     assert isinstance(refused.value.__cause__, Forbidden)
-    async with server(answer(b"", "302 Found", "Location: http://127.0.0.1:1/")) as at:
+    async with server(REDIRECT) as at:
         with pytest.raises(requests.ConnectionError, match="redirect"):
-            await asyncio.to_thread(got, at.url)
+            await asked("GET", at.url)
     done = asyncio.Event()
 
     async def slow(request, writer):
@@ -116,6 +101,6 @@ async def test_requests_gets_errors_of_its_own():
 
     async with server(slow) as at:
         with pytest.raises(requests.Timeout) as late:
-            await asyncio.to_thread(got, at.url, seconds=0.1)
+            await asked("GET", at.url, Limits(seconds=0.1))
         done.set()
     assert isinstance(late.value.__cause__, TooSlow)

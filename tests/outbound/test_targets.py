@@ -1,6 +1,7 @@
 """What a URL says by itself, and what its name leads to."""
 
 import asyncio
+import re
 from ipaddress import ip_address
 
 import pytest
@@ -26,23 +27,22 @@ def opening(*entries, to=("8.8.8.8",)):
     return Guard(Allowed.read(entries), resolving(*to))
 
 
-def is_refused(guard, url):
+def refusal(guard, url):
+    """In what words a URL is refused without a look-up, or None."""
     try:
         guard.check(url)
-    except Forbidden:
-        return True
-    return False
+    except Forbidden as error:
+        return str(error)
+    return None
 
 
-@pytest.mark.parametrize("what", BY_THEMSELVES)
-def test_a_url_that_leads_nowhere_public_is_refused_without_a_look_up(what):
-    with pytest.raises(Forbidden, match=r"\w.*\."):
-        outbound.guard().check(BY_THEMSELVES[what])
-
-
-@pytest.mark.parametrize("what", OPEN)
-def test_a_url_of_the_public_internet_is_taken(what):
-    outbound.guard().check(OPEN[what])
+def test_a_url_that_leads_nowhere_public_is_refused_without_a_look_up_and_one_of_the_internet_is_taken():
+    for what, url in BY_THEMSELVES.items():
+        told = refusal(outbound.guard(), url)
+        assert told is not None, what
+        assert re.search(r"\w.*\.", told), what
+    for what, url in OPEN.items():
+        assert refusal(outbound.guard(), url) is None, what
 
 
 def test_a_target_is_written_in_one_form():
@@ -62,10 +62,8 @@ def test_the_edges_of_closed_networks():
 
 
 @pytest.mark.parametrize(
-    "addresses",
-    [("127.0.0.1",), ("8.8.8.8", "127.0.0.1"), ("::1", "8.8.8.8"), ("fe80::1%eth0",), ("2606:4700::1%1",),
-     ("169.254.169.254",)],
-)  # fmt: skip
+    "addresses", [("8.8.8.8", "127.0.0.1"), ("::1", "8.8.8.8"), ("2606:4700::1%1",), ("169.254.169.254",)]
+)
 async def test_a_name_is_refused_if_any_of_its_addresses_is(addresses):
     with pytest.raises(Forbidden):
         await Guard(resolve=resolving(*addresses)).vet("https://example.com/")
@@ -111,8 +109,8 @@ async def test_a_network_that_is_opened_is_open_and_no_other():
     guard.check("http://10.1.2.3/")
     guard.check("http://[fd12::1]/")
     await guard.vet("http://models.internal/")
-    assert is_refused(guard, "http://192.168.0.1/")
-    assert is_refused(guard, "http://[::ffff:10.1.2.3]/")
+    assert refusal(guard, "http://192.168.0.1/")
+    assert refusal(guard, "http://[::ffff:10.1.2.3]/")
 
 
 async def test_a_host_that_is_opened_by_name_may_lead_inside():
@@ -120,7 +118,7 @@ async def test_a_host_that_is_opened_by_name_may_lead_inside():
     await guard.vet("http://MODELS.internal:11434/")
     with pytest.raises(Forbidden):
         await guard.vet("http://other.internal/")
-    assert is_refused(guard, "http://10.9.9.9/")
+    assert refusal(guard, "http://10.9.9.9/")
 
 
 async def test_a_host_that_is_opened_with_a_port_is_open_there_alone():
@@ -130,13 +128,13 @@ async def test_a_host_that_is_opened_with_a_port_is_open_there_alone():
         await guard.vet("http://models.internal/")
     guard.check("http://[::1]:8080/")
     guard.check("http://127.0.0.1:9/")
-    assert is_refused(guard, "http://[::1]/")
-    assert is_refused(guard, "http://127.0.0.1:10/")
+    assert refusal(guard, "http://[::1]/")
+    assert refusal(guard, "http://127.0.0.1:10/")
 
 
 async def test_a_metadata_address_stays_closed_unless_it_is_named_itself():
     wide = opening("169.254.0.0/16", "0.0.0.0/0", "metadata.internal", to=("169.254.169.254",))
-    assert is_refused(wide, "http://169.254.169.254/")
+    assert refusal(wide, "http://169.254.169.254/")
     with pytest.raises(Forbidden):
         await wide.vet("http://metadata.internal/")
     for named in ("169.254.169.254", "169.254.169.254/32", "169.254.169.254:80"):
