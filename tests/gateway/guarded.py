@@ -15,6 +15,7 @@ import outbound
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import house_workspace
 from outbound.transports import Transport
+from tests.gateway import card_server
 from tests.outbound.receiving import answer
 
 JSON_TYPE = "Content-Type: application/json"
@@ -22,19 +23,8 @@ JSON_TYPE = "Content-Type: application/json"
 
 def card(url: str, schemes: dict[str, Any] | None = None, *alternatives: dict[str, list[str]], **more: Any) -> Any:
     """A card of an agent at this URL with security schemes, of which one of the alternatives is required."""
-    return {
-        "name": "Vault",
-        "description": "Keeps things.",
-        "version": "1.0.0",
-        "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
-        "capabilities": {},
-        "defaultInputModes": ["text/plain"],
-        "defaultOutputModes": ["text/plain"],
-        "skills": [{"id": "keep", "name": "Keep", "description": "Keeps.", "tags": ["keep"]}],
-        "securitySchemes": schemes or {},
-        "securityRequirements": [required(one) for one in alternatives],
-        **more,
-    }
+    wanted = {"securitySchemes": schemes or {}, "securityRequirements": [required(one) for one in alternatives]}
+    return card_server.card(url, **{"name": "Vault", **wanted, **more})
 
 
 def required(schemes: dict[str, list[str]]) -> Any:

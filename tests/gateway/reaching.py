@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface
-from django.conf import settings
-
-import outbound
 
 JSON = dict[str, Any]
-
-
-@contextmanager
-def this_machine_open() -> Iterator[None]:
-    """This machine itself may be called."""
-    outbound.configure(["127.0.0.1"])
-    try:
-        yield
-    finally:
-        outbound.configure(settings.OUTBOUND_ALLOW)
 
 
 def card_at(

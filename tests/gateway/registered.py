@@ -7,6 +7,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
 from apps.gateway import cards
 from apps.gateway.models import RemoteAgent
+from tests.gateway.card_server import card
 
 
 def remote_agent(slug: str, url: str = "https://agents.invalid/a2a", *, card_url: str = "", **fields: Any) -> Agent:
@@ -15,12 +16,7 @@ def remote_agent(slug: str, url: str = "https://agents.invalid/a2a", *, card_url
         slug=slug, name=slug.capitalize(), description="Somewhere else.", kind=Agent.Kind.REMOTE,
         workspace=house_workspace(), **fields,
     )  # fmt: skip
-    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    card = {
-        "name": agent.name, "description": agent.description, "version": "1.0.0", "supportedInterfaces": [interface],
-        "capabilities": {}, "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-        "skills": [{"id": "talk", "name": "Talk", "description": "Talks.", "tags": ["talk"]}],
-    }  # fmt: skip
-    versions.keep(agent, {"kind": "remote", "card": card, "signature": {"state": "unsigned"}})
+    said = card(url, name=agent.name)
+    versions.keep(agent, {"kind": "remote", "card": said, "signature": {"state": "unsigned"}})
     RemoteAgent.objects.create(agent=agent, card_url=card_url, origin=cards.origin(url))
     return agent

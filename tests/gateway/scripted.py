@@ -16,6 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.gateway.card_server import card
+
 JSON = dict[str, Any]
 CUT = {"cut": True}  # in a stream: the connection breaks here
 ENDED = ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED")
@@ -54,16 +56,7 @@ class Scripted:
         self.is_down = False
 
     def card(self, **capabilities: Any) -> JSON:
-        return {
-            "name": "Scripted",
-            "description": "Does what a test says.",
-            "version": "1",
-            "supportedInterfaces": [{"url": self.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
-            "capabilities": {"streaming": True, **capabilities},
-            "defaultInputModes": ["text/plain"],
-            "defaultOutputModes": ["text/plain"],
-            "skills": [{"id": "s", "name": "S", "description": "s", "tags": ["s"]}],
-        }
+        return card(self.url, capabilities={"streaming": True, **capabilities})
 
     def count(self, *methods: str) -> int:
         """How many requests of these methods came."""

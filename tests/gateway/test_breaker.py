@@ -8,13 +8,15 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
+import bridge
 from apps.gateway import breaker
 from apps.gateway.authenticating.errors import CredentialMissing, TokenRefused, TokenUnavailable
 from apps.gateway.errors import BadCard, CircuitOpen, CutOff, Misbehaved, Overloaded, Refused, Unauthorized, Unreachable
 from apps.gateway.models import Breaker
+from tests.gateway import conversing, scripted
 from tests.gateway.registered import remote_agent
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("one of many calls tries the agent again")]
 
 LOST = Unreachable("far.invalid cannot be reached.")
 
@@ -51,6 +53,31 @@ def health_of(agent):
     return agent.health
 
 
+def test_it_opens_after_so_many_failures_in_a_row_and_says_when_to_try_again(far):
+    for _ in range(2):
+        breaker.failed(far, LOST)
+        breaker.admit(far)
+    breaker.failed(far, LOST)
+    with pytest.raises(CircuitOpen, match=r"Far failed again and again .* Try again in 30 s\."):
+        breaker.admit(far)
+    assert (health_of(far), far.is_enabled) == ("unavailable", True)
+    assert "far.invalid cannot be reached" in far.ailment
+    breaker.admit(remote_agent("near"))  # another agent is not concerned
+
+
+def test_failures_far_apart_or_with_a_success_in_between_do_not_open_it(far):
+    for _ in range(4):
+        breaker.failed(far, LOST)
+        breaker.failed(far, LOST)
+        breaker.succeeded(far)
+    breaker.admit(far)
+    assert state_of(far) == "closed"
+    for _ in range(6):
+        breaker.failed(far, LOST)
+        pass_time(far, seconds=200)
+    breaker.admit(far)
+
+
 def test_calls_to_an_agent_that_answers_cost_no_statement(far):
     breaker.admit(far)
     with CaptureQueriesContext(connections["default"]) as queries:
@@ -60,41 +87,9 @@ def test_calls_to_an_agent_that_answers_cost_no_statement(far):
     assert len(queries) == 0
 
 
-def test_it_opens_after_so_many_failures_in_a_row_and_says_when_to_try_again(far, caplog):
-    for _ in range(2):
-        breaker.failed(far, LOST)
-        breaker.admit(far)
-    breaker.failed(far, LOST)
-    with pytest.raises(
-        CircuitOpen, match=r"Far failed again and again and is left alone for now\. Try again in 30 s\."
-    ):
-        breaker.admit(far)
-    assert "calls to agent far are stopped" in caplog.text
-    far.refresh_from_db()
-    assert (far.health, far.is_enabled) == ("unavailable", True)
-    assert "far.invalid cannot be reached" in far.ailment
-
-
-def test_failures_with_a_success_in_between_do_not_open_it(far):
-    for _ in range(4):
-        breaker.failed(far, LOST)
-        breaker.failed(far, LOST)
-        breaker.succeeded(far)
-    breaker.admit(far)
-    assert state_of(far) == "closed"
-
-
-def test_failures_far_apart_do_not_open_it(far):
-    for _ in range(6):
-        breaker.failed(far, LOST)
-        pass_time(far, seconds=200)
-    breaker.admit(far)
-
-
 @pytest.mark.parametrize(
     ("error", "counts"),
     [
-        (LOST, True),
         (CutOff("It fell silent."), True),
         (Overloaded("It is busy.", retry_after=1), True),
         (Misbehaved("What it answers is not JSON."), True),
@@ -149,18 +144,22 @@ def test_a_trial_that_succeeds_closes_it(opened):
         breaker.admit(opened)
 
 
+def test_the_credential_that_is_wanted_shows_that_the_agent_is_back(opened):
+    pass_time(opened, seconds=31)
+    breaker.admit(opened)
+    breaker.failed(opened, Unauthorized("It wants a credential."))
+    assert state_of(opened) == "closed"
+
+
 def test_each_trial_that_fails_doubles_the_wait_up_to_ten_minutes(opened):
     waits = []
     for _ in range(7):
-        row = Breaker.objects.get(agent=opened)
         pass_time(opened, seconds=601)
         breaker.admit(opened)
         breaker.failed(opened, LOST)
-        row = Breaker.objects.get(agent=opened)
         with pytest.raises(CircuitOpen) as refused:
             breaker.admit(opened)
         waits.append(round(refused.value.retry_after))
-        assert row.failures > 3
     assert waits == [60, 120, 240, 480, 600, 600, 600]
 
 
@@ -186,17 +185,6 @@ def test_an_agent_that_says_how_long_it_wants_to_be_left_alone_is(far):
     with pytest.raises(CircuitOpen) as refused:
         breaker.admit(far)
     assert 199 < refused.value.retry_after <= 200
-
-
-def test_the_credential_that_is_wanted_shows_that_the_agent_is_back(opened):
-    pass_time(opened, seconds=31)
-    breaker.admit(opened)
-    breaker.failed(opened, Unauthorized("It wants a credential."))
-    assert state_of(opened) == "closed"
-
-
-def test_another_agent_is_not_concerned(opened, db):
-    breaker.admit(remote_agent("near"))
 
 
 def test_an_agent_that_was_deleted_meanwhile_is_no_error(far):
@@ -225,3 +213,27 @@ def test_a_call_that_asked_the_agent_nothing_says_nothing_of_it(far, unasked):
     assert state_of(far) == Breaker.State.HALF_OPEN
     with pytest.raises(CircuitOpen):
         breaker.admit(far)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker", "outward")
+async def test_an_agent_that_goes_away_is_left_alone_and_taken_up_again_when_it_is_back(ada, settings):
+    settings.REMOTE_RETRY_SECONDS = 0.1
+    settings.REMOTE_BREAKER_FAILURES = 3
+    settings.REMOTE_BREAKER_SECONDS = (600.0, 600.0)
+    with scripted.serving() as at:
+        at.sent = scripted.events({"task": scripted.task("COMPLETED")})
+        at.is_at("COMPLETED", "Done.")
+        talk = conversing.Talk(ada, await bridge.run(conversing.remote_agent, at.card()))
+        at.is_down = True
+        assert [(await talk.ask()).state for _ in range(3)] == ["failed"] * 3
+        await conversing.until(lambda: health_of(talk.agent) == "unavailable")
+        at.is_down = False
+        refused = await talk.ask()
+        assert refused.state == "failed"
+        assert "failed again and again and is left alone for now. Try again in " in conversing.words(refused)
+        assert at.sends == []
+        await bridge.run(Breaker.objects.filter(agent=talk.agent).update, retry_at="2020-01-01T00:00:00Z")
+        breaker.forget()
+        assert (await talk.ask()).state == "completed"
+        await conversing.until(lambda: health_of(talk.agent) == "ok")

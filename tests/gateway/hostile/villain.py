@@ -18,6 +18,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tests.gateway import card_server
+
 JSON = dict[str, Any]
 CARD = "/.well-known/agent-card.json"
 SSE = "text/event-stream"
@@ -106,17 +108,8 @@ class Villain:
 
     @property
     def card(self) -> JSON:
-        plain = {
-            "name": "Villain",
-            "description": "Cannot be trusted.",
-            "version": "1.0.0",
-            "supportedInterfaces": [{"url": f"{self.url}/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
-            "capabilities": {"streaming": self.streams, "pushNotifications": False},
-            "defaultInputModes": ["text/plain"],
-            "defaultOutputModes": ["text/plain"],
-            "skills": [{"id": "act", "name": "Act", "description": "Acts.", "tags": ["test"]}],
-        }
-        return plain | self.changes
+        capabilities = {"streaming": self.streams, "pushNotifications": False}
+        return card_server.card(f"{self.url}/", **{"name": "Villain", "capabilities": capabilities, **self.changes})
 
     def called(self, method: str) -> list[Call]:
         return [call for call in self.calls if call.method == method]
