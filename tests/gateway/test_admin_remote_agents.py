@@ -51,57 +51,39 @@ def preview(client, source):
 
 def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admin_user):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
-    assert "Look" in admin_client.get(ADD).text
     page, values = preview(admin_client, cards_at.url)
-    for told in (
-        "Translates texts.",
-        "unsigned",
-        "JSONRPC",
-        f"{cards_at.url}/a2a",
-        values["sha256"],
-        "The card is unsigned.",
-    ):
+    for told in ("Translates texts.", "JSONRPC", f"{cards_at.url}/a2a", values["sha256"], "The card is unsigned."):
         assert told in page.text
     assert not Agent.objects.exists()
-    saved = admin_client.post(ADD, {**values, "access": "public"}, follow=True)
+    saved = admin_client.post(ADD, {**values, "access": "workspace"}, follow=True)
     agent = Agent.objects.get()
-    assert (agent.slug, agent.kind, agent.access) == ("translator", "remote", "public")
+    assert (agent.slug, agent.kind, agent.access) == ("translator", "remote", "workspace")
+    assert agent.is_open_to(admin_user.principal)  # who registers one for a workspace may use it
+    assert not agent.is_listed
     assert agent.remote.registered_by == admin_user
     assert agent.current_version.sha256 == values["sha256"]
     assert saved.redirect_chain == [(page_of(agent.remote), 302)]
-    assert "Translator is registered at /a2a/translator." in saved.text
     assert LogEntry.objects.get().get_change_message() == "Registered, version 1."
-
-
-def test_who_registers_an_agent_for_a_workspace_may_use_it(cards_at, admin_client, admin_user):
-    cards_at.pages[WELL_KNOWN] = cards_at.card()
-    _, values = preview(admin_client, cards_at.url)
-    admin_client.post(ADD, {**values, "access": "workspace"})
-    assert Agent.objects.get().is_open_to(admin_user.principal)
-    assert not Agent.objects.get().is_listed
-
-
-def test_a_pasted_card_is_registered_the_same_way(admin_client):
     _, values = preview(admin_client, json.dumps(card("https://agents.example/a2a")))
-    admin_client.post(ADD, {**values, "access": "authenticated"})
-    assert RemoteAgent.objects.get().card_url == ""
+    admin_client.post(ADD, {**values, "slug": "pasted", "access": "authenticated"})
+    assert RemoteAgent.objects.get(agent__slug="pasted").card_url == ""
 
 
-@pytest.mark.parametrize(
-    ("source", "sentence"),
-    [
+def test_what_cannot_be_registered_is_said_at_the_field(admin_client, cards_at, translator, echo):
+    for source, sentence in (
         ("", "This field is required."),
         ("http://10.0.0.1/", "not on the public internet"),
-        ("agents.example", "Must be an absolute http or https URL."),
         ("{}", "name is missing. description is missing."),
         ("{", "This is no agent card."),
-    ],
-)
-def test_what_cannot_be_registered_is_said_at_the_field(admin_client, source, sentence):
-    page = admin_client.post(ADD, {"source": source})
-    assert sentence in page.context["form"].errors["source"][0]
-    assert sentence in page.text
-    assert not Agent.objects.exists()
+    ):
+        page = admin_client.post(ADD, {"source": source})
+        assert sentence in page.context["form"].errors["source"][0]
+        assert sentence in page.text
+    _, values = preview(admin_client, cards_at.url)
+    for slug in ("translator", "echo", "No Slug"):
+        page = admin_client.post(ADD, {**values, "slug": slug, "access": "public"})
+        assert page.context["form"].errors["slug"]
+    assert Agent.objects.count() == 2
 
 
 def test_a_card_that_changed_after_the_look_is_shown_again(cards_at, admin_client):
@@ -114,14 +96,6 @@ def test_a_card_that_changed_after_the_look_is_shown_again(cards_at, admin_clien
     assert not Agent.objects.exists()
     admin_client.post(ADD, {**page.context["form"].initial, "access": "public"})
     assert Agent.objects.get().description == "Something else."
-
-
-def test_a_slug_that_is_taken_is_refused_at_its_field(cards_at, admin_client, translator, echo):
-    _, values = preview(admin_client, cards_at.url)
-    for slug in ("translator", "echo", "No Slug"):
-        page = admin_client.post(ADD, {**values, "slug": slug, "access": "public"})
-        assert page.context["form"].errors["slug"]
-    assert Agent.objects.count() == 2
 
 
 def test_all_of_a_card_is_text(cards_at, admin_client):
@@ -143,39 +117,25 @@ def test_all_of_a_card_is_text(cards_at, admin_client):
         assert 'href="javascript' not in text, url
 
 
-def test_the_page_shows_the_card_and_what_waits_side_by_side(waiting, admin_client):
+def test_an_operator_sees_what_waits_and_approves_just_that(waiting, admin_client):
     text = admin_client.get(page_of(waiting)).text
-    for told in (
-        "waits for approval",
-        "What waits: version 2",
-        "Needs approval: another security scheme.",
-        "apiKeySecurityScheme",
-        "Approve version 2",
-        waiting.agent.current_version.sha256,
-        "Look at the card again",
-    ):
+    for told in ("What waits: version 2", "Needs approval: another security scheme.", "apiKeySecurityScheme"):
         assert told in text
     assert "waits for approval" in admin_client.get(LIST).text
-
-
-def test_an_operator_approves(waiting, admin_client):
+    for values in ({"version": 1}, {"version": 7}, {"version": "x"}, {}):
+        assert "stays as it is" in act(admin_client, waiting, do="approve", **values).text
+        assert Agent.objects.get().description == "Translates texts."
     page = act(admin_client, waiting, do="approve", version=2)
     assert "Approved version 2 of Translator." in page.text
+    assert "What waits" not in page.text
     assert Agent.objects.get().description == "Wants a key."
     assert LogEntry.objects.get().get_change_message() == "Approved version 2."
-    assert "What waits" not in page.text
 
 
 def test_an_operator_declines(waiting, admin_client):
     assert "Declined version 2 of Translator." in act(admin_client, waiting, do="decline", version=2).text
     agent = Agent.objects.get()
     assert (agent.description, agent.remote.declined.number) == ("Translates texts.", 2)
-
-
-@pytest.mark.parametrize("values", [{"version": 1}, {"version": 7}, {"version": "x"}, {}])
-def test_only_what_waits_can_be_approved(waiting, admin_client, values):
-    assert "stays as it is" in act(admin_client, waiting, do="approve", **values).text
-    assert Agent.objects.get().description == "Translates texts."
 
 
 def test_an_operator_looks_at_a_card_again(cards_at, translator, admin_client):
@@ -206,24 +166,11 @@ def test_who_may_only_look_decides_nothing(client, ada, waiting):
     assert Agent.objects.get().description == "Translates texts."
 
 
-def test_the_page_leads_to_the_agents_versions_and_health(translator, admin_client):
-    text = admin_client.get(page_of(translator.remote)).text
-    for model in ("gateway_checkup", "agents_agentversion"):
-        url = reverse(f"admin:{model}_changelist") + f"?agent__id__exact={translator.pk}"
-        assert url in text
-        assert admin_client.get(url).status_code == 200
-
-
-def test_history_messages_is_what_can_be_set(translator, admin_client):
+def test_policies_are_set_on_the_agents_own_page_and_the_cards_words_are_not(translator, admin_client):
     admin_client.post(page_of(translator.remote), {"history_messages": 3, "card_url": "https://evil.example/"})
     remote = RemoteAgent.objects.get()
     assert (remote.history_messages, remote.card_url == "https://evil.example/") == (3, False)
-
-
-def test_policies_are_set_on_the_agents_own_page_and_the_cards_words_are_not(translator, admin_client):
     url = reverse("admin:agents_agent_change", args=[translator.pk])
-    page = admin_client.get(url)
-    assert reverse("admin:agents_agent_show_card", args=[translator.pk]) in page.text
     values = {
         "slug": "translator", "is_enabled": "on", "access": "public", "on_busy": "reject", "time_limit": 30,
         "attempts": 1, "cost": "", "tools": "", "name": "Mine now", "skills": "[]",
@@ -237,10 +184,10 @@ def test_policies_are_set_on_the_agents_own_page_and_the_cards_words_are_not(tra
     assert agent.versions.count() == 1
 
 
-@pytest.mark.parametrize("number", [0, 10**40])
-def test_there_is_no_page_of_an_agent_that_there_is_not(admin_client, number):
-    assert admin_client.get(f"/admin/gateway/remoteagent/of/{number}/").status_code == 404
-    assert admin_client.get(f"/admin/gateway/remotecredential/of/{number}/").status_code == 404
+def test_there_is_no_page_of_an_agent_that_there_is_not(admin_client):
+    for number in (0, 10**40):
+        assert admin_client.get(f"/admin/gateway/remoteagent/of/{number}/").status_code == 404
+        assert admin_client.get(f"/admin/gateway/remotecredential/of/{number}/").status_code == 404
 
 
 def test_the_list_of_agents_is_narrowed_by_what_cards_say(translator, echo, admin_client):

@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from apps.agents import card_signatures, identity, jose, signing_keys
+from apps.agents import card_signatures, identity, signing_keys
 from apps.agents import cards as own_cards
 from apps.agents.models import Agent
 from apps.gateway import approving, refreshing, registering, trust
@@ -20,6 +20,7 @@ from apps.gateway.errors import BadCard
 from tests.gateway.card_server import WELL_KNOWN, card, old_card
 
 pytestmark = pytest.mark.django_db
+WRONG = "signature is wrong"
 
 JWKS = "/keys/jwks.json"
 KEYS = {
@@ -78,22 +79,22 @@ def test_a_card_of_this_platform_is_verified(cards_at, echo):
     assert agent.remote.pinned_keys[0]["kid"] == signing_keys.signer_of(echo).kid
 
 
-@pytest.mark.parametrize("lean", [{}, {"skills": [], "defaultOutputModes": []}])
-def test_a_card_that_the_sdk_signed_is_verified(cards_at, lean):
+def test_a_card_that_the_sdk_signed_is_verified(cards_at):
     """The SDK leaves out of its canonical form also what is required and empty."""
     header = {"kid": "one", "alg": "ES256", "jku": cards_at.url + JWKS, "typ": "JOSE"}
     key = jwt.PyJWK({**KEYS["ES256"].as_dict(private=True), "alg": "ES256"})
-    made = create_agent_card_signer(key, header)(ParseDict(cards_at.card(**lean), AgentCard()))
     cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"])]}
-    cards_at.pages[WELL_KNOWN] = MessageToDict(made)
-    assert registering.register_remote("one", url=cards_at.url).remote.signature == "verified"
+    for number, lean in enumerate(({}, {"skills": [], "defaultOutputModes": []})):
+        made = create_agent_card_signer(key, header)(ParseDict(cards_at.card(**lean), AgentCard()))
+        cards_at.pages[WELL_KNOWN] = MessageToDict(made)
+        assert registering.register_remote(f"one-{number}", url=cards_at.url).remote.signature == "verified"
 
 
 def test_a_card_of_0_3_is_verified_as_it_came(cards_at, publish):
     url = publish(told=old_card(f"{cards_at.url}/a2a"))
     assert registering.register_remote("one", url=url).remote.signature == "verified"
     cards_at.pages[WELL_KNOWN]["url"] = "https://evil.example/"
-    with pytest.raises(BadCard, match="signature is wrong"):
+    with pytest.raises(BadCard, match=WRONG):
         registering.register_remote("two", url=url)
 
 
@@ -111,23 +112,18 @@ def test_the_signature_of_the_specifications_example_is_read_but_its_key_is_nowh
     assert (agent.remote.signature, agent.remote.pinned_keys) == ("unverified", [])
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"description": "Other."},
-        {
-            "supportedInterfaces": [
-                {"url": "https://evil.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-            ]
-        },
-        {"securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}},
-    ],
-)
-def test_a_card_that_was_changed_after_it_was_signed_is_refused(cards_at, publish, change):
+def test_a_card_that_was_changed_after_it_was_signed_is_refused(cards_at, publish):
     url = publish()
-    cards_at.pages[WELL_KNOWN] |= change
-    with pytest.raises(BadCard, match="signature is wrong"):
-        registering.register_remote("one", url=url)
+    elsewhere = {"url": "https://evil.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    for change in (
+        {"description": "Other."},
+        {"supportedInterfaces": [elsewhere]},
+        {"securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}},
+    ):
+        publish()
+        cards_at.pages[WELL_KNOWN] |= change
+        with pytest.raises(BadCard, match=WRONG):
+            registering.register_remote("one", url=url)
     assert not Agent.objects.exists()
 
 
@@ -153,79 +149,56 @@ def test_a_key_set_elsewhere_is_not_asked_unless_an_operator_trusts_it(cards_at,
         assert registering.register_remote("four", url=publish(jku=None)).remote.signature == "verified"
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        (404, {}, b""),
-        b"nothing",
-        {"keys": 1},
-        {"keys": []},
-        {"keys": [1, {"kid": "two"}]},
-        b'{"keys": ' + b" " * 100_000,
-    ],
-)
-def test_a_key_that_cannot_be_had_leaves_the_signature_unverified(cards_at, publish, keys):
+def test_a_key_that_cannot_be_had_leaves_the_signature_unverified(cards_at, publish):
     url = publish()
-    cards_at.pages[JWKS] = keys
-    shown = registering.register_remote("one", url=url).remote
-    assert (shown.signature, shown.pinned_keys) == ("unverified", [])
+    none = ((404, {}, b""), b"nothing", {"keys": 1}, {"keys": [1, {"kid": "two"}]}, b'{"keys": ' + b" " * 100_000)
+    for number, keys in enumerate(none):
+        cards_at.pages[JWKS] = keys
+        shown = registering.register_remote(f"one-{number}", url=url).remote
+        assert (shown.signature, shown.pinned_keys) == ("unverified", []), keys
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
+def test_a_key_that_cannot_have_signed_makes_the_signature_wrong(cards_at, publish):
+    url = publish(RSAKey.generate_key(1024), "RS256")
+    with pytest.raises(BadCard, match=WRONG):  # too short
+        registering.register_remote("one", url=url)
+    url = publish()
+    for key in (
         {"kid": "one"},
         {"kid": "one", "kty": "oct", "k": "YQ"},
         {"kid": "one", "kty": "EC", "crv": "P-256", "x": 1, "y": "!"},
-    ],
-)
-def test_a_key_that_cannot_have_signed_makes_the_signature_wrong(cards_at, publish, key):
-    url = publish()
-    cards_at.pages[JWKS] = {"keys": [key]}
-    with pytest.raises(BadCard, match="signature is wrong"):
-        registering.register_remote("one", url=url)
+        public(KEYS["ES256"], use="enc"),
+        public(KEYS["ES256"], alg="ES384"),
+    ):
+        cards_at.pages[JWKS] = {"keys": [key]}
+        with pytest.raises(BadCard, match=WRONG):
+            registering.register_remote("one", url=url)
 
 
 def base64url(value):
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-@pytest.mark.parametrize(
-    "signatures",
-    [
-        [{"protected": base64url({"alg": "none", "kid": "one"}), "signature": ""}],
-        [{"protected": base64url({"kid": "one"}), "signature": "YQ"}],
-        [{"protected": base64url({"alg": ["ES256"]}), "signature": "YQ"}],
-        [{"protected": "!", "signature": "YQ"}],
-        [{"protected": base64url([]), "signature": "YQ"}],
-        [{}],
-        [7],
-        "text",
-        {"protected": 1},
-    ],
-)
-def test_what_is_no_signature_by_an_algorithm_of_the_list_verifies_nothing(cards_at, signatures):
-    cards_at.pages[WELL_KNOWN] = cards_at.card(signatures=signatures)
-    assert registering.register_remote("one", url=cards_at.url).remote.signature == "unverified"
-
-
-def test_a_public_key_is_no_secret_to_sign_with(cards_at, publish):
-    """HS256 with the bytes of a public key: the classic confusion of algorithms."""
+def test_what_is_no_signature_by_an_algorithm_of_the_list_verifies_nothing(cards_at, publish):
     url = publish()
-    secret = OctKey.import_key(json.dumps(public(KEYS["ES256"])))
-    cards_at.pages[WELL_KNOWN] = signed(cards_at.card(), secret, "HS256", jku=cards_at.url + JWKS)
-    assert registering.register_remote("one", url=url).remote.signature == "unverified"
-
-
-def test_a_short_rsa_key_and_a_key_for_something_else_sign_nothing(cards_at, publish):
-    url = publish(RSAKey.generate_key(1024), "RS256")
-    with pytest.raises(BadCard, match="signature is wrong"):
-        registering.register_remote("one", url=url)
-    url = publish()
-    for more in ({"use": "enc"}, {"alg": "ES384"}):
-        cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"], **more)]}
-        with pytest.raises(BadCard, match="signature is wrong"):
-            registering.register_remote("one", url=url)
+    secret = OctKey.import_key(json.dumps(public(KEYS["ES256"])))  # the classic confusion of algorithms
+    for number, signatures in enumerate(
+        (
+            signed(cards_at.card(), secret, "HS256", jku=cards_at.url + JWKS)["signatures"],
+            [{"protected": base64url({"alg": "none", "kid": "one"}), "signature": ""}],
+            [{"protected": base64url({"kid": "one"}), "signature": "YQ"}],
+            [{"protected": base64url({"alg": ["ES256"]}), "signature": "YQ"}],
+            [{"protected": "!", "signature": "YQ"}],
+            [{"protected": base64url([]), "signature": "YQ"}],
+            [{}],
+            [7],
+            "text",
+            {"protected": 1},
+        )
+    ):
+        cards_at.pages[WELL_KNOWN] = cards_at.card(signatures=signatures)
+        shown = registering.register_remote(f"one-{number}", url=url).remote
+        assert shown.signature == "unverified", signatures
 
 
 def test_an_extension_of_jws_that_must_be_understood_and_is_not_verifies_nothing(cards_at, publish):
@@ -233,7 +206,7 @@ def test_an_extension_of_jws_that_must_be_understood_and_is_not_verifies_nothing
     header = {"alg": "ES256", "kid": "one", "jku": cards_at.url + JWKS, "crit": ["magic"], "magic": 1}
     [signature] = cards_at.pages[WELL_KNOWN]["signatures"]
     signature["protected"] = base64url(header)
-    with pytest.raises(BadCard, match="signature is wrong"):
+    with pytest.raises(BadCard, match=WRONG):
         registering.register_remote("one", url=url)
 
 
@@ -283,7 +256,7 @@ class TestAPinnedKey:
     def test_that_did_not_sign_this_fails(self, cards_at, pinned):
         cards_at.pages[WELL_KNOWN] |= {"description": "Forged."}
         told = refreshing.refresh(pinned)
-        assert (told.outcome, "signature is wrong" in told.reason) == ("failed", True)
+        assert (told.outcome, WRONG in told.reason) == ("failed", True)
         agent = Agent.objects.get()
         assert (agent.description, agent.remote.card_error) == ("Translates texts.", told.reason)
 
@@ -295,13 +268,3 @@ def test_an_unsigned_card_that_is_signed_later_is_taken_and_its_key_pinned(cards
     publish()
     assert refreshing.refresh(agent).outcome == "updated"
     assert Agent.objects.get().remote.pinned_keys == [public(KEYS["ES256"])]
-
-
-def test_the_thumbprint_of_a_key_is_that_of_rfc_7638():
-    """The example of §3.1."""
-    modulus = (
-        "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMst"
-        "n64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n"
-        "91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw"
-    )
-    assert jose.thumbprint({"kty": "RSA", "n": modulus, "e": "AQAB"}) == "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"

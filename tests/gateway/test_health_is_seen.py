@@ -69,13 +69,22 @@ def test_operators_see_an_open_breaker_and_close_it(admin_client, broken):
     breaker.admit(broken)
     broken.refresh_from_db()
     assert broken.health == "ok"
+    breaker.failed(broken, Unreachable("far.invalid cannot be reached."))
+    breaker.failed(broken, Unreachable("far.invalid cannot be reached."))
+    remote = RemoteAgent.objects.get(agent=broken)  # whose own page shows the same
+    page = admin_client.get(reverse("admin:gateway_remoteagent_change", args=[remote.pk])).text
+    assert "open: no call goes through" in page
+    admin_client.post(reverse("admin:gateway_remoteagent_health", args=[remote.pk]), {"do": "close"})
+    breaker.admit(broken)
 
 
-def test_operators_have_an_agent_checked_at_once(admin_client, far):
+def test_operators_have_an_agent_checked_at_once_and_set_its_probe(admin_client, far):
     assert checking.take(10) == []
     assert admin_client.get(reverse(LOOK_AFTER, args=[far.pk])).status_code == 405
     admin_client.post(reverse(LOOK_AFTER, args=[far.pk]), {"do": "check"})
     assert [one.agent for one in checking.take(10)] == [far]
+    assert admin_client.post(reverse(CHECKUP, args=[far.pk]), {"probe": "Are you there?"}).status_code == 302
+    assert Checkup.objects.get(agent=far).probe == "Are you there?"
 
 
 def test_who_may_only_look_changes_nothing(client, ada, broken):
@@ -93,15 +102,6 @@ def test_who_may_only_look_changes_nothing(client, ada, broken):
         breaker.admit(broken)
 
 
-def test_the_page_of_a_remote_agent_shows_the_same(admin_client, broken):
-    remote = RemoteAgent.objects.get(agent=broken)
-    page = admin_client.get(reverse("admin:gateway_remoteagent_change", args=[remote.pk])).content.decode()
-    assert "open: no call goes through" in page
-    assert "Close the breaker now" in page
-    admin_client.post(reverse("admin:gateway_remoteagent_health", args=[remote.pk]), {"do": "close"})
-    breaker.admit(broken)
-
-
 def test_the_list_of_all_says_how_each_does_in_few_statements(admin_client, far, broken, django_assert_max_num_queries):
     for number in range(8):
         remote_agent(f"other-{number}")
@@ -112,12 +112,6 @@ def test_the_list_of_all_says_how_each_does_in_few_statements(admin_client, far,
     assert page.count("100 %") == 16
     assert "open: no call goes through" in page
     assert "<b>answer" not in page
-
-
-def test_the_message_of_a_probe_is_set_on_its_page(admin_client, far):
-    answer = admin_client.post(reverse(CHECKUP, args=[far.pk]), {"probe": "Are you there?"})
-    assert answer.status_code == 302
-    assert Checkup.objects.get(agent=far).probe == "Are you there?"
 
 
 def test_checks_are_listed_and_never_edited(admin_client, far):
