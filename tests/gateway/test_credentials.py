@@ -10,40 +10,46 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import bridge
-import outbound
 from apps.accounts import keyring as keyrings
 from apps.accounts.keyring import CannotDecrypt, keyring
 from apps.gateway import credentials
 from apps.gateway.authenticating.errors import CredentialMissing, WrongOrigin
-from apps.gateway.authenticating.schemes import Kind
 from apps.gateway.errors import Unauthorized
 from apps.gateway.models import RemoteCredential
 from apps.runtime.redaction import Redaction
 from tests.gateway.guarded import api_key, approved, card, client, http, letting_in, oauth2, registered, required
 from tests.outbound.receiving import answer, server
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
 SECRET = "canary-5f1d2a90"
 KEY = {"key": SECRET}
 URL = "https://vault.example.org/a2a"
 
 
-@pytest.fixture(autouse=True)
-def _loopback_is_open(settings):
-    outbound.configure(["127.0.0.1"])
-    yield
-    outbound.configure(settings.OUTBOUND_ALLOW)
-
-
 @pytest.fixture
 def vault(db):
     """An agent that wants a key in a header."""
     return registered(card(URL, {"key": api_key("header", "X-Key")}, {"key": []}))
+
+
+@pytest.fixture
+def at_server(ada):
+    """Registers an agent at a server with these schemes, of which an alternative is wanted, and keeps what is given."""
+
+    async def register(at, schemes, *alternatives, **given):
+        agent = await bridge.run(registered, card(at.url, schemes, *alternatives))
+        for name, values in given.items():
+            await bridge.run(credentials.keep, agent, None, name, values, ada)
+        return agent
+
+    return register
+
+
+IN_HEADER = {"key": api_key("header", "X-Key")}
 
 
 async def called(agent, url, owner=None, **options):
@@ -80,12 +86,11 @@ async def test_each_kind_lets_parley_in(ada, scheme, given, is_known):
         assert (await called(agent, at.url)).status_code == 200
 
 
-async def test_what_is_needed_together_is_sent_together(ada):
+async def test_what_is_needed_together_is_sent_together(ada, at_server):
     both = {"key": api_key("query", "key"), "token": http("bearer"), "other": api_key("cookie", "c")}
     known = lambda request: request.query == {"key": ["k-1"]} and "authorization" in request.headers  # noqa: E731
     async with server(letting_in(known)) as at:
-        agent = await bridge.run(registered, card(at.url, both, {"key": [], "token": []}))
-        await bridge.run(credentials.keep, agent, None, "key", {"key": "k-1"}, ada)
+        agent = await at_server(at, both, {"key": [], "token": []}, key={"key": "k-1"})
         with pytest.raises(CredentialMissing, match="a credential, token"):
             await called(agent, at.url)
         await bridge.run(credentials.keep, agent, None, "token", {"token": "t-1"}, ada)
@@ -94,17 +99,18 @@ async def test_what_is_needed_together_is_sent_together(ada):
     assert b"not-asked-for" not in at.requests[0]
 
 
-async def test_of_alternatives_the_first_that_was_given_is_taken(ada):
+async def test_of_alternatives_the_first_that_was_given_is_taken(ada, at_server):
     either = {"token": http("bearer"), "key": api_key("header", "X-Key")}
     async with server(letting_in(lambda request: True)) as at:
-        agent = await bridge.run(registered, card(at.url, either, {"token": []}, {"key": []}))
-        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+        agent = await at_server(at, either, {"token": []}, {"key": []}, key=KEY)
         await called(agent, at.url)
         await bridge.run(credentials.keep, agent, None, "token", {"token": "t-1"}, ada)
         await called(agent, at.url)
-    assert b"X-Key" in at.requests[0]
-    assert b"X-Key" not in at.requests[1]
-    assert b"Bearer t-1" in at.requests[1]
+    carried = [(b"X-Key" in request, b"Bearer t-1" in request) for request in at.requests]
+    assert carried == [(True, False), (False, True)]
+        (True, False),
+        (False, True),
+    ]
 
 
 async def test_work_with_a_skill_takes_what_the_skill_wants_besides(ada):
@@ -123,45 +129,24 @@ async def test_work_with_a_skill_takes_what_the_skill_wants_besides(ada):
     assert [b"X-Key" in request for request in at.requests] == [False, True]
 
 
-async def test_an_agent_that_asks_for_nothing_costs_no_query_and_another_one(ada, vault):
-    open_to_all = await bridge.run(registered, card(URL), "open")
-    await bridge.run(credentials.keep, vault, None, "key", KEY, ada)
-    await credentials.auth_for(vault, ada.pk)  # which notes that it was used
-
-    def queries(agent):
-        with CaptureQueriesContext(connection) as ran:
-            credentials._found(agent, ada.pk, "", False) if agent is vault else None
-        return len(ran)
-
-    assert await credentials.auth_for(open_to_all, ada.pk) is None
-    assert await bridge.run(queries, vault) == 1
-
-
-async def test_it_goes_to_its_own_origin_alone(ada):
-    async with server(letting_in(lambda request: True)) as own, server(answer()) as other:
-        agent = await bridge.run(registered, card(own.url, {"key": api_key("header", "X-Key")}, {"key": []}))
-        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
-        elsewhere = [other.url, own.url.replace("http:", "https:"), own.url.replace("127.0.0.1", "localhost")]
-        for url in elsewhere:
-            with pytest.raises(WrongOrigin) as refused:
-                await called(agent, url)
-            assert SECRET not in str(refused.value)
-        assert (await called(agent, own.url + "deeper?a=b")).status_code == 200
-    assert other.requests == []
-
-
-async def test_a_redirect_gets_nothing(ada):
-    async with server(answer()) as thief:
-        location = f"Location: {thief.url}"
-        async with server(answer(b"", "307 Temporary Redirect", location)) as own:
-            agent = await bridge.run(registered, card(own.url, {"key": api_key("header", "X-Key")}, {"key": []}))
-            await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+async def test_it_goes_to_its_own_origin_alone_and_along_no_redirect(at_server):
+    async with server(answer()) as other:
+        location = f"Location: {other.url}"
+        async with server(letting_in(lambda request: True)) as own, server(answer(b"", "307 No", location)) as leading:
+            agent = await at_server(own, IN_HEADER, {"key": []}, key=KEY)
+            for url in (other.url, own.url.replace("http:", "https:"), own.url.replace("127.0.0.1", "localhost")):
+                with pytest.raises(WrongOrigin) as refused:
+                    await called(agent, url)
+                assert SECRET not in str(refused.value)
+            assert (await called(agent, own.url + "deeper?a=b")).status_code == 200
+            agent = await bridge.run(approved, agent, card(leading.url, IN_HEADER, {"key": []}))
+            await bridge.run(credentials.keep, agent, None, "key", KEY, None)
             auth = await credentials.auth_for(agent, None)
             async with client(follow_redirects=True) as careless:
                 with pytest.raises(httpx.TransportError, match="redirect"):
-                    await careless.post(own.url, auth=auth)
-    assert SECRET.encode() in own.requests[0]
-    assert thief.requests == []
+                    await careless.post(leading.url, auth=auth)
+    assert SECRET.encode() in leading.requests[0]
+    assert other.requests == []
 
 
 async def test_a_card_that_moved_gets_nothing_until_it_is_given_again(ada, vault):
@@ -192,34 +177,29 @@ async def test_a_card_that_has_tokens_fetched_elsewhere_gets_no_secret(ada):
         await credentials.auth_for(agent, None)
 
 
-async def test_who_asks_for_what_parley_cannot_do_is_told_so(ada):
-    agent = await bridge.run(registered, card(URL, {"tls": {"mtlsSecurityScheme": {}}}, {"tls": []}))
+async def test_one_that_has_expired_or_was_erased_or_cannot_be_given_is_not_used(ada, vault):
+    past = timezone.now() - datetime.timedelta(seconds=1)
+    await bridge.run(lambda: credentials.keep(vault, None, "key", KEY, ada, expires_at=past))
+    with pytest.raises(CredentialMissing, match="expired"):
+        await credentials.auth_for(vault, None)
+    assert await bridge.run(credentials.forget, vault, None, "key", ada)
+    assert not await bridge.run(credentials.forget, vault, None, "key", ada)
+    assert not await RemoteCredential.objects.aexists()
+    with pytest.raises(CredentialMissing, match="wants a credential"):
+        await credentials.auth_for(vault, None)
+    agent = await bridge.run(approved, vault, card(URL, {"tls": {"mtlsSecurityScheme": {}}}, {"tls": []}))
     with pytest.raises(CredentialMissing, match="client certificate"):
         await credentials.auth_for(agent, None)
     with pytest.raises(ValidationError, match="client certificate"):
         await bridge.run(credentials.keep, agent, None, "tls", KEY, ada)
 
 
-async def test_one_that_has_expired_is_not_used(ada, vault):
-    past = timezone.now() - datetime.timedelta(seconds=1)
-    await bridge.run(lambda: credentials.keep(vault, None, "key", KEY, ada, expires_at=past))
-    with pytest.raises(CredentialMissing, match="expired"):
-        await credentials.auth_for(vault, None)
-
-
-async def test_one_that_was_erased_is_not_used_and_gone_from_the_table(ada, vault):
-    await bridge.run(credentials.keep, vault, None, "key", KEY, ada)
-    assert await bridge.run(credentials.forget, vault, None, "key", ada)
-    assert not await bridge.run(credentials.forget, vault, None, "key", ada)
-    assert not await RemoteCredential.objects.aexists()
-    with pytest.raises(CredentialMissing, match="wants a credential"):
-        await credentials.auth_for(vault, None)
-
-
 # Each person's own
 
 
 async def test_a_persons_own_goes_before_that_of_everybody(ada, bob, vault):
+    with pytest.raises(ValidationError, match="does not want"):
+        await bridge.run(credentials.keep, vault, ada, "key", KEY, ada)
     await bridge.run(credentials.keep, vault, None, "key", {"key": "of-everybody"}, ada)
     await bridge.run(credentials.bring_own, vault, "key", True, ada)
     await bridge.run(credentials.keep, vault, ada, "key", {"key": "of-ada"}, ada)
@@ -238,11 +218,6 @@ async def sent(agent, owner, **options):
     return (await anext(auth.async_auth_flow(httpx.Request("POST", URL)))).headers["X-Key"]
 
 
-async def test_nobody_gives_their_own_where_the_agent_does_not_want_it(ada, vault):
-    with pytest.raises(ValidationError, match="does not want"):
-        await bridge.run(credentials.keep, vault, ada, "key", KEY, ada)
-
-
 async def test_one_of_another_agent_is_never_taken(ada, vault):
     other = await bridge.run(registered, card(URL, {"key": api_key("header", "X-Key")}, {"key": []}), "other")
     await bridge.run(credentials.keep, other, None, "key", KEY, ada)
@@ -253,9 +228,8 @@ async def test_one_of_another_agent_is_never_taken(ada, vault):
 # Keeping them to ourselves
 
 
-@pytest.mark.parametrize(
-    ("scheme", "given", "field"),
-    [
+def test_what_is_no_credential_is_refused_by_field_and_not_repeated(ada, vault):
+    for scheme, given, field in (
         (api_key("header", "X-Key"), {}, "key"),
         (api_key("header", "X-Key"), {"key": f"{SECRET}\r\nX-Evil: 1"}, "key"),
         (api_key("header", "X-Key"), {"key": f"{SECRET}ü"}, "key"),
@@ -265,14 +239,12 @@ async def test_one_of_another_agent_is_never_taken(ada, vault):
         (http("basic"), {"username": f"a:{SECRET}", "password": "p"}, "username"),
         (http("basic"), {"username": "ada"}, "password"),
         (oauth2("https://login.example.org/token"), {"client_id": "x"}, "client_secret"),
-    ],
-)
-def test_what_is_no_credential_is_refused_by_field_and_not_repeated(ada, scheme, given, field):
-    agent = registered(card(URL, {"one": scheme}, {"one": []}))
-    with pytest.raises(ValidationError) as refused:
-        credentials.keep(agent, None, "one", given, ada)
-    assert list(refused.value.message_dict) == [field]
-    assert SECRET not in str(refused.value)
+    ):
+        agent = approved(vault, card(URL, {"one": scheme}, {"one": []}))
+        with pytest.raises(ValidationError) as refused:
+            credentials.keep(agent, None, "one", given, ada)
+        assert list(refused.value.message_dict) == [field]
+        assert SECRET not in str(refused.value)
     assert not RemoteCredential.objects.exists()
 
 
@@ -294,21 +266,24 @@ def stored():
         return cursor.fetchall()
 
 
-async def test_one_that_cannot_be_decrypted_is_told_without_a_word_of_it(ada, vault, settings):
+async def test_one_that_cannot_be_decrypted_is_told_without_a_word_of_it_and_can_be_given_again(ada, vault, settings):
     await bridge.run(credentials.keep, vault, None, "key", KEY, ada)
     settings.MASTER_KEY = base64.urlsafe_b64encode(b"n" * 32).decode()
     keyrings._read_once.cache_clear()
     with pytest.raises(Unauthorized, match="cannot be decrypted"):
         await credentials.auth_for(vault, None)
+    with pytest.raises(CannotDecrypt):
+        await RemoteCredential.objects.aget()
+    await bridge.run(credentials.bring_own, vault, "key", True, ada)
+    await bridge.run(credentials.keep, vault, None, "key", {"key": "new"}, ada)
+    assert (await RemoteCredential.objects.aget()).values == {"key": "new"}
 
 
-async def test_neither_the_log_nor_an_error_nor_a_repr_tells_it(ada, caplog):
+async def test_neither_the_log_nor_an_error_nor_a_repr_tells_it(at_server, caplog):
     caplog.set_level(logging.DEBUG)
     schemes = {"key": api_key("query", "key"), "token": http("bearer")}
     async with server(answer(b"no", "401 Unauthorized")) as at:
-        agent = await bridge.run(registered, card(at.url, schemes, {"key": [], "token": []}))
-        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
-        await bridge.run(credentials.keep, agent, None, "token", {"token": SECRET}, ada)
+        agent = await at_server(at, schemes, {"key": [], "token": []}, key=KEY, token={"token": SECRET})
         auth = await credentials.auth_for(agent, None)
         async with client() as http_client:
             response = await http_client.post(at.url, auth=auth)
@@ -334,17 +309,6 @@ async def test_what_an_agent_echoes_is_without_it(ada):
     assert redaction(f"You sent {SECRET}, {basic} and another-canary.") == "You sent •••, ••• and •••."
 
 
-def test_one_that_cannot_be_decrypted_any_more_can_be_given_again(ada, vault, settings):
-    credentials.keep(vault, None, "key", KEY, ada)
-    settings.MASTER_KEY = base64.urlsafe_b64encode(b"n" * 32).decode()
-    keyrings._read_once.cache_clear()
-    with pytest.raises(CannotDecrypt):
-        RemoteCredential.objects.get()
-    credentials.bring_own(vault, "key", True, ada)
-    credentials.keep(vault, None, "key", {"key": "new"}, ada)
-    assert RemoteCredential.objects.get().values == {"key": "new"}
-
-
 def test_who_gives_and_erases_is_in_the_audit(ada, vault, caplog):
     caplog.set_level(logging.INFO, "parley.audit")
     credentials.keep(vault, None, "key", KEY, ada)
@@ -355,13 +319,8 @@ def test_who_gives_and_erases_is_in_the_audit(ada, vault, caplog):
     assert "canary" not in " ".join(lines)
 
 
-async def test_fifty_at_once_use_one_without_disturbing_each_other(ada):
+async def test_fifty_at_once_use_one_without_disturbing_each_other(at_server):
     async with server(letting_in(signed_in("x-key", SECRET))) as at:
-        agent = await bridge.run(registered, card(at.url, {"key": api_key("header", "X-Key")}, {"key": []}))
-        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
+        agent = await at_server(at, IN_HEADER, {"key": []}, key=KEY)
         answers = await asyncio.gather(*(called(agent, at.url) for _ in range(50)))
     assert {one.status_code for one in answers} == {200}
-
-
-def test_the_kinds_are_those_of_the_table():
-    assert set(Kind) == set(RemoteCredential.Kind)

@@ -5,7 +5,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import uvicorn
@@ -14,7 +13,6 @@ from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 import bridge
-import outbound
 from apps.accounts.models import User
 from apps.gateway import cards, connecting, credentials
 from apps.gateway.admin.credentials import sheet_of
@@ -23,20 +21,12 @@ from apps.gateway.models import RemoteAgent, RemoteCredential
 from tests.gateway.guarded import api_key, card, http, oauth2, registered
 from tests.gateway.peers import sdk_server
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
 SECRET = "canary-5f1d2a90"
 URL = "https://vault.example.org/a2a"
 LIST = "admin:gateway_remotecredential_changelist"
 AUTHORIZATION = "Basic " + base64.b64encode(f"parley:{SECRET}".encode()).decode()
-
-
-@pytest.fixture(autouse=True)
-def _loopback_is_open(settings):
-    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
-    outbound.configure(["127.0.0.1"])
-    yield
-    outbound.configure(settings.OUTBOUND_ALLOW)
 
 
 @pytest.fixture
@@ -68,37 +58,32 @@ def test_the_page_says_what_the_card_asks_for_and_takes_it(admin_client, admin_u
     assert LogEntry.objects.filter(user=admin_user, object_id=str(vault.pk)).exists()
 
 
-def test_one_is_replaced_and_removed(admin_client, vault):
+def test_one_is_replaced_and_removed_and_people_are_made_to_bring_their_own_and_back(admin_client, vault):
     for key in ("first-canary", "second-canary"):
         do(admin_client, vault, "give", scheme="key", key=key)
     assert RemoteCredential.objects.get().values == {"key": "second-canary"}
     do(admin_client, vault, "remove", scheme="key")
     assert not RemoteCredential.objects.exists()
-
-
-def test_each_person_may_be_made_to_bring_their_own_and_back(admin_client, vault):
     assert "Each person brings their own key" in do(admin_client, vault, "personal", scheme="key").text
     assert [scheme.name for scheme in credentials.personal_schemes(vault)] == ["key"]
     do(admin_client, vault, "common", scheme="key")
     assert not RemoteCredential.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
+def test_what_cannot_be_kept_is_refused_in_a_sentence(admin_client, vault, echo):
+    for fields, told in (
         ({"do": "give", "scheme": "key", "key": f"{SECRET}\n\n-"}, "line breaks"),
         ({"do": "give", "scheme": "key", "key": SECRET, "expires": "soon"}, "2030-12-31"),
         ({"do": "give", "scheme": "ghost", "key": SECRET}, ""),
         ({"do": "personal", "scheme": "ghost"}, ""),
         ({"do": "give"}, ""),
-    ],
-)
-def test_what_cannot_be_kept_is_refused_in_a_sentence(admin_client, vault, fields, told):
-    answer = admin_client.post(sheet_of(vault), fields)
-    assert answer.status_code == 422
-    assert told in answer.text
-    assert "canary" not in answer.text
+    ):
+        answer = admin_client.post(sheet_of(vault), fields)
+        assert answer.status_code == 422
+        assert told in answer.text
+        assert "canary" not in answer.text
     assert not RemoteCredential.objects.exists()
+    assert admin_client.get(sheet_of(echo)).status_code == 404  # which is not remote
 
 
 def test_who_may_only_look_changes_nothing(client, vault):
@@ -121,10 +106,6 @@ def test_the_agents_own_page_leads_there_and_says_what_is_wanted(admin_client, v
     do(admin_client, vault, "personal", scheme="key")
     do(admin_client, vault, "personal", scheme="login")
     assert "each person" in admin_client.get(page).text
-
-
-def test_an_agent_that_is_not_remote_has_no_such_page(admin_client, echo):
-    assert admin_client.get(sheet_of(echo)).status_code == 404
 
 
 def test_those_of_people_are_listed_and_erased_together(admin_client, ada, vault):
@@ -180,18 +161,13 @@ def test_trying_tells_whether_the_agent_lets_parley_in(admin_client):
         assert "does not let Parley in" in refused
         do(admin_client, agent, "give", scheme="login", username="parley", password=SECRET)
         assert "lets Parley in with this" in do(admin_client, agent, "try").text
+        other = registered(card(url, {"login": oauth2(url + "no-such-endpoint")}, {"login": []}), "other")
+        do(admin_client, other, "give", scheme="login", client_id="stranger", client_secret=SECRET)
+        untold = do(admin_client, other, "try").text
+        assert "gives no token to this OAuth2 client (status 401)" in untold
     gone = do(admin_client, agent, "try").text
     assert "could not be asked" in gone
-    assert "canary" not in refused + gone
-
-
-def test_trying_tells_what_is_wrong_with_an_oauth2_client(admin_client):
-    with sdk_agent("Bearer x") as url:
-        agent = registered(card(url, {"login": oauth2(url + "no-such-token-endpoint")}, {"login": []}))
-        do(admin_client, agent, "give", scheme="login", client_id="parley", client_secret=SECRET)
-        told = do(admin_client, agent, "try").text
-    assert "gives no token to this OAuth2 client (status 401)" in told
-    assert "canary" not in told
+    assert "canary" not in refused + untold + gone
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])

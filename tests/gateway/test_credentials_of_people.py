@@ -1,13 +1,11 @@
 """Each person brings their own credential where an agent wants that: on a page of its own, or by a task's link."""
 
 import re
-from pathlib import Path
 
 import pytest
 from django.test import Client
 
 import bridge
-import outbound
 from agentkit import AuthRequired, Completed, Failed, Rejected
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
@@ -24,7 +22,7 @@ from tests.gateway.guarded import api_key, card, client, http, letting_in, regis
 from tests.outbound.receiving import server
 from tests.working import carry_out, state_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
 SECRET = "canary-5f1d2a90"
 URL = "https://vault.example.org/a2a"
@@ -52,9 +50,7 @@ async def executor(assignment, task, aside):
 def _remote_agents_are_called(settings):
     settings.EXECUTORS = {**settings.EXECUTORS, "remote": f"{__name__}.executor"}
     execution._executor.cache_clear()
-    outbound.configure(["127.0.0.1"])
     yield
-    outbound.configure(settings.OUTBOUND_ALLOW)
     execution._executor.cache_clear()
 
 
@@ -76,23 +72,13 @@ class Browsing:
     def __init__(self, user):
         self._client = Client()
         self._client.force_login(user)
-
-    def get(self, address):
-        return self._client.get(address)
-
-    def post(self, address, filled_in):
-        return self._client.post(address, filled_in)
+        self.get, self.post = self._client.get, self._client.post
 
     async def aget(self, address):
         return await bridge.run(self._client.get, address)
 
     async def apost(self, address, filled_in):
         return await bridge.run(self._client.post, address, filled_in)
-
-
-@pytest.fixture(autouse=True)
-def _static_files_have_a_place(settings):
-    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
 
 
 @pytest.fixture
@@ -138,21 +124,14 @@ def test_the_page_takes_what_the_agent_wants_and_never_shows_it(ada, root, as_ad
         assert "not used yet" in page
 
 
-def test_what_is_no_credential_is_refused_beside_its_field_and_not_repeated(ada, root, as_ada):
+def test_what_is_no_credential_or_not_wanted_is_refused_and_not_repeated(ada, root, as_ada):
     vault(root, "key")
     answer = as_ada.post(PAGE, {"do": "give", "scheme": "key", "key": f"{SECRET}\nX: 1"})
     assert answer.status_code == 422
     assert "line breaks" in answer.text
     assert "canary" not in answer.text
-    assert not RemoteCredential.objects.filter(user=ada).exists()
-
-
-@pytest.mark.parametrize(
-    "nonsense", [{}, {"do": "give"}, {"do": "give", "scheme": "token", "token": "x"}, {"scheme": "\x00" * 500}]
-)
-def test_what_is_not_wanted_is_not_kept(ada, root, nonsense, as_ada):
-    vault(root, "key")
-    assert as_ada.post(PAGE, nonsense).status_code == 422
+    for nonsense in ({}, {"do": "give"}, {"do": "give", "scheme": "token", "token": "x"}, {"scheme": "\x00" * 500}):
+        assert as_ada.post(PAGE, nonsense).status_code == 422
     assert not RemoteCredential.objects.filter(user=ada).exists()
 
 
@@ -178,11 +157,6 @@ def test_an_agent_that_one_may_not_use_is_not_found_unless_it_has_something_of_t
     assert as_ada.get("/agents/echo/credentials").status_code == 404
 
 
-def test_an_agent_that_wants_nothing_of_a_person_says_so(as_ada):
-    registered(card(URL, SCHEMES, {"key": []}))
-    assert "wants nothing of you" in as_ada.get(PAGE).text
-
-
 def test_what_a_card_says_is_text(root, as_ada):
     bad = '<script>alert("x")</script>'
     described = {bad: {"apiKeySecurityScheme": {"location": "header", "name": "X-Key", "description": bad}}}
@@ -198,6 +172,7 @@ def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_doe
     RemoteAgent.objects.create(agent=agent, origin="https://vault.example.org:443", registered_by=ada)
     given = {"do": "give", "whose": "everybody", "scheme": "key", "key": SECRET}
     assert as_bob.post(PAGE, given).status_code == 422
+    assert "wants nothing of you" in as_bob.get(PAGE).text
     assert "For everybody" not in as_bob.get(PAGE).text
     assert not RemoteCredential.objects.exists()
     assert "For everybody" in as_ada.get(PAGE).text
@@ -272,16 +247,13 @@ async def test_the_page_lets_all_waiting_tasks_go_on_whose_links_are_too_old_too
     assert len(published) == 2
 
 
-async def test_a_task_that_waits_takes_no_message_in_which_a_secret_might_be(ada, root, said):
+async def test_a_task_that_waits_takes_no_message_in_which_a_secret_might_be_and_who_declines_ends_it(
+    ada, root, said, as_ada
+):
     agent = await bridge.run(vault, root, "key")
     task = await told(ada.principal, agent, said)
     with pytest.raises(CredentialWanted, match="/credentials/"):
         await bridge.run(intake.accept, ada.principal, agent, said(SECRET, taskId=str(task.pk)))
-
-
-async def test_who_declines_ends_the_task(ada, root, said, as_ada):
-    agent = await bridge.run(vault, root, "key")
-    task = await told(ada.principal, agent, said)
     await as_ada.apost(link_of(task), {"answer": "decline"})
     assert await bridge.run(state_of, task.pk) == "failed"
 
