@@ -36,7 +36,7 @@ class Scripted:
 
     Attributes:
         requests: what came, as (method, params).
-        headers: of the newest request.
+        headers: those of each request.
         callers: the ports that requests came from: one for each connection.
         task: what GetTask answers, and CancelTask ends; None: it knows none.
         sent: what SendMessage and SendStreamingMessage answer: a function of the params that gives the events, or
@@ -48,7 +48,7 @@ class Scripted:
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[tuple[str, JSON]] = []
-        self.headers: dict[str, str] = {}
+        self.headers: list[dict[str, str]] = []
         self.callers: set[int] = set()
         self.task: JSON | None = None
         self.sent: Callable[[JSON], AsyncIterator[JSON]] = nothing
@@ -75,7 +75,7 @@ class Scripted:
         if self.is_down:
             return Response(status_code=503)
         body = json.loads(await request.body())
-        self.headers = dict(request.headers)
+        self.headers.append(dict(request.headers))
         if request.client:
             self.callers.add(request.client.port)
         method, params = body["method"], body.get("params", {})

@@ -108,9 +108,6 @@ async def test_of_alternatives_the_first_that_was_given_is_taken(ada, at_server)
         await called(agent, at.url)
     carried = [(b"X-Key" in request, b"Bearer t-1" in request) for request in at.requests]
     assert carried == [(True, False), (False, True)]
-        (True, False),
-        (False, True),
-    ]
 
 
 async def test_work_with_a_skill_takes_what_the_skill_wants_besides(ada):

@@ -14,20 +14,34 @@ from apps.agents.registration import register_hosted
 from apps.conversations import clearing
 from apps.conversations.digests import digest_of
 from apps.conversations.forking import fork
+from apps.conversations.models import Run
 from apps.conversations.switching import switch
 from apps.gateway import cards, connecting
 from apps.gateway.models import OpenWork
 from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, until, words
 from tests.gateway.peers.starting import running
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "outward")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("worker", "outward"),
+    pytest.mark.services("turns of remote agents, by a worker"),
+]
 
 
-@pytest.fixture(scope="module", params=["streams", "is polled"])
-def card(request) -> Iterator[dict]:
-    options = [] if request.param == "streams" else ["--no-streaming"]
+def served(*options: str) -> Iterator[dict]:
     with running("tests.gateway.peers.sdk_server", *options) as url:
         yield httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()
+
+
+@pytest.fixture(scope="module")
+def card() -> Iterator[dict]:
+    yield from served()
+
+
+@pytest.fixture(scope="module")
+def quiet_card() -> Iterator[dict]:
+    """Of an agent that does not stream, and is polled."""
+    yield from served("--no-streaming")
 
 
 @pytest.fixture
@@ -35,20 +49,23 @@ def talk(card, ada) -> Talk:
     return Talk(ada, remote_agent(card))
 
 
-async def test_it_delivers_what_the_agent_delivers(talk):
-    task = await talk.ask("count 3")
-    assert task.state == "completed"
-    assert await bridge.run(delivered, task) == {"count": "1 2 3 "}
-    assert await bridge.run(is_whole, task)
+async def seen_by(talk: Talk, text: str, **fields) -> dict:
+    """What the agent was sent."""
+    task = await talk.ask(text, **fields)
+    assert task.state == "completed", words(task)
+    [part] = (await bridge.run(delivered, task))["seen"]
+    return part["data"]
 
 
-async def test_a_plain_message_is_an_answer_that_completes_the_task(talk):
-    task = await talk.ask("message Hello back")
-    assert (task.state, words(task)) == ("completed", "Hello back")
-    assert await bridge.run(delivered, task) == {"answer": "Hello back"}
-
-
-async def test_a_question_is_passed_on_and_its_answer_goes_to_the_same_remote_task(talk):
+@pytest.mark.parametrize("kind", ["card", "quiet_card"])
+async def test_it_delivers_asks_and_fails_as_the_agent_does_whether_it_streams_or_is_polled(ada, kind, request):
+    talk = Talk(ada, await bridge.run(remote_agent, request.getfixturevalue(kind)))
+    counted = await talk.ask("count 3")
+    assert counted.state == "completed"
+    assert await bridge.run(delivered, counted) == {"count": "1 2 3 "}
+    plain = await talk.ask("message Hello back")
+    assert (plain.state, words(plain)) == ("completed", "Hello back")
+    assert await bridge.run(delivered, plain) == {"answer": "Hello back"}
     asked = await talk.ask("ask")
     assert (asked.state, words(asked)) == ("input-required", "Which colour?")
     first = await bridge.run(run_of, asked)
@@ -58,13 +75,10 @@ async def test_a_question_is_passed_on_and_its_answer_goes_to_the_same_remote_ta
     second = await bridge.run(run_of, answered)
     assert second.pk != first.pk
     assert second.remote["taskId"] == first.remote["taskId"]
-    assert await bridge.run(is_whole, answered)
-
-
-async def test_a_failure_is_told_in_the_agents_own_words(talk):
-    task = await talk.ask("fail")
-    assert (task.state, words(task)) == ("failed", "It broke.")
+    failed = await talk.ask("fail")
+    assert (failed.state, words(failed)) == ("failed", "It broke.")
     await until(lambda: OpenWork.objects.count() == 0)
+    assert await bridge.run(is_whole, failed)
 
 
 async def test_a_cancel_is_passed_on(talk):
@@ -90,25 +104,16 @@ async def test_files_go_both_ways(talk):
     assert (part["filename"], part["mediaType"]) == ("table.csv", "text/csv")
 
 
-async def test_what_was_sent_is_kept_with_its_hash_and_was_sent_as_it_is_kept(talk):
-    task = await talk.ask("look at this", metadata={"mine": 1})
-    run = await bridge.run(run_of, task)
-    assert digest_of(run.input) == run.input_hash
-    [seen] = (await bridge.run(delivered, task))["seen"]
+async def test_what_was_sent_is_kept_with_its_hash_and_a_later_task_repeats_nothing_that_is_known(talk):
+    seen = await seen_by(talk, "look at this", metadata={"mine": 1})
+    run = await Run.objects.aget()
     sent = run.input["sent"]["message"]
-    assert {name: seen["data"][name] for name in sent} == sent
-    assert sent["parts"] == [{"text": "look at this"}]
-    assert sent["metadata"] == {"mine": 1}
-
-
-async def test_a_later_task_goes_on_in_the_remote_conversation_and_repeats_nothing_that_is_known(talk):
-    first = await talk.ask("count 1")
-    second = await talk.ask("look")
-    [seen] = (await bridge.run(delivered, second))["seen"]
-    before = (await bridge.run(run_of, first)).remote
-    assert seen["data"]["contextId"] == before["contextId"]
-    assert seen["data"]["referenceTaskIds"] == [before["taskId"]]
-    assert seen["data"]["parts"] == [{"text": "look"}]
+    assert digest_of(run.input) == run.input_hash
+    assert {name: seen[name] for name in sent} == sent
+    assert (sent["parts"], sent["metadata"]) == ([{"text": "look at this"}], {"mine": 1})
+    later = await seen_by(talk, "look")
+    assert (later["contextId"], later["referenceTaskIds"]) == (run.remote["contextId"], [run.remote["taskId"]])
+    assert later["parts"] == [{"text": "look"}]
 
 
 async def test_in_a_fork_the_remote_conversation_begins_anew_and_is_told_what_was_before(talk, ada):
@@ -117,16 +122,16 @@ async def test_in_a_fork_the_remote_conversation_begins_anew_and_is_told_what_wa
     before = (await bridge.run(run_of, first)).remote["contextId"]
     child = await bridge.run(fork, ada.principal, first.context, second.first_event - 1, reason="fork")
     other = Talk(ada, talk.agent, child.context_id)
-    [seen] = (await bridge.run(delivered, await other.ask("look here")))["seen"]
-    told = " ".join(part.get("text", "") for part in seen["data"]["parts"])
-    assert seen["data"].get("contextId") != before
+    seen = await seen_by(other, "look here")
+    told = " ".join(part.get("text", "") for part in seen["parts"])
+    assert seen.get("contextId") != before
     assert "the colour is green" in told
     assert "the colour is red" not in told
     await bridge.run(clearing.clear, ada.principal, talk.agent, talk.context_id)
-    [later] = (await bridge.run(delivered, await other.ask("look again")))["seen"]
+    later = await seen_by(other, "look again")
     begun = (await bridge.run(run_of, await other.ask("look once more"))).remote["contextId"]
-    assert later["data"]["contextId"] == begun != before
-    assert later["data"]["parts"] == [{"text": "look again"}]
+    assert later["contextId"] == begun != before
+    assert later["parts"] == [{"text": "look again"}]
 
 
 async def test_what_other_agents_said_meanwhile_is_told_along(talk, ada, echo):
@@ -135,25 +140,18 @@ async def test_what_other_agents_said_meanwhile_is_told_along(talk, ada, echo):
     await bridge.run(switch, ada.principal, counted.context, echo)
     green = await other.ask("the colour is green")
     await bridge.run(switch, ada.principal, green.context, talk.agent)
-    told = await talk.ask("look again")
-    [seen] = (await bridge.run(delivered, told))["seen"]
-    own, history = seen["data"]["parts"]
+    own, history = (await seen_by(talk, "look again"))["parts"]
     assert own == {"text": "look again"}
     assert "User: the colour is green" in history["text"]
     assert "count 1" not in history["text"]
-    third = await talk.ask("look once more")
-    [seen] = (await bridge.run(delivered, third))["seen"]
-    assert seen["data"]["parts"] == [{"text": "look once more"}], "nothing is told twice"
+    assert (await seen_by(talk, "look once more"))["parts"] == [{"text": "look once more"}], "nothing is told twice"
 
 
 async def test_files_of_a_task_that_another_agent_did_are_told_along(talk, ada):
     file = await bridge.run(register_hosted, "maker", "tests.gateway.test_executing:Maker")
     made = await Talk(ada, file).ask("make it")
     assert made.state == "completed", words(made)
-    told = await talk.ask("look here", referenceTaskIds=[str(made.pk)])
-    assert told.state == "completed", words(told)
-    [seen] = (await bridge.run(delivered, told))["seen"]
-    own, about, part = seen["data"]["parts"]
+    own, about, part = (await seen_by(talk, "look here", referenceTaskIds=[str(made.pk)]))["parts"]
     assert own == {"text": "look here"}
     assert "delivered table.csv" in about["text"]
     assert "It was: make it" in about["text"]

@@ -21,7 +21,15 @@ from apps.runtime import process
 from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
 from tests.gateway.scripted import CUT, Scripted, artifact, events, in_turn, made, now, refusing, serving, task
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "outward")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("worker", "outward"),
+    pytest.mark.services("turns of remote agents, by a worker"),
+]
+WANTS = {
+    "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}},
+    "securityRequirements": [{"schemes": {"key": {"list": []}}}],
+}
 PIECES = [made("a ", append=False), made("b ", append=True), made("c", append=True, last=True)]
 
 
@@ -42,6 +50,23 @@ def agent() -> Iterator[Scripted]:
 @pytest.fixture
 def talk(agent, ada) -> Talk:
     return Talk(ada, remote_agent(agent.card()))
+
+
+async def silence(_):
+    await asyncio.sleep(30)
+    yield {}
+
+
+def working(*said, key="t1"):
+    """Begins a task, says this, and goes on for longer than any test."""
+
+    async def work(_):
+        yield {"task": task(key=key)}
+        for one in said:
+            yield one
+        await asyncio.sleep(30)
+
+    return work
 
 
 @pytest.mark.parametrize("frames", range(5))
@@ -80,21 +105,13 @@ async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
     agent.is_at("FAILED", "It broke after all.")
     failed = await talk.ask()
     assert (failed.state, words(failed)) == ("failed", "It broke after all.")
-
-
-async def test_a_turn_and_the_one_after_it_take_a_single_connection(agent, talk):
-    agent.sent = events({"task": task()}, made("right"), now("COMPLETED", "Done."))
-    agent.is_at("COMPLETED", "Done.", [artifact("right")])
-    for _ in range(2):
-        assert (await talk.ask()).state == "completed"
-    assert agent.count("SendStreamingMessage", "GetTask") == 4
-    assert len(agent.callers) == 1
-
-
-async def test_an_artifact_that_is_another_in_the_end_replaces_what_was_streamed(agent, talk):
-    agent.sent = events({"task": task()}, made("wrong"), now("COMPLETED"))
     agent.is_at("COMPLETED", artifacts=[artifact("right")])
     assert await bridge.run(delivered, await talk.ask()) == {"answer": "right"}
+    assert len(agent.callers) == 1, "one connection serves both turns"
+    agent.task = None  # it forgets tasks that have ended: the end counts with a note
+    done = await talk.ask()
+    assert (done.state, words(done)) == ("completed", "Done.")
+    assert "could not be confirmed" in str((await bridge.run(run_of, done)).notes)
 
 
 async def test_an_end_that_the_agent_takes_back_is_none(agent, talk):
@@ -103,13 +120,6 @@ async def test_an_end_that_the_agent_takes_back_is_none(agent, talk):
     failed = await talk.ask()
     assert failed.state == "failed"
     assert "had ended, and then that it goes on" in words(failed)
-
-
-async def test_an_end_that_cannot_be_asked_for_counts_with_a_note(agent, talk):
-    agent.sent = events({"task": task()}, made("x"), now("COMPLETED", "Done."))
-    done = await talk.ask()  # agent.task is None: it forgets tasks that have ended
-    assert (done.state, words(done)) == ("completed", "Done.")
-    assert "could not be confirmed" in str((await bridge.run(run_of, done)).notes)
 
 
 async def test_nothing_of_another_task_is_taken_in(agent, talk):
@@ -164,12 +174,7 @@ async def test_an_agent_that_calls_back_is_looked_at_when_it_does(agent, ada, se
 
 async def test_time_that_is_over_is_over_and_the_agent_is_told(agent, ada):
     talk = Talk(ada, await bridge.run(remote_agent, agent.card(), time_limit=1.0))
-
-    async def work(_):
-        yield {"task": task()}
-        await asyncio.sleep(30)
-
-    agent.sent = work
+    agent.sent = working()
     agent.is_at("WORKING")
     failed = await talk.ask()
     assert failed.state == "failed"
@@ -188,12 +193,7 @@ async def test_a_question_that_is_withdrawn_here_is_withdrawn_there(agent, talk)
 
 async def test_a_newer_message_that_interrupts_ends_the_work_on_the_older(agent, ada):
     talk = Talk(ada, await bridge.run(remote_agent, agent.card(), on_busy="interrupt"))
-
-    async def work(_):
-        yield {"task": task()}
-        await asyncio.sleep(30)
-
-    agent.sent = in_turn(work, events({"task": task(key="t2")}, now("COMPLETED", "Second.", key="t2")))
+    agent.sent = in_turn(working(), events({"task": task(key="t2")}, now("COMPLETED", "Second.", key="t2")))
     agent.is_at("WORKING")
     begun = await talk.say("first")
     await until(lambda: run_of(begun).remote.get("taskId"))
@@ -224,19 +224,13 @@ async def test_files_are_sent_as_links_to_an_agent_that_takes_them_so(agent, tal
 
 @pytest.mark.parametrize("breaker_is", ["closed", "open"])
 async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_again(agent, talk, breaker_is):
-    async def begun(_):
-        yield {"task": task()}
-        yield PIECES[0]
-        yield PIECES[1]
-        await asyncio.sleep(30)
-
     async def rest(_):
         yield {"task": agent.task}
         yield PIECES[2]
         agent.is_at("COMPLETED", "Done.", [artifact("a b c")])
         yield now("COMPLETED", "Done.")
 
-    agent.sent, agent.subscribed = begun, rest
+    agent.sent, agent.subscribed = working(*PIECES[:2]), rest
     agent.is_at("WORKING", artifacts=[artifact("a b ")])
     sent = await talk.say()
     await until(lambda: len(said(sent, "artifact_update")) == 2)
@@ -256,15 +250,8 @@ async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_aga
 @pytest.mark.parametrize("remembers", [False, True])
 async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that_is_safe(agent, ada, remembers):
     extensions = [{"uri": "https://peer.invalid/ext/message-ids/v1"}] if remembers else []
-    key = {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
-    wants = {"securitySchemes": {"key": key}, "securityRequirements": [{"schemes": {"key": {"list": []}}}]}
-    talk = Talk(ada, await bridge.run(remote_agent, agent.card(extensions=extensions) | wants))
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card(extensions=extensions) | WANTS))
     await bridge.run(credentials.keep, talk.agent, None, "key", {"key": "0123456789"}, ada)
-
-    async def silence(_):
-        await asyncio.sleep(30)
-        yield {}
-
     agent.sent = in_turn(silence, events({"task": task("COMPLETED")}))
     agent.is_at("COMPLETED", "Done.")
     sent = await talk.say()
@@ -282,10 +269,6 @@ async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that
 
 
 async def test_an_answer_of_which_nothing_is_known_is_looked_for_in_the_task_that_asked(agent, talk):
-    async def silence(_):
-        await asyncio.sleep(30)
-        yield {}
-
     agent.sent = in_turn(events({"task": task("INPUT_REQUIRED", "Which?")}), silence)
     agent.is_at("INPUT_REQUIRED", "Which?")
     asked = await talk.ask()
@@ -320,9 +303,7 @@ async def test_credentials_that_the_agent_wants_are_asked_for_and_the_answer_goe
 
 
 async def test_a_credential_of_ones_own_is_asked_for_before_anything_is_sent(agent, ada):
-    key = {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
-    wants = {"securitySchemes": {"key": key}, "securityRequirements": [{"schemes": {"key": {"list": []}}}]}
-    talk = Talk(ada, await bridge.run(remote_agent, agent.card() | wants))
+    talk = Talk(ada, await bridge.run(remote_agent, agent.card() | WANTS))
     await bridge.run(credentials.bring_own, talk.agent, "key", True, ada)
     agent.sent = events({"task": task("COMPLETED")})
     agent.is_at("COMPLETED", "Let in.")
@@ -331,7 +312,7 @@ async def test_a_credential_of_ones_own_is_asked_for_before_anything_is_sent(age
     assert agent.requests == []
     await bridge.run(credentials.keep, talk.agent, ada, "key", {"key": "0123456789"}, ada)
     await until(lambda: run_of(asked).turn == 2 and run_of(asked).state == "done")
-    assert agent.headers["x-key"] == "0123456789"
+    assert agent.headers[-1]["x-key"] == "0123456789"
     assert agent.sends[0]["parts"] == [{"text": "hello"}]
 
 
@@ -391,12 +372,7 @@ async def test_a_cancel_that_comes_just_before_the_first_answer_is_passed_on(age
 
 async def test_work_is_found_again_though_its_agent_is_not_called_for_anything_new(agent, ada, echo):
     talk = Talk(ada, await bridge.run(remote_agent, agent.card(), fallbacks=["echo"]))
-
-    async def begun(_):
-        yield {"task": task()}
-        await asyncio.sleep(30)
-
-    agent.sent = begun
+    agent.sent = working()
     agent.is_at("WORKING")
     sent = await talk.say()
     await until(lambda: run_of(sent).remote.get("taskId"))
@@ -414,17 +390,3 @@ async def test_nobody_stands_in_for_an_agent_that_may_have_got_the_message(agent
     failed = await talk.ask()
     assert (len(agent.sends), failed.state) == (2, "failed")
     assert "lost after the message was sent" in words(failed)
-
-
-async def test_a_cancel_that_breaks_keeps_no_other_from_being_passed_on(monkeypatch):
-    passed_on = []
-
-    async def pass_on(work):
-        if work == "broken":
-            raise RuntimeError
-        await asyncio.sleep(0)
-        passed_on.append(work)
-
-    monkeypatch.setattr(canceling, "pass_on", pass_on)
-    await canceling._all(["broken", "good"])
-    assert passed_on == ["good"]
