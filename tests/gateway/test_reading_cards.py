@@ -18,13 +18,23 @@ def with_interfaces(*told):
     return card(URL, supportedInterfaces=[dict(zip(names, one, strict=True)) for one in told])
 
 
-def test_a_card_stays_what_it_says_and_is_one_to_the_sdk():
+def test_a_card_stays_what_it_says_and_what_is_unknown_or_empty_is_left_to_the_protocol():
     read = cards.read(card(URL))
     assert read == card(URL)
     assert ParseDict(read, AgentCard()).skills[0].id == "translate"
+    told = card(URL, supported_interfaces=card(URL)["supportedInterfaces"], surprise=1)
+    del told["supportedInterfaces"]
+    assert cards.read(told) == card(URL)
+    lean = {name: one for name, one in card(URL).items() if name not in ("capabilities", "skills", "defaultInputModes")}
+    read = cards.read(lean)
+    assert (read["capabilities"], read["skills"], read["defaultInputModes"]) == ({}, [], [])
 
 
 def test_a_card_of_0_3_becomes_one_of_1_0():
+    flows = {
+        "clientCredentials": {"tokenUrl": "https://id.example/token", "scopes": {}},
+        "implicit": {"authorizationUrl": "https://id.example/", "scopes": {}},
+    }
     read = cards.read(
         old_card(
             URL,
@@ -34,44 +44,34 @@ def test_a_card_of_0_3_becomes_one_of_1_0():
             ],
             supportsAuthenticatedExtendedCard=True,
             security=[{"key": []}],
-            securitySchemes={"key": {"type": "apiKey", "in": "header", "name": "X-Key"}},
+            securitySchemes={
+                "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
+                "o": {"type": "oauth2", "flows": flows},
+            },
         )
     )
     assert read["supportedInterfaces"] == [
         {"url": URL, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
         {"url": f"{URL}/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "0.3"},
     ]
-    assert read["securitySchemes"] == {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}}
+    schemes = read["securitySchemes"]
+    assert schemes["key"] == {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
+    assert list(schemes["o"]["oauth2SecurityScheme"]["flows"]) == ["clientCredentials"]  # the one of programs
     assert read["capabilities"] == {"streaming": True, "extendedAgentCard": True}
     assert ParseDict(read, AgentCard()).name == "Translator"
 
 
-def test_of_several_oauth_flows_of_0_3_the_one_of_programs_is_kept():
-    flows = {
-        "clientCredentials": {"tokenUrl": "https://id.example/token", "scopes": {}},
-        "implicit": {"authorizationUrl": "https://id.example/", "scopes": {}},
-    }
-    read = cards.read(old_card(URL, securitySchemes={"o": {"type": "oauth2", "flows": flows}}))
-    assert list(read["securitySchemes"]["o"]["oauth2SecurityScheme"]["flows"]) == ["clientCredentials"]
+def refusal(read, told):
+    with pytest.raises(BadCard) as refused:
+        read(told)
+    return str(refused.value)
 
 
-def test_what_the_protocol_requires_and_a_server_left_out_for_being_empty_is_empty():
-    lean = {name: one for name, one in card(URL).items() if name not in ("capabilities", "skills", "defaultInputModes")}
-    read = cards.read(lean)
-    assert (read["capabilities"], read["skills"], read["defaultInputModes"]) == ({}, [], [])
-
-
-def test_a_card_in_snake_case_is_read_and_what_is_unknown_is_left_out():
-    told = card(URL, supported_interfaces=card(URL)["supportedInterfaces"], surprise=1)
-    del told["supportedInterfaces"]
-    assert cards.read(told) == card(URL)
-
-
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
+def test_what_is_wrong_is_said_with_its_field():
+    tagged = {"id": "a", "name": "A", "description": "d"}
+    two = {"httpAuthSecurityScheme": {"scheme": "a"}, "mtlsSecurityScheme": {}}
+    for fields, sentence in (
         ({"name": None}, "name is missing."),
-        ({"name": "  "}, "name must not be empty."),
         ({"name": "\u202e"}, "name must not be empty."),
         ({"description": 7}, "description must be a text."),
         ({"description": "x" * 10_001}, "description must have at most 10,000 characters."),
@@ -79,63 +79,35 @@ def test_a_card_in_snake_case_is_read_and_what_is_unknown_is_left_out():
         ({"capabilities": {"streaming": "yes"}}, "capabilities.streaming must be true or false."),
         ({"skills": {"id": "a"}}, "skills must be a list."),
         ({"skills": [{"id": "a", "name": "A"}]}, "skills[0].description is missing."),
-        ({"skills": [{"id": "a", "name": "A", "description": "d", "tags": [1]}]}, "skills[0].tags[0] must be a text."),
+        ({"skills": [{**tagged, "tags": [1]}]}, "skills[0].tags[0] must be a text."),
         ({"defaultInputModes": ["text/plain"] * 501}, "defaultInputModes must have at most 500 entries."),
         ({"securitySchemes": {"k": {"httpAuthSecurityScheme": {}}}}, "securitySchemes.k.httpAuthSecurityScheme.scheme"),
-        (
-            {"securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "a"}, "mtlsSecurityScheme": {}}}},
-            "securitySchemes.k must have one of httpAuthSecurityScheme and mtlsSecurityScheme, not both.",
-        ),
+        ({"securitySchemes": {"k": two}}, "must have one of httpAuthSecurityScheme and mtlsSecurityScheme, not both."),
         ({"capabilities": {"extensions": [{"uri": "u", "params": {"n": 2**53}}]}}, "a number beyond 2^53"),
         ({"supportedInterfaces": []}, "The agent offers no interface. Parley speaks JSONRPC and HTTP+JSON"),
         ({"supportedInterfaces": [{"url": URL}]}, "supportedInterfaces[0].protocolBinding is missing."),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_field(fields, sentence):
-    with pytest.raises(BadCard) as refused:
-        cards.read(card(URL, **fields))
-    assert sentence in str(refused.value)
+        ({"name": None, "version": None, "skills": 1}, "name is missing. version is missing. skills must be a list."),
+    ):
+        assert sentence in refusal(cards.read, card(URL, **fields))
 
 
-def test_all_that_is_wrong_is_said_at_once():
-    with pytest.raises(BadCard, match=r"name is missing\. version is missing\. skills must be a list\."):
-        cards.read(card(URL, name=None, version=None, skills=1))
-
-
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
+def test_what_is_wrong_with_a_card_of_0_3_is_said_too():
+    for fields, sentence in (
         ({"name": None}, "name"),
-        ({"skills": [{"id": "a"}]}, r"skills\[0\]\.name: Field required"),
-        ({"protocolVersion": "0.2.6"}, r"offers JSONRPC 0\.2\.6"),
-        ({"preferredTransport": "GRPC"}, r"offers GRPC 0\.3"),
+        ({"skills": [{"id": "a"}]}, "skills[0].name: Field required"),
+        ({"protocolVersion": "0.2.6"}, "offers JSONRPC 0.2.6"),
+        ({"preferredTransport": "GRPC"}, "offers GRPC 0.3"),
         ({"securitySchemes": {"k": {"type": "magic"}}}, "securitySchemes"),
-        ({"capabilities": {"extensions": [{"uri": "u", "params": {"n": 2**60}}]}}, r"beyond 2\^53"),
+        ({"capabilities": {"extensions": [{"uri": "u", "params": {"n": 2**60}}]}}, "beyond 2^53"),
         ({"description": "\ud800"}, "description is missing"),
-    ],
-)
-def test_what_is_wrong_with_a_card_of_0_3_is_said_too(fields, sentence):
-    with pytest.raises(BadCard, match=sentence):
-        cards.read(old_card(URL, **fields))
+    ):
+        assert sentence in refusal(cards.read, old_card(URL, **fields))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"hello",
-        b"[]",
-        b"null",
-        b'{"name": NaN}',
-        b'{"name": "a", "name": "b"}',
-        b"\xff",
-        b'{"a":' + b"[" * 100 + b"]" * 100 + b"}",
-        b"[" * 100_000,
-    ],
-)
-def test_what_is_no_json_object_is_no_card(text):
-    with pytest.raises(BadCard, match="no agent card"):
-        cards.parsed(text)
+def test_what_is_no_json_object_is_no_card():
+    deep = b'{"a":' + b"[" * 100 + b"]" * 100 + b"}"
+    for text in (b"", b"[]", b'{"name": NaN}', b'{"name": "a", "name": "b"}', b"\xff", deep, b"[" * 100_000):
+        assert "no agent card" in refusal(cards.parsed, text)
 
 
 def test_texts_come_without_characters_that_deceive_or_cannot_be_stored():
@@ -159,12 +131,10 @@ def test_interfaces_are_used_in_the_agents_order_and_at_one_origin():
     assert len(read["supportedInterfaces"]) == 5
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1/a2a", "http://169.254.169.254/", "http://[::1]/", "file:///etc/passwd", "https://a@b.c/"]
-)
-def test_an_interface_at_a_closed_address_is_refused(url):
-    with pytest.raises(BadCard, match=r"supportedInterfaces\[1\]\.url"):
-        cards.read(with_interfaces((URL, "JSONRPC", "1.0"), (url, "HTTP+JSON", "1.0")))
+def test_an_interface_at_a_closed_address_is_refused():
+    for url in ("http://127.0.0.1/a2a", "http://169.254.169.254/", "file:///etc/passwd", "https://a@b.c/"):
+        told = with_interfaces((URL, "JSONRPC", "1.0"), (url, "HTTP+JSON", "1.0"))
+        assert "supportedInterfaces[1].url" in refusal(cards.read, told)
 
 
 def test_what_the_card_says_becomes_what_our_own_card_of_it_can_say():

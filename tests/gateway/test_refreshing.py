@@ -31,17 +31,11 @@ def interface(url, binding="JSONRPC", version="1.0", **more):
     return {"url": url, "protocolBinding": binding, "protocolVersion": version, **more}
 
 
-def test_a_card_that_says_the_same_makes_no_version(cards_at, translator):
+def test_a_card_that_says_the_same_makes_no_version_and_need_not_be_sent(cards_at, translator):
     outcome, agent = refreshed(translator)
     assert (outcome, agent.versions.count()) == ("unchanged", 1)
-
-
-def test_the_server_is_asked_whether_the_card_changed_and_need_not_send_it(cards_at, translator):
-    cards_at.pages[WELL_KNOWN] = (
-        200,
-        {"ETag": '"one"', "Last-Modified": "Sat, 21 Nov 2026 10:00:00 GMT"},
-        cards_at.card(),
-    )
+    told = {"ETag": '"one"', "Last-Modified": "Sat, 21 Nov 2026 10:00:00 GMT"}
+    cards_at.pages[WELL_KNOWN] = (200, told, cards_at.card())
     refreshed(translator)
     before = RemoteAgent.objects.get().refreshed_at
     outcome, agent = refreshed(translator)
@@ -52,7 +46,8 @@ def test_the_server_is_asked_whether_the_card_changed_and_need_not_send_it(cards
     assert agent.remote.refreshed_at > before
 
 
-def test_a_harmless_change_counts_at_once_and_the_earlier_version_stays(cards_at, translator):
+def test_a_harmless_change_counts_at_once_and_what_operators_set_stays(cards_at, translator):
+    Agent.objects.update(access="public", time_limit=5, on_busy="reject", is_enabled=True, cost=2)
     skill = {"id": "proofread", "name": "Proofread", "description": "Finds mistakes.", "tags": ["language"]}
     changed = cards_at.card(description="Translates and proofreads.", version="2.2.0")
     changed["skills"].append(skill)
@@ -63,28 +58,12 @@ def test_a_harmless_change_counts_at_once_and_the_earlier_version_stays(cards_at
     assert [one.number for one in agent.versions.all()] == [2, 1]
     assert agent.current_version.number == 2
     assert agent.current_version.content["card"] == changed
-
-
-def test_what_operators_set_stays_whatever_the_card_says(cards_at, translator):
-    Agent.objects.update(access="public", time_limit=5, on_busy="reject", is_enabled=True, cost=2)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
-    _, agent = refreshed(translator)
-    assert (agent.description, agent.access, agent.time_limit, agent.on_busy, agent.cost) == (
-        "Other.",
-        "public",
-        5,
-        "reject",
-        2,
-    )
+    assert (agent.access, agent.time_limit, agent.on_busy, agent.cost) == ("public", 5, "reject", 2)
 
 
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        (
-            lambda url: {"supportedInterfaces": [interface("https://elsewhere.example/a2a")]},
-            "another origin, interface",
-        ),
         (lambda url: {"supportedInterfaces": [interface(f"{url}/other")]}, "another interface"),
         (lambda url: {"supportedInterfaces": [interface(f"{url}/a2a", "HTTP+JSON")]}, "another interface"),
         (lambda url: {"supportedInterfaces": [interface(f"{url}/a2a", version="0.3")]}, "another interface"),
@@ -123,11 +102,8 @@ def moved(cards_at, translator):
 def test_an_operator_approves_and_the_agent_is_what_waited(moved, ada):
     version = approving.approve(moved, ada)
     agent = Agent.objects.get()
-    assert (agent.name, agent.current_version, agent.remote.origin) == (
-        "Moved",
-        version,
-        "https://elsewhere.example:443",
-    )
+    assert (agent.name, agent.current_version) == ("Moved", version)
+    assert agent.remote.origin == "https://elsewhere.example:443"
     assert (agent.remote.proposed, agent.versions.first().note) == (None, "Needs approval: another origin, interface.")
     assert refreshed(agent)[0] == "unchanged"
     with pytest.raises(ValidationError, match="Nothing waits"):
@@ -158,48 +134,36 @@ def test_a_card_that_is_again_what_it_was_leaves_nothing_to_approve(cards_at, mo
     assert (outcome, agent.remote.proposed) == ("unchanged", None)
 
 
-@pytest.mark.parametrize(
-    ("page", "sentence"),
-    [
+def test_a_card_that_fails_leaves_everything_as_it_was_and_does_not_even_wait(cards_at, translator):
+    good = cards_at.pages[WELL_KNOWN]
+    for page, sentence in (
         ((503, {}, b""), "status 503"),
         (b"<html>", "something else than a card"),
         ({"name": "x"}, "description is missing"),
-    ],
-)
-def test_a_card_that_fails_leaves_everything_as_it_was(cards_at, translator, page, sentence):
-    good = cards_at.pages[WELL_KNOWN]
-    cards_at.pages[WELL_KNOWN] = page
-    outcome, agent = refreshed(translator)
-    assert (outcome, agent.name, agent.versions.count()) == ("failed", "Translator", 1)
-    assert sentence in agent.remote.card_error
+        (cards_at.card(supportedInterfaces=[interface("http://169.254.169.254/")]), "supportedInterfaces"),
+    ):
+        cards_at.pages[WELL_KNOWN] = page
+        outcome, agent = refreshed(translator)
+        assert (outcome, agent.name, agent.versions.count()) == ("failed", "Translator", 1)
+        assert agent.remote.proposed is None
+        assert sentence in agent.remote.card_error
     cards_at.pages[WELL_KNOWN] = good
     outcome, agent = refreshed(translator)
     assert (outcome, agent.remote.card_error) == ("unchanged", "")
-
-
-def test_an_interface_that_leads_inside_fails_and_does_not_even_wait(cards_at, translator):
-    cards_at.pages[WELL_KNOWN] = cards_at.card(supportedInterfaces=[interface("http://169.254.169.254/")])
-    outcome, agent = refreshed(translator)
-    assert (outcome, agent.remote.proposed) == ("failed", None)
 
 
 def test_due_cards_are_looked_at_once_each_and_are_due_again_later(cards_at, translator):
     now = timezone.now()
     assert refreshing.refresh_due() == 0
     RemoteAgent.objects.update(refresh_at=now - datetime.timedelta(seconds=1))
+    read_too_early = RemoteAgent.objects.due(timezone.now()).get()
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
     assert refreshing.refresh_due() == 1
     assert refreshing.refresh_due() == 0
+    assert not refreshing._claimed(read_too_early)  # by another process
     remote = RemoteAgent.objects.get()
     assert remote.agent.description == "Other."
     assert 700 < (remote.refresh_at - now).total_seconds() < 1100
-
-
-def test_a_process_that_read_what_is_due_too_early_leaves_it_to_the_other(cards_at, translator):
-    RemoteAgent.objects.update(refresh_at=timezone.now())
-    read_too_early = RemoteAgent.objects.due(timezone.now()).get()
-    assert refreshing.refresh_due() == 1
-    assert not refreshing._claimed(read_too_early)
 
 
 def test_a_fallback_that_is_gone_keeps_no_card_from_counting(cards_at, translator):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Chunk, Foreign, Progress, Thought, Token, ToolCall, ToolResult, WholeAnswer
@@ -20,9 +19,12 @@ def data(value):
     return [{"data": value}]
 
 
-@pytest.mark.parametrize(
-    ("event", "said"),
-    [
+def test_the_table():
+    foreign_call = data({"id": "1", "tool": "t", "input": {}, "model": "m"})
+    about = {"description": "All", "metadata": {"m": 1}, "extensions": ["e"]}
+    half_way = now("WORKING", "Half way", metadata={"progress": {"done": 1, "total": 2}})
+    see = Progress("See", parts=[{"text": "See"}], message_id="m-See")
+    for event, said in (
         (made("", "output_start"), []),
         (made("Hel", "output_delta"), [Token("Hel")]),
         (made("lo", "output_end"), [Token("lo")]),
@@ -33,41 +35,27 @@ def data(value):
         (made("", "tool_call", parts=data(TOLD)), [ToolCall("7", "search", {"q": "x"})]),
         (made(json.dumps(TOLD), "tool_call"), [ToolCall("7", "search", {"q": "x"})]),
         (made("not JSON", "tool_call"), [ToolCall("tool_call", "tool", {"value": "not JSON"})]),
-        (
-            made("", "tool_call", parts=data({"id": "1", "tool": "t", "input": {}, "model": "m"})),
-            [ToolCall("1", "t", {}), Foreign({"tool_call": {"model": "m"}})],
-        ),
+        (made("", "tool_call", parts=foreign_call), [ToolCall("1", "t", {}), Foreign({"tool_call": {"model": "m"}})]),
         (made("", "tool_result", parts=data(FOUND)), [ToolResult("7", "search", [1])]),
         (
             made("", "tool_result", parts=data({"name": "search", "error": "gone"})),
             [ToolResult("tool_result", "search", "gone", is_error=True)],
         ),
         (
-            made("x", "report.md", id="r", description="All", metadata={"m": 1}, extensions=["e"], last=True),
+            made("x", "report.md", id="r", **about, last=True),
             [Chunk("r", "report.md", "All", [{"text": "x"}], False, True, {"m": 1}, ["e"])],
         ),
         (made("x", "", id="r"), [Chunk("r", "", "", [{"text": "x"}], False, False)]),
-        (
-            now("WORKING", "Half way", metadata={"progress": {"done": 1, "total": 2}}),
-            [Progress("Half way", 1, 2, parts=[{"text": "Half way"}], message_id="m-Half way")],
-        ),
-        (
-            now("WORKING", "See", metadata={"x": 1}),
-            [
-                Progress("See", parts=[{"text": "See"}], message_id="m-See"),
-                Foreign({"statusUpdate": {"metadata": {"x": 1}}}),
-            ],
-        ),
+        (half_way, [Progress("Half way", 1, 2, parts=[{"text": "Half way"}], message_id="m-Half way")]),
+        (now("WORKING", "See", metadata={"x": 1}), [see, Foreign({"statusUpdate": {"metadata": {"x": 1}}})]),
         (now("SUBMITTED"), []),
         (now("COMPLETED", "Done."), []),
         (now("DREAMING"), [Foreign({"state": "TASK_STATE_DREAMING"})]),
         ({"newKind": {"a": 1}}, [Foreign({"newKind": {"a": 1}})]),
         ({"task": {**task(), "weather": "fine"}}, [Foreign({"task": {"weather": "fine"}})]),
         ({"task": {**task(), "metadata": {"m": 1}}}, [Foreign({"task": {"metadata": {"m": 1}}})]),
-    ],
-)
-def test_the_table(event, said):
-    assert Transformation().event(event) == said
+    ):
+        assert Transformation().event(event) == said
 
 
 def test_what_is_no_part_of_words_or_of_the_web_is_kept():
@@ -93,27 +81,20 @@ def test_progress_has_the_parts_and_metadata_that_the_agent_gave_it():
     assert (said.parts, said.metadata) == ([chart], {"m": 1})
 
 
-def test_the_whole_answer_is_not_said_again_where_its_pieces_came():
+def test_the_whole_answer_is_not_said_again_where_its_pieces_came_and_what_they_lacked_is():
     heard = Transformation()
     for text in ("Hel", "lo"):
         heard.event(made(text, "output_delta", id=text))
     assert heard.event(made("Hello", "full_output")) == []
-    assert heard.ending() == []
-    assert heard.answer == "Hello"
-
-
-def test_what_the_pieces_lacked_is_said_of_the_whole():
+    assert (heard.ending(), heard.answer) == ([], "Hello")
     heard = Transformation()
     heard.event(made("Hel", "output_delta"))
     assert heard.event(made("Hello", "full_output")) == [Token("lo")]
     assert heard.event(made("lo", "output_delta", append=True)) == [], "a late piece of what is whole"
-
-
-def test_a_whole_answer_that_differs_takes_the_place_of_the_pieces():
     heard = Transformation()
     heard.event(made("Helo", "output_delta"))
     assert heard.event(made("Hello", "full_output")) == []
-    assert heard.ending() == [WholeAnswer("Hello")]
+    assert heard.ending() == [WholeAnswer("Hello")], "one that differs takes the place of the pieces"
 
 
 def test_what_a_fetched_task_says_again_is_not_said_again():
@@ -177,7 +158,6 @@ parts = st.lists(
 names = st.sampled_from(["x", "output_delta", "full_output", "thinking_delta", "tool_call", "tool_result", ""])
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(names, parts, st.booleans(), st.booleans()), max_size=6))
 def test_odd_things_are_taken_and_a_task_that_repeats_them_adds_nothing(updates):
     heard, kept = Transformation(), {}
