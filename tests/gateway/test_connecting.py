@@ -10,7 +10,7 @@ from a2a.types import AgentCard
 from apps.gateway import connecting
 from apps.gateway.connecting import Peer
 from apps.gateway.errors import BadCard, Refused
-from tests.gateway.peers import sdk_server
+from tests.gateway.peers import acting
 from tests.gateway.peers.starting import running
 from tests.gateway.reaching import JSON, card_at, said
 
@@ -68,7 +68,10 @@ async def test_a_stream_comes_as_events_of_1_0_whatever_the_agent_speaks(url, wa
     assert all(len(event) == 1 and set(event) <= KINDS for event in events)
     assert texts(events) == "1 2 3 4 "
     assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert (failed["state"], failed["message"]["parts"]) == ("TASK_STATE_FAILED", [{"text": "It broke."}])
+    assert (failed["state"], failed["message"]["parts"]) == (
+        "TASK_STATE_FAILED",
+        [{"text": "This went wrong, as was asked."}],
+    )
     assert message["message"]["parts"] == [{"text": "hi"}]
 
 
@@ -80,11 +83,11 @@ async def test_one_answer_is_the_task_as_it_ended_and_a_question_goes_on_in_it(u
         ids = {"taskId": asked["id"], "contextId": asked["contextId"]}
         events = [event async for event in peer.send(said("blue", **ids))]
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert [one["parts"] for one in done["artifacts"]] == [[{"text": "You said: hello"}]]
+    assert [one["parts"] for one in done["artifacts"]] == [[{"text": "hello"}]]
     assert message["message"]["parts"] == [{"text": "hi"}]
     assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    assert asked["status"]["message"]["parts"] == [{"text": "Which colour?"}]
-    assert texts(events) == "You said: blue"
+    assert asked["status"]["message"]["parts"] == [{"text": "Which word?"}]
+    assert texts(events) == "It was blue."
     async with reached(url, way, streams=False) as peer:  # which is not asked to stream
         [answer] = await all_of(peer, "hello")
     assert answer["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -120,10 +123,10 @@ async def test_what_is_sent_and_what_is_kept_arrive_as_they_were_given(url, way)
         whole = await peer.get(took["id"])
         if way[1] == "1.0":  # for 0.3, 0 is no limit
             assert "history" not in await peer.get(took["id"], history_length=0)
-    assert took["artifacts"][0]["parts"] == [{"text": "Got bytes.bin of 200 bytes"}]
+    assert took["artifacts"][0]["parts"] == [{"text": acting.described("bytes.bin", b"\x00\xff" * 100)}]
     [part] = made["artifacts"][0]["parts"]
-    assert base64.b64decode(part["raw"]) == sdk_server.FILE
-    assert (part["filename"], part["mediaType"]) == ("table.csv", "text/csv")
+    assert base64.b64decode(part["raw"]) == acting.FILE
+    assert (part["filename"], part["mediaType"]) == ("all.bin", "application/octet-stream")
     [part] = seen["artifacts"][0]["parts"]
     assert (part["data"]["metadata"], part["data"]["parts"][1]["data"]) == (about, {"n": 2})
     assert data["artifacts"][0]["parts"] == [{"data": {"n": 1, "list": [1.5, None, "x"]}}]

@@ -141,7 +141,7 @@ class Guarded:
 def sdk_agent(authorization: str) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    app = Guarded(sdk_server.application(url, ["JSONRPC", "HTTP+JSON"], "1.0", streams=True), authorization)
+    app = Guarded(sdk_server.application(url, ["JSONRPC", "HTTP+JSON"], streams=True), authorization)
     running = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()

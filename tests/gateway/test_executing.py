@@ -19,6 +19,7 @@ from apps.conversations.switching import switch
 from apps.gateway import cards, connecting
 from apps.gateway.models import OpenWork
 from tests.gateway.conversing import Talk, delivered, is_whole, remote_agent, run_of, until, words
+from tests.gateway.peers import acting
 from tests.gateway.peers.starting import running
 
 pytestmark = [
@@ -67,16 +68,16 @@ async def test_it_delivers_asks_and_fails_as_the_agent_does_whether_it_streams_o
     assert (plain.state, words(plain)) == ("completed", "Hello back")
     assert await bridge.run(delivered, plain) == {"answer": "Hello back"}
     asked = await talk.ask("ask")
-    assert (asked.state, words(asked)) == ("input-required", "Which colour?")
+    assert (asked.state, words(asked)) == ("input-required", "Which word?")
     first = await bridge.run(run_of, asked)
     answered = await talk.ask("green", task=asked)
     assert answered.state == "completed"
-    assert await bridge.run(delivered, answered) == {"answer": "You said: green"}
+    assert await bridge.run(delivered, answered) == {"answer": "It was green."}
     second = await bridge.run(run_of, answered)
     assert second.pk != first.pk
     assert second.remote["taskId"] == first.remote["taskId"]
     failed = await talk.ask("fail")
-    assert (failed.state, words(failed)) == ("failed", "It broke.")
+    assert (failed.state, words(failed)) == ("failed", "This went wrong, as was asked.")
     await until(lambda: OpenWork.objects.count() == 0)
     assert await bridge.run(is_whole, failed)
 
@@ -97,11 +98,11 @@ async def test_files_go_both_ways(talk):
     raw = base64.b64encode(b"x,y\n").decode()
     sheet = {"raw": raw, "filename": "in.csv", "mediaType": "text/csv"}
     took = await talk.ask(parts=[{"text": "take"}, sheet])
-    assert await bridge.run(delivered, took) == {"answer": "Got in.csv of 4 bytes"}
+    assert await bridge.run(delivered, took) == {"received-0": acting.described("in.csv", b"x,y\n")}
     made = await talk.ask("file")
-    [part] = (await bridge.run(delivered, made))["file"]
-    assert base64.b64decode(part["raw"]) == b"a,b\n1,2\n"
-    assert (part["filename"], part["mediaType"]) == ("table.csv", "text/csv")
+    [part] = (await bridge.run(delivered, made))["all.bin"]
+    assert base64.b64decode(part["raw"]) == acting.FILE
+    assert (part["filename"], part["mediaType"]) == ("all.bin", "application/octet-stream")
 
 
 async def test_what_was_sent_is_kept_with_its_hash_and_a_later_task_repeats_nothing_that_is_known(talk):

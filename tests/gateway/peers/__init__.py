@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,26 +23,21 @@ import pytest
 
 from tests import stack
 from tests.a2a import old_sdk
+from tests.gateway.peers.starting import running
 
 HERE = Path(__file__).parent
 START_SECONDS = 60.0
 CARD = "/.well-known/agent-card.json"
+_lasting = ExitStack()
+atexit.register(_lasting.close)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A running agent.
-
-    Attributes:
-        url: its base URL, below which its card is.
-        streams, takes_webhooks: what its card says.
-        lists: does it answer to ListTasks?
-    """
+    """A running agent. `url` is its base URL, below which its card is."""
 
     name: str
     url: str
-    streams: bool = True
-    takes_webhooks: bool = True
 
     @property
     def card_url(self) -> str:
@@ -54,9 +50,8 @@ def peer(name: str) -> Peer:
     return PEERS[name](name)
 
 
-def _sdk(name: str, bindings: str, *options: str) -> Peer:
-    url = _program(Path(sys.executable), "new_server.py", bindings, *options)
-    return Peer(name, url, streams="quiet" not in options)
+def _sdk(name: str, *options: str) -> Peer:
+    return Peer(name, _lasting.enter_context(running("tests.gateway.peers.sdk_server", *options)).rstrip("/"))
 
 
 def _old_sdk(name: str) -> Peer:
@@ -67,7 +62,7 @@ def _old_sdk(name: str) -> Peer:
 
 
 def _fasta(name: str) -> Peer:
-    return Peer(name, _program(Path(sys.executable), "fasta_server.py"), takes_webhooks=False)
+    return Peer(name, _program(Path(sys.executable), "fasta_server.py"))
 
 
 def _parley(name: str) -> Peer:
@@ -103,11 +98,10 @@ def _answers(url: str) -> bool:
 
 
 PEERS: dict[str, Callable[[str], Peer]] = {
-    "SDK 1.3 JSON-RPC": lambda name: _sdk(name, "JSONRPC,HTTP+JSON"),
-    "SDK 1.3 HTTP+JSON": lambda name: _sdk(name, "HTTP+JSON,JSONRPC"),
-    "SDK 1.3 without streams": lambda name: _sdk(name, "JSONRPC", "quiet"),
+    "SDK 1.3 JSON-RPC": lambda name: _sdk(name, "--binding", "JSONRPC", "--binding", "HTTP+JSON"),
+    "SDK 1.3 HTTP+JSON": lambda name: _sdk(name, "--binding", "HTTP+JSON", "--binding", "JSONRPC"),
+    "SDK 1.3 without streams": lambda name: _sdk(name, "--no-streaming"),
     "SDK 0.3.26": _old_sdk,
     "fasta2a 2.1.1": _fasta,
     "Parley": _parley,
 }
-"""By name, in the order in which they are reported."""

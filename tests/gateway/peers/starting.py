@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,13 +14,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
-def running(*arguments: str, command: Sequence[str] = ()) -> Iterator[str]:
-    """A server's base URL, which it prints as its first line when it listens; it is ended at the end of the block.
-
-    `arguments` are those of `python -m`, unless another `command` is given that they follow.
-    """
+def running(module: str, *arguments: str) -> Iterator[str]:
+    """The base URL of the server that this module is, which it prints as its first line when it listens."""
     begun = subprocess.Popen(
-        [*(command or (sys.executable, "-m")), *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -29,7 +26,7 @@ def running(*arguments: str, command: Sequence[str] = ()) -> Iterator[str]:
     try:
         assert begun.stdout is not None
         url = begun.stdout.readline().strip()
-        assert url.startswith("http"), f"{arguments} did not start"
+        assert url.startswith("http"), f"{module} did not start"
         yield url
     finally:
         begun.send_signal(signal.SIGKILL)
