@@ -43,6 +43,7 @@ class Scripted:
             raises RpcError.
         subscribed: the same for SubscribeToTask.
         is_down: answers everything with a bare 503.
+        authorization: what a request must have as its header, if anything.
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,7 @@ class Scripted:
         self.sent: Callable[[JSON], AsyncIterator[JSON]] = nothing
         self.subscribed: Callable[[JSON], AsyncIterator[JSON]] = nothing
         self.is_down = False
+        self.authorization = ""
 
     def card(self, **capabilities: Any) -> JSON:
         return card(self.url, capabilities={"streaming": True, **capabilities})
@@ -74,6 +76,8 @@ class Scripted:
     async def answer(self, request: Request) -> Response:
         if self.is_down:
             return Response(status_code=503)
+        if self.authorization not in ("", request.headers.get("authorization")):
+            return Response(status_code=401, headers={"WWW-Authenticate": 'Basic realm="vault"'})
         body = json.loads(await request.body())
         self.headers.append(dict(request.headers))
         if request.client:

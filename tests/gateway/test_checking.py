@@ -162,17 +162,6 @@ def test_uptime_latency_and_the_last_error_are_summed_up(far):
     assert known.last_error_at is not None
 
 
-def test_of_many_agents_uptime_is_three_statements(far, django_assert_num_queries):
-    others = [remote_agent(f"other-{number}") for number in range(5)]
-    rounds_of_all = checking.take(10)
-    for one in rounds_of_all:
-        checking.keep(one, [found()])
-    with django_assert_num_queries(3):
-        known = uptime.of_all([far, *others])
-    assert {one.day for one in known.values()} == {1.0}
-    assert uptime.of(remote_agent("new")) == uptime.Uptime()
-
-
 def test_old_checks_are_cleared_away_and_their_hours_a_month_later(far):
     rounds(far, found())
     Check.objects.update(at=timezone.now() - KEPT - timedelta(minutes=1))

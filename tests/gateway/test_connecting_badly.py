@@ -9,15 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 import pytest
 
 import outbound
 from apps.gateway import connecting
-from apps.gateway.connecting import Peer, pools
+from apps.gateway.connecting import Peer
 from apps.gateway.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized, Unreachable
 from tests.gateway.reaching import JSON, answer, card_at, event, head, said, stream, task
-from tests.outbound.certificates import tls
 from tests.outbound.receiving import Answering, Server, server
 
 IDLE = 0.3
@@ -352,49 +350,6 @@ async def test_whether_anything_was_sent_is_known():
     _, error = await outcome_of(b"")  # it hangs up without a word
     assert isinstance(error, CutOff)
     assert (error.was_sent, error.is_transient) == (None, True)
-
-
-async def test_a_certificate_that_is_not_to_be_trusted_ends_the_call_before_anything_is_sent(tmp_path):
-    theirs, trusting = tls(tmp_path, "127.0.0.1")
-    async with server(answer(task()), theirs) as serving:
-        card = card_at(serving.url.replace("http:", "https:"))
-        with pytest.raises(Unreachable, match="certificate is not to be trusted") as refused:
-            async with connecting.peer(card) as peer:
-                await peer.get("t-1")
-        assert (refused.value.was_sent, refused.value.is_transient) == (False, False)
-        assert not serving.requests
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("outbound.exchanges._system_trust", lambda: trusting)
-            await pools.close()
-            async with connecting.peer(card) as peer:
-                assert (await peer.get("t-1"))["id"] == "t-1"
-
-
-class Key(httpx.Auth):
-    """Sends a key, and another one when the first is not taken."""
-
-    def auth_flow(self, request: httpx.Request) -> Any:
-        request.headers["X-Key"] = "old"
-        response = yield request
-        if response.status_code == 401:
-            request.headers["X-Key"] = "new"
-            yield request
-
-
-async def test_a_credential_and_headers_go_with_each_request_and_a_401_may_be_answered():
-    async def wants_the_new(request: bytes, writer: asyncio.StreamWriter) -> None:
-        refused = head("text/plain", status="401 Unauthorized", length=0)
-        writer.write(answer(task()) if b"X-Key: new" in request else refused)
-
-    trace = {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"}
-    async with (
-        server(wants_the_new) as serving,
-        connecting.peer(card_at(serving.url), auth=Key(), headers=trace) as peer,
-    ):
-        assert (await peer.get("t-1"))["id"] == "t-1"
-        assert (await peer.cancel("t-1"))["id"] == "t-1"
-    assert len(serving.requests) == 4
-    assert all(b"traceparent: 00-111" in request and b"A2A-Version: 1.0" in request for request in serving.requests)
 
 
 async def test_a_stream_goes_on_after_the_event_that_came_last():

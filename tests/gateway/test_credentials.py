@@ -1,6 +1,5 @@
 """A remote agent gets the credential that was given for it, as its card asks, and nobody else gets it."""
 
-import asyncio
 import base64
 import datetime
 import logging
@@ -20,7 +19,7 @@ from apps.gateway.authenticating.errors import CredentialMissing, WrongOrigin
 from apps.gateway.errors import Unauthorized
 from apps.gateway.models import RemoteCredential
 from apps.runtime.redaction import Redaction
-from tests.gateway.guarded import api_key, approved, card, client, http, letting_in, oauth2, registered, required
+from tests.gateway.guarded import api_key, approved, card, client, http, letting_in, oauth2, registered
 from tests.outbound.receiving import answer, server
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
@@ -108,22 +107,6 @@ async def test_of_alternatives_the_first_that_was_given_is_taken(ada, at_server)
         await called(agent, at.url)
     carried = [(b"X-Key" in request, b"Bearer t-1" in request) for request in at.requests]
     assert carried == [(True, False), (False, True)]
-
-
-async def test_work_with_a_skill_takes_what_the_skill_wants_besides(ada):
-    skills = [
-        {"id": "write", "name": "W", "description": "-", "tags": [], "securityRequirements": [required({"key": []})]}
-    ]
-    schemes = {"token": http("bearer"), "key": api_key("header", "X-Key")}
-    async with server(letting_in(lambda request: True)) as at:
-        agent = await bridge.run(registered, card(at.url, schemes, {"token": []}, skills=skills))
-        await bridge.run(credentials.keep, agent, None, "token", {"token": "t-1"}, ada)
-        await called(agent, at.url)
-        with pytest.raises(CredentialMissing, match="key"):
-            await called(agent, at.url, skill="write")
-        await bridge.run(credentials.keep, agent, None, "key", KEY, ada)
-        await called(agent, at.url, skill="write")
-    assert [b"X-Key" in request for request in at.requests] == [False, True]
 
 
 async def test_it_goes_to_its_own_origin_alone_and_along_no_redirect(at_server):
@@ -314,10 +297,3 @@ def test_who_gives_and_erases_is_in_the_audit(ada, vault, caplog):
     lines = [record.getMessage() for record in caplog.records]
     assert [f"by {ada.pk}" in line and "vault" in line for line in lines] == [True, True, True]
     assert "canary" not in " ".join(lines)
-
-
-async def test_fifty_at_once_use_one_without_disturbing_each_other(at_server):
-    async with server(letting_in(signed_in("x-key", SECRET))) as at:
-        agent = await at_server(at, IN_HEADER, {"key": []}, key=KEY)
-        answers = await asyncio.gather(*(called(agent, at.url) for _ in range(50)))
-    assert {one.status_code for one in answers} == {200}

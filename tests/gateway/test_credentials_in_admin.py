@@ -1,25 +1,19 @@
 """Operators set, replace, remove and try credentials of remote agents; nobody is ever shown one."""
 
 import base64
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-import uvicorn
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
-import bridge
 from apps.accounts.models import User
-from apps.gateway import cards, connecting, credentials
+from apps.gateway import credentials
 from apps.gateway.admin.credentials import sheet_of
-from apps.gateway.errors import Unauthorized
 from apps.gateway.models import RemoteAgent, RemoteCredential
 from tests.gateway.guarded import api_key, card, http, oauth2, registered
-from tests.gateway.peers import sdk_server
+from tests.gateway.scripted import Scripted, serving
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
@@ -118,72 +112,27 @@ def test_those_of_people_are_listed_and_erased_together(admin_client, ada, vault
     assert [row.user for row in RemoteCredential.objects.all()] == [None], "who brings it stays as it was"
 
 
-# At a server of the SDK
+@pytest.fixture
+def at() -> Iterator[Scripted]:
+    """An agent that lets in who has the credential."""
+    with serving() as agent:
+        agent.authorization = AUTHORIZATION
+        yield agent
 
 
-class Guarded:
-    """An application that lets in who has the credential."""
-
-    def __init__(self, app, authorization):
-        self._app, self._authorization = app, authorization
-
-    async def __call__(self, scope, receive, send):
-        headers = dict(scope.get("headers", []))
-        if scope["type"] == "http" and headers.get(b"authorization") != self._authorization.encode():
-            challenge = [(b"www-authenticate", b'Basic realm="vault"'), (b"content-length", b"0")]
-            await send({"type": "http.response.start", "status": 401, "headers": challenge})
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await self._app(scope, receive, send)
-
-
-@contextmanager
-def sdk_agent(authorization: str) -> Iterator[str]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    app = Guarded(sdk_server.application(url, ["JSONRPC", "HTTP+JSON"], streams=True), authorization)
-    running = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield url
-    finally:
-        running.should_exit = True
-        thread.join()
-
-
-def test_trying_tells_whether_the_agent_lets_parley_in(admin_client):
-    with sdk_agent(AUTHORIZATION) as url:
-        agent = registered(card(url, {"login": http("basic")}, {"login": []}))
-        assert "wants a credential" in do(admin_client, agent, "try").text
-        do(admin_client, agent, "give", scheme="login", username="parley", password="wrong-canary")
-        refused = do(admin_client, agent, "try").text
-        assert "does not let Parley in" in refused
-        do(admin_client, agent, "give", scheme="login", username="parley", password=SECRET)
-        assert "lets Parley in with this" in do(admin_client, agent, "try").text
-        other = registered(card(url, {"login": oauth2(url + "no-such-endpoint")}, {"login": []}), "other")
-        do(admin_client, other, "give", scheme="login", client_id="stranger", client_secret=SECRET)
-        untold = do(admin_client, other, "try").text
-        assert "gives no token to this OAuth2 client (status 401)" in untold
+def test_trying_tells_whether_the_agent_lets_parley_in(admin_client, at):
+    agent = registered(card(at.url, {"login": http("basic")}, {"login": []}))
+    assert "wants a credential" in do(admin_client, agent, "try").text
+    do(admin_client, agent, "give", scheme="login", username="parley", password="wrong-canary")
+    refused = do(admin_client, agent, "try").text
+    assert "does not let Parley in" in refused
+    do(admin_client, agent, "give", scheme="login", username="parley", password=SECRET)
+    assert "lets Parley in with this" in do(admin_client, agent, "try").text
+    other = registered(card(at.url, {"login": oauth2(at.url)}, {"login": []}), "other")
+    do(admin_client, other, "give", scheme="login", client_id="stranger", client_secret=SECRET)
+    untold = do(admin_client, other, "try").text
+    assert "gives no token to this OAuth2 client (status 401)" in untold
+    at.is_down = True
     gone = do(admin_client, agent, "try").text
     assert "could not be asked" in gone
     assert "canary" not in refused + untold + gone
-
-
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-async def test_a_peer_signs_each_of_its_requests(ada, binding):
-    with sdk_agent(AUTHORIZATION) as url:
-        said = card(url, {"login": http("basic")}, {"login": []}, capabilities={"streaming": True})
-        said["supportedInterfaces"][0]["protocolBinding"] = binding
-        agent = await bridge.run(registered, said)
-        message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "count 3"}]}
-        async with connecting.peer(cards.card_of(agent.current_version)) as stranger:
-            with pytest.raises(Unauthorized):
-                [event async for event in stranger.send(message)]
-        given = {"username": "parley", "password": SECRET}
-        await bridge.run(credentials.keep, agent, None, "login", given, ada)
-        auth = await credentials.auth_for(agent, ada.pk)
-        async with connecting.peer(cards.card_of(agent.current_version), auth=auth) as peer:
-            events = [event async for event in peer.send(message)]
-            task = await peer.get(events[0]["task"]["id"])
-    assert task["status"]["state"] == "TASK_STATE_COMPLETED"

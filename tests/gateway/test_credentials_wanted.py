@@ -1,12 +1,10 @@
 """What a card asks of its callers is read from its security schemes; what Parley cannot do is said in a sentence."""
 
-import pytest
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
-from apps.gateway.authenticating.schemes import Kind
 from apps.gateway.authenticating.ways import wanted
-from tests.gateway.guarded import api_key, card, http, oauth2, open_id, required
+from tests.gateway.guarded import api_key, card, http, oauth2, required
 
 URL = "https://vault.example.org/a2a"
 
@@ -16,25 +14,6 @@ def asked(schemes, *alternatives, url=URL, **more):
 
 
 TOKENS = "https://login.example.org/token"
-
-
-@pytest.mark.parametrize(
-    ("scheme", "kind", "place", "parameter"),
-    [
-        (api_key("header", "X-Key"), Kind.API_KEY, "header", "X-Key"),
-        (api_key("query", "key"), Kind.API_KEY, "query", "key"),
-        (api_key("cookie", "session"), Kind.API_KEY, "cookie", "session"),
-        (http("bearer"), Kind.BEARER, "", ""),
-        (http("Basic"), Kind.BASIC, "", ""),
-        (oauth2(TOKENS), Kind.CLIENT_CREDENTIALS, "", ""),
-        (open_id("https://login.example.org/.well-known/openid-configuration"), Kind.CLIENT_CREDENTIALS, "", ""),
-    ],
-)
-def test_each_kind_is_read(scheme, kind, place, parameter):
-    [way] = asked({"one": scheme}, {"one": []}).ways
-    [found] = way.schemes
-    assert (found.kind, found.place, found.parameter, found.problem) == (kind, place, parameter, "")
-    assert way.problem == ""
 
 
 def test_what_parley_cannot_do_is_said():
@@ -57,12 +36,6 @@ def test_what_parley_cannot_do_is_said():
         assert way.schemes[0].kind is None, scheme
     [way] = asked({}, {"ghost": []}).ways
     assert "'ghost'" in way.problem
-
-
-def test_alternatives_are_told_from_what_is_needed_together():
-    schemes = {"key": api_key("header", "X-Key"), "token": http("bearer"), "login": http("basic")}
-    ways = asked(schemes, {"key": [], "token": []}, {"login": []}).ways
-    assert [[scheme.name for scheme in way.schemes] for way in ways] == [["key", "token"], ["login"]]
 
 
 def test_two_that_want_the_same_place_cannot_go_together():

@@ -126,6 +126,7 @@ async def test_every_call_is_in_the_callers_trace_as_a_span_below_the_run(ada, n
         told = [headers["traceparent"] for headers in near.headers]
         assert len(told) >= 2
         assert {one[:36] for one in told} == {run.traceparent[:36]}
+        assert {headers["a2a-version"] for headers in near.headers} == {"1.0"}
         assert not {run.traceparent[36:52], "00f067aa0ba902b7"} & {one[36:52] for one in told}
         assert (run.traceparent[3:35] == TRACE) is bool(header)
 

@@ -15,15 +15,11 @@ from a2a.server.tasks import BasePushNotificationSender, InMemoryPushNotificatio
 from a2a.types import TaskPushNotificationConfig, TaskState, TaskStatus, TaskStatusUpdateEvent
 from google.protobuf.json_format import ParseDict
 
-import bridge
-import outbound
 from apps.accounts import quotas
-from apps.accounts.models import ApiKey
 from apps.conversations import wakeups
 from apps.gateway import nudges, receiving
 from apps.gateway.receiving import TOKEN, webhook_for
 from config.asgi import application
-from tests.a2a.calling import Caller, message
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("nudges go over the channel layer")]
 
@@ -154,18 +150,6 @@ async def test_the_sdks_server_tells_it(nudged):
         event = TaskStatusUpdateEvent(task_id="their task", context_id="theirs", status=status)
         await sender.send_notification("their task", event)
     assert await asyncio.to_thread(nudged.have, 1) == [str(run)]
-
-
-@pytest.mark.usefixtures("base", "worker")
-async def test_another_parley_tells_it(nudged, ada, echo):
-    run = uuid.uuid4()
-    caller = Caller("echo", (await bridge.run(ApiKey.issue, ada, "test"))[1])
-    outbound.configure(["127.0.0.1"])
-    try:
-        await caller.send(message("hi"), taskPushNotificationConfig=webhook_for(run))
-        assert set(await asyncio.to_thread(nudged.have, 2)) == {str(run)}
-    finally:
-        outbound.configure([])
 
 
 async def test_who_takes_a_run_up_again_is_nudged_when_the_one_before_has_ended():

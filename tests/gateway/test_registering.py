@@ -148,26 +148,6 @@ def test_an_agent_whose_name_leads_to_a_closed_address_is_refused(cards_at, monk
     assert not Agent.objects.exists()
 
 
-def test_a_server_that_drips_is_given_up(outward, monkeypatch):
-    async def drip(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{")
-        while not writer.is_closing():
-            writer.write(b" ")
-            await asyncio.sleep(0.02)
-
-    async def fetch():
-        server = await asyncio.start_server(drip, "127.0.0.1", 0)
-        try:
-            await discovery.fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-        finally:
-            server.close()
-
-    monkeypatch.setattr(discovery, "LIMITS", outbound.Limits(seconds=0.3))
-    with pytest.raises(outbound.TooSlow):
-        asyncio.run(fetch())
-
-
 def test_the_command_registers_by_url_and_by_file_and_updates_and_says_what_is_wrong(cards_at, tmp_path, capsys):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
     call_command("register_agent", "translator", "--card", cards_at.url, "--access", "public")

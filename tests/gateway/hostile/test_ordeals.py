@@ -90,15 +90,6 @@ def begins(frames: int, then: Callable[[Call], Any] | None = None) -> Answering:
     return plays(lambda call: v.conversation(call)[:frames], then)
 
 
-def of_another(name: str) -> Callable[[Call], Any]:
-    def change(call: Call) -> Any:
-        event = v.chunk(call, "an intruder ", append=True)
-        event["artifactUpdate"][name] = "another"
-        return event
-
-    return change
-
-
 async def hangs(call: Call) -> None:
     await call.hang()
 
@@ -184,13 +175,9 @@ async def never_stops_delivering(call: Call) -> None:
         await call.event(v.chunk(call, "x" * 50_000, append=True))
 
 
-NO_ID = {"task": {"status": {"state": "TASK_STATE_WORKING"}}}
 BOMB = gzip.compress(b'{"jsonrpc": "2.0", "id": 1, "result": "' + b" " * 5_000_000)
 GARBAGE = [
     Ordeal("a web page", {STREAM: body(b"<html>It works!</html>", "200 OK", "text/html")}, says=UNREADABLE),
-    Ordeal("an event that is not JSON", {STREAM: raw_event(b"data: hello\n\n")}, says=UNREADABLE),
-    Ordeal("a task without an id", {STREAM: plays(lambda call: [NO_ID])}, says="id"),
-    Ordeal("an error of its own", {STREAM: body(b"", "500 Internal Server Error")}, says="HTTP_500|lost after"),
     Ordeal("a teapot", {STREAM: body(b"", "418 I'm a teapot")}, says="HTTP_418"),
 ]
 TOO_MUCH = [
@@ -202,7 +189,6 @@ TOO_MUCH = [
 # Lies about its tasks
 
 ENDS = [
-    Ordeal("of another context", {STREAM: with_more((3, of_another("contextId")))}, says="another context"),
     Ordeal(
         "another task when it is asked",
         {STREAM: with_more(drop=5), "GetTask": answers(id="another-task")},
@@ -227,7 +213,6 @@ ENDS = [
         },
         says="goes on",
     ),
-    Ordeal("a task with a huge id", {STREAM: first(id="x" * 10_000)}, says="id of a task"),
     Ordeal(
         "an artifact with a huge id",
         {STREAM: with_more((2, lambda call: v.chunk(call, "x", name="y" * 10_000)))},
@@ -239,7 +224,6 @@ ENDS = [
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 PICTURE = {"raw": base64.b64encode(b"\x89PNG").decode(), "mediaType": "image/png", "filename": "a.png"}
-OLD = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"}}
 YEARS = "Retry-After: 999999999"
 
 
@@ -261,10 +245,6 @@ async def answers_at_once(call: Call) -> None:
     await call.answer({"task": v.task("WORKING", call)})
 
 
-def without_streams(bad: Villain) -> None:
-    bad.streams = False
-
-
 def says_last(text: str) -> Answering:
     return plays(lambda call: [*v.conversation(call)[:2], v.chunk(call, text, last=True), v.status("COMPLETED", call)])
 
@@ -272,19 +252,6 @@ def says_last(text: str) -> Answering:
 CARDS = [
     went_well("knows no streams", **{STREAM: refuses(-32601, "Method not found")}),
     went_well("answers at once where it should stream", **{STREAM: answers_at_once}),
-    Ordeal(
-        "streams where it says that it cannot",
-        {"SendMessage": v.streams_well},
-        says="stream where one answer is due",
-        prepare=without_streams,
-    ),
-    Ordeal("speaks another version", {STREAM: plays(lambda call: [OLD])}, says="not exactly one of"),
-    Ordeal("knows no version", {STREAM: refuses(-32009, "Version not supported")}, says="VERSION_NOT_SUPPORTED"),
-    Ordeal(
-        "is elsewhere",
-        {STREAM: body(b"", "307 Temporary", "text/plain", "Location: http://169.254.169.254/")},
-        says="redirect",
-    ),
     Ordeal(
         "delivers what it says it does not",
         {STREAM: with_more(drop=4), "GetTask": answers(artifacts=[v.artifact("") | {"parts": [PICTURE]}])},
