@@ -10,7 +10,6 @@ from agentkit import AuthRequired, Completed, Failed, Rejected
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
 from apps.conversations import intake, replay
-from apps.conversations.errors import CredentialWanted
 from apps.conversations.models import Event, Run, Task
 from apps.gateway import credentials
 from apps.gateway.authenticating.errors import CredentialMissing
@@ -245,17 +244,6 @@ async def test_the_page_lets_all_waiting_tasks_go_on_whose_links_are_too_old_too
     await as_ada.apost(PAGE, {"do": "give", "scheme": "key", "key": SECRET})
     assert [await bridge.run(state_of, task.pk) for task in tasks] == ["working", "working", "auth-required"]
     assert len(published) == 2
-
-
-async def test_a_task_that_waits_takes_no_message_in_which_a_secret_might_be_and_who_declines_ends_it(
-    ada, root, said, as_ada
-):
-    agent = await bridge.run(vault, root, "key")
-    task = await told(ada.principal, agent, said)
-    with pytest.raises(CredentialWanted, match="/credentials/"):
-        await bridge.run(intake.accept, ada.principal, agent, said(SECRET, taskId=str(task.pk)))
-    await as_ada.apost(link_of(task), {"answer": "decline"})
-    assert await bridge.run(state_of, task.pk) == "failed"
 
 
 async def test_one_that_the_agent_refuses_is_asked_for_again(ada, root, said):

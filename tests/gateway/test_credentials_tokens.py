@@ -105,6 +105,7 @@ async def test_an_agent_that_refuses_every_token_is_asked_no_third_time(guarded)
         assert (len(issuer.issued), len(at.requests)) == (2, 3)
 
 
+@pytest.mark.services("those who want a token wait for one lock")
 async def test_thirty_that_begin_at_once_fetch_one(guarded):
     issuer = Issuer()
     async with behind(guarded, issuer) as (call, _):

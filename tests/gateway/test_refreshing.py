@@ -152,6 +152,7 @@ def test_a_card_that_fails_leaves_everything_as_it_was_and_does_not_even_wait(ca
     assert (outcome, agent.remote.card_error) == ("unchanged", "")
 
 
+@pytest.mark.services("each card has one reader")
 def test_due_cards_are_looked_at_once_each_and_are_due_again_later(cards_at, translator):
     now = timezone.now()
     assert refreshing.refresh_due() == 0
