@@ -56,36 +56,26 @@ MODULES = {
 }
 """What is changed, and the tests that reach it: the nearest first."""
 
-OPERATORS = frozenset(
-    [
-        "AddNot",
-        "ReplaceTrueWithFalse",
-        "ReplaceFalseWithTrue",
-        "ReplaceAndWithOr",
-        "ReplaceOrWithAnd",
-        "ReplaceBreakWithContinue",
-        "ReplaceContinueWithBreak",
-        "ExceptionReplacer",
-        "NumberReplacer",
-        "RemoveDecorator",
-        "ZeroIterationForLoop",
-        "ReplaceUnaryOperator_Delete_Not",
-        "ReplaceBinaryOperator_Add_Sub",
-        "ReplaceBinaryOperator_Sub_Add",
-        "ReplaceComparisonOperator_Eq_NotEq",
-        "ReplaceComparisonOperator_NotEq_Eq",
-        "ReplaceComparisonOperator_Lt_LtE",
-        "ReplaceComparisonOperator_Lt_GtE",
-        "ReplaceComparisonOperator_LtE_Lt",
-        "ReplaceComparisonOperator_LtE_Gt",
-        "ReplaceComparisonOperator_Gt_GtE",
-        "ReplaceComparisonOperator_Gt_LtE",
-        "ReplaceComparisonOperator_GtE_Gt",
-        "ReplaceComparisonOperator_GtE_Lt",
-        "ReplaceComparisonOperator_Is_IsNot",
-        "ReplaceComparisonOperator_IsNot_Is",
-    ]
-)
+OPERATORS = {
+    "AddNot",
+    "ReplaceTrueWithFalse",
+    "ReplaceFalseWithTrue",
+    "ReplaceAndWithOr",
+    "ReplaceOrWithAnd",
+    "ReplaceBreakWithContinue",
+    "ReplaceContinueWithBreak",
+    "ExceptionReplacer",
+    "NumberReplacer",
+    "RemoveDecorator",
+    "ZeroIterationForLoop",
+    "ReplaceUnaryOperator_Delete_Not",
+    "ReplaceBinaryOperator_Add_Sub",
+    "ReplaceBinaryOperator_Sub_Add",
+    *(f"ReplaceComparisonOperator_{pair}" for pair in (
+        "Eq_NotEq", "NotEq_Eq", "Lt_LtE", "Lt_GtE", "LtE_Lt", "LtE_Gt",
+        "Gt_GtE", "Gt_LtE", "GtE_Gt", "GtE_Lt", "Is_IsNot", "IsNot_Is",
+    )),
+}  # fmt: skip
 """Without those that change types' annotations, or nothing."""
 
 SECONDS = 600

@@ -128,7 +128,7 @@ def main() -> int:
     running = [subprocess.Popen(look, cwd=ROOT) for look in looks]
     tests = reached(files)
     print(f"{len(names)} files changed; {len(tests)} files of tests can be reached", flush=True)
-    failed = any([look.wait() for look in running])
+    failed = sum(look.wait() for look in running) != 0
     left = SECONDS - (time.monotonic() - began) - 8  # what starting and ending takes
     if tests and not failed:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
