@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from agentkit import SkillHandler
+from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.orchestration.definitions import PlanDefinition
 from apps.orchestration.registration import register_plan
 from tests.orchestration import plan_agents
+from tests.orchestration.playing import Play, Said, the_record_holds
 
 
 @pytest.fixture
@@ -37,3 +39,10 @@ def plan(agents: None) -> Callable[..., Agent]:
         return register_plan(slug, PlanDefinition.read(content), access=Agent.Access.AUTHENTICATED)
 
     return register
+
+
+@pytest.fixture
+def play(transactional_db: None, ada: User, plan: Callable[..., Agent], said: Said) -> Iterator[Play]:
+    """Works at plans by hand; at the end every log gives the rows that there are."""
+    yield Play(ada, plan, said)
+    the_record_holds()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from django.core.exceptions import ValidationError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -92,13 +92,9 @@ def test_a_plan_may_say_everything():
 
 def test_a_version_keeps_all_of_it_in_its_order():
     read = PlanDefinition.from_yaml(FULL)
-    kept = json.loads(json.dumps(read.content, sort_keys=True))  # as a database may give it back
-    again = PlanDefinition.read(kept)
+    again = PlanDefinition.read(json.loads(json.dumps(read.content, sort_keys=True)))  # as a database may give it back
     assert again == read
     assert list(again.steps) == list(read.steps)
-
-
-def test_a_version_keeps_the_order_of_what_is_filled_in():
     form = {"type": "object", "properties": {"zinc": {"type": "string"}, "age": {"type": "object", "properties": {}}}}
     form["properties"]["age"]["properties"] = {"years": {"type": "integer"}, "days": {"type": "integer"}}
     read = plan({"look": {}, "ask": {"agent": "", "message": "", "person": {"ask": "?", "schema": form}}}, inputs=form)
@@ -122,9 +118,7 @@ def test_what_is_written_as_a_file_is_read_as_the_same():
     assert "description: |-\n  Screens molecules.\n  People measure.\n" in written
     assert written.index("  review:\n    agent: echo\n") < written.index("  test_each:\n    title: Test each hit\n")
     assert PlanDefinition.from_yaml(json.dumps(read.as_json)) == read
-
-
-def test_a_version_that_can_not_be_read_any_more_is_still_written():
+    # One that cannot be read any more is still written.
     assert as_yaml({"kind": "plan", "steps": []}) == "kind: plan\nsteps: []\n"
 
 
@@ -137,75 +131,72 @@ def test_it_says_what_its_agent_is():
     assert general == {"id": "look", "name": "Look", "description": "Looks at things.", "tags": ["plan"]}
 
 
-@pytest.mark.parametrize(
-    ("step", "path", "sentence"),
-    [
-        ({"agent": ""}, "steps.a", "Say who does it by one of `agent`, `find` and `person`."),
-        ({"find": "a poet"}, "steps.a", "Say who does it by one of"),
-        ({"message": ""}, "steps.a", "Write the `message` that the agent is sent."),
-        ({"mesage": "x"}, "steps.a.mesage", "There is no such field here."),
-        ({"person": {}}, "steps.a.person.ask", "This is needed."),
-        ({"person": {"ask": " "}}, "steps.a.person.ask", "This cannot be empty."),
-        ({"person": {"ask": "?", "schema": {"type": "strin"}}}, "steps.a.person.schema.type", "It is no JSON Schema"),
-        ({"depends_on": ["B"]}, "steps.a.depends_on.0", "should match pattern"),
-        ({"when": ""}, "steps.a.when", "This cannot be empty."),
-        ({"when": "x" * 2001}, "steps.a.when", "at most 2000 characters"),
-        ({"message": "x" * 50_001}, "steps.a.message", "at most 50000 characters"),
-        ({"message": "a\0b"}, "file", "without control characters"),
-        ({"repeat": {"max": 3}}, "steps.a.repeat.until", "This is needed."),
-        ({"repeat": {"until": "last", "max": 51}}, "steps.a.repeat.max", "less than or equal to 50"),
-        ({"retries": 11}, "steps.a.retries", "less than or equal to 10"),
-        ({"time_limit": 0}, "steps.a.time_limit", "greater than 0"),
-        ({"on_failure": "stop"}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
-        ({"on_failure": {"agents": "b"}}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
-        ({"approve": "always"}, "steps.a.approve", "'before'"),
-        ({"output": {"media_type": "csv"}}, "steps.a.output.media_type", "should match pattern"),
-        ({"output": {"schema": {"required": "a"}}}, "steps.a.output.schema.required", "It is no JSON Schema"),
-        ({"output": {"schema": {"uniqueItems": True}}}, "steps.a.output.schema", "`uniqueItems` is not checked here."),
-        ({"output": {"schema": {"$ref": "http://x.org/s"}}}, "steps.a.output.schema", "is not fetched"),
-        ("echo", "steps.a", "Write a mapping."),
-    ],
-)
-def test_a_step_that_cannot_be_is_refused_by_its_path(step, path, sentence):
-    steps = {"a": step} if isinstance(step, dict) else None
-    found = refused(steps) if steps else problems("name: N\ndescription: D\nsteps: {a: echo}")
-    assert list(found) == [path]
-    assert sentence in found[path]
+NO_STEPS = [
+    ({"agent": ""}, "steps.a", "Say who does it by one of `agent`, `find` and `person`."),
+    ({"find": "a poet"}, "steps.a", "Say who does it by one of"),
+    ({"message": ""}, "steps.a", "Write the `message` that the agent is sent."),
+    ({"mesage": "x"}, "steps.a.mesage", "There is no such field here."),
+    ({"person": {}}, "steps.a.person.ask", "This is needed."),
+    ({"person": {"ask": " "}}, "steps.a.person.ask", "This cannot be empty."),
+    ({"person": {"ask": "?", "schema": {"type": "strin"}}}, "steps.a.person.schema.type", "It is no JSON Schema"),
+    ({"depends_on": ["B"]}, "steps.a.depends_on.0", "should match pattern"),
+    ({"when": ""}, "steps.a.when", "This cannot be empty."),
+    ({"when": "x" * 2001}, "steps.a.when", "at most 2000 characters"),
+    ({"message": "x" * 50_001}, "steps.a.message", "at most 50000 characters"),
+    ({"message": "a\0b"}, "file", "without control characters"),
+    ({"repeat": {"max": 3}}, "steps.a.repeat.until", "This is needed."),
+    ({"repeat": {"until": "last", "max": 51}}, "steps.a.repeat.max", "less than or equal to 50"),
+    ({"retries": 11}, "steps.a.retries", "less than or equal to 10"),
+    ({"time_limit": 0}, "steps.a.time_limit", "greater than 0"),
+    ({"on_failure": "stop"}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
+    ({"on_failure": {"agents": "b"}}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
+    ({"approve": "always"}, "steps.a.approve", "'before'"),
+    ({"output": {"media_type": "csv"}}, "steps.a.output.media_type", "should match pattern"),
+    ({"output": {"schema": {"required": "a"}}}, "steps.a.output.schema.required", "It is no JSON Schema"),
+    ({"output": {"schema": {"uniqueItems": True}}}, "steps.a.output.schema", "`uniqueItems` is not checked here."),
+    ({"output": {"schema": {"$ref": "http://x.org/s"}}}, "steps.a.output.schema", "is not fetched"),
+]
 
 
-@pytest.mark.parametrize(
-    ("fields", "path", "sentence"),
-    [
-        ({"name": ""}, "name", "This cannot be empty."),
-        ({"name": "n" * 121}, "name", "at most 120 characters"),
-        ({"limit": 0}, "limit", "greater than or equal to 1"),
-        ({"agent_limits": {"echo": 0}}, "agent_limits.echo", "greater than or equal to 1"),
-        ({"inputs": {"type": "string"}}, "inputs.type", "Write `type: object`"),
-        ({"inputs": {"properties": {}}}, "inputs.type", "Write `type: object`"),
-        ({"inputs": {"type": "object", "properties": []}}, "inputs.properties", "It is no JSON Schema"),
-        (
-            {"inputs": {"type": "object", "properties": {"n": {"type": "integer", "default": "x"}}}},
-            "inputs.properties.n.default",
-            "The default cannot be: 'x' is not of type 'integer'.",
-        ),
-        ({"inputs": {"type": "object", "maxProperties": 2**60}}, "file", "It is no JSON"),
-        ({"inputs": {"type": "object", "title": "\ud800"}}, "file", "It is no JSON"),
-        ({"colour": "red"}, "colour", "There is no such field here."),
-        ({"outputs": ["look"] * 2_001}, "outputs", "at most 2000 items"),
-        ({"skills": [{"name": "A"}]}, "skills.0.description", "This is needed."),
-    ],
-)
-def test_a_plan_that_cannot_be_is_refused_by_its_path(fields, path, sentence):
-    found = refused(**fields)
-    assert list(found) == [path]
-    assert sentence in found[path]
+def test_a_step_that_cannot_be_is_refused_by_its_path():
+    for step, path, sentence in NO_STEPS:
+        found = refused({"a": step})
+        assert (list(found), sentence in found[path]) == ([path], True), (step, found)
+    assert problems("name: N\ndescription: D\nsteps: {a: echo}") == {"steps.a": "Write a mapping."}
 
 
-@pytest.mark.parametrize("key", ["A", "a-b", "1a", "a b", "", "a" * 64])
-def test_steps_are_named_so_that_templates_can_speak_of_them(key):
-    [(path, sentence)] = refused({key: {}}).items()
-    assert path == f"steps.{key}"
-    assert "small letters, digits and `_`" in sentence
+NO_PLANS = [
+    ({"name": ""}, "name", "This cannot be empty."),
+    ({"name": "n" * 121}, "name", "at most 120 characters"),
+    ({"limit": 0}, "limit", "greater than or equal to 1"),
+    ({"agent_limits": {"echo": 0}}, "agent_limits.echo", "greater than or equal to 1"),
+    ({"inputs": {"type": "string"}}, "inputs.type", "Write `type: object`"),
+    ({"inputs": {"properties": {}}}, "inputs.type", "Write `type: object`"),
+    ({"inputs": {"type": "object", "properties": []}}, "inputs.properties", "It is no JSON Schema"),
+    (
+        {"inputs": {"type": "object", "properties": {"n": {"type": "integer", "default": "x"}}}},
+        "inputs.properties.n.default",
+        "The default cannot be: 'x' is not of type 'integer'.",
+    ),
+    ({"inputs": {"type": "object", "maxProperties": 2**60}}, "file", "It is no JSON"),
+    ({"inputs": {"type": "object", "title": "\ud800"}}, "file", "It is no JSON"),
+    ({"colour": "red"}, "colour", "There is no such field here."),
+    ({"outputs": ["look"] * 2_001}, "outputs", "at most 2000 items"),
+    ({"skills": [{"name": "A"}]}, "skills.0.description", "This is needed."),
+]
+
+
+def test_a_plan_that_cannot_be_is_refused_by_its_path():
+    for fields, path, sentence in NO_PLANS:
+        found = refused(**fields)
+        assert (list(found), sentence in found[path]) == ([path], True), (fields, found)
+
+
+def test_steps_are_named_so_that_templates_can_speak_of_them():
+    for key in ("A", "a-b", "1a", "a b", "", "a" * 64):
+        [(path, sentence)] = refused({key: {}}).items()
+        assert path == f"steps.{key}"
+        assert "small letters, digits and `_`" in sentence
 
 
 def test_a_plan_has_steps_and_not_too_many():
@@ -222,32 +213,32 @@ def test_steps_that_are_a_list_have_keys_of_their_own():
     assert problems(listed % "[a]") == {"steps": "Write a mapping."}
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("[1, 2]", "Write a mapping with name, description and steps."),
-        ("", "Write a mapping"),
-        ("name: N\nsteps: [", "It is no YAML (line 2): "),
-        ("name: N\ndescription: a: b", "It is no YAML (line 2): mapping values are not allowed here."),
-        ("name: N\nname: M", "It is no YAML (line 2): `name` is there twice."),
-        ('{"name": "N", "steps": {"a": {}, "a": {}}}', "`a` is there twice."),
-        ("a: &a [1]\nb: *a", "It is no YAML (line 2): write it out, aliases (`*name`) are not read."),
-        ("!!python/object/apply:os.system ['true']", "there are no tags such as `!!python/object/apply:os.system`"),
-        ("name: !!timestamp now", "there are no tags such as `!!timestamp`"),
-        ("name: !!int ''", "a value is not of its tag"),
-        ("name: !!int x", "a value is not of its tag"),
-        ("limit: " + "9" * 5000, "a number is too long."),
-        ("name: N\nsteps: !!map [1]", "It is no YAML (line 2): a mapping is expected here."),
-        ("steps: !!map a", "a mapping is expected here."),
-        ("? [a]\n: b", "names are texts"),
-        ("[" * 5000, "nested too deeply"),
-        ("name: x\x00", "special characters are not allowed"),
-        ("name: \ud800", "It is no text in Unicode."),
-        ("name: x" + " " * MOST_BYTES, "It is larger than 500,000 bytes."),
-    ],
-)
-def test_a_file_that_is_no_plan_is_refused_with_its_line(text, sentence):
-    assert sentence in problems(text)["file"]
+NO_FILES = [
+    ("[1, 2]", "Write a mapping with name, description and steps."),
+    ("", "Write a mapping"),
+    ("name: N\nsteps: [", "It is no YAML (line 2): "),
+    ("name: N\ndescription: a: b", "It is no YAML (line 2): mapping values are not allowed here."),
+    ("name: N\nname: M", "It is no YAML (line 2): `name` is there twice."),
+    ('{"name": "N", "steps": {"a": {}, "a": {}}}', "`a` is there twice."),
+    ("a: &a [1]\nb: *a", "It is no YAML (line 2): write it out, aliases (`*name`) are not read."),
+    ("!!python/object/apply:os.system ['true']", "there are no tags such as `!!python/object/apply:os.system`"),
+    ("name: !!timestamp now", "there are no tags such as `!!timestamp`"),
+    ("name: !!int ''", "a value is not of its tag"),
+    ("name: !!int x", "a value is not of its tag"),
+    ("limit: " + "9" * 5000, "a number is too long."),
+    ("name: N\nsteps: !!map [1]", "It is no YAML (line 2): a mapping is expected here."),
+    ("steps: !!map a", "a mapping is expected here."),
+    ("? [a]\n: b", "names are texts"),
+    ("[" * 5000, "nested too deeply"),
+    ("name: x\x00", "special characters are not allowed"),
+    ("name: \ud800", "It is no text in Unicode."),
+    ("name: x" + " " * MOST_BYTES, "It is larger than 500,000 bytes."),
+]
+
+
+def test_a_file_that_is_no_plan_is_refused_with_its_line():
+    for text, sentence in NO_FILES:
+        assert sentence in problems(text)["file"], text[:50]
 
 
 def test_yaml_is_read_as_people_mean_it():
@@ -264,17 +255,13 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=150)
 def test_what_is_written_as_yaml_is_read_as_the_same(content):
     assert plain_yaml.read(plain_yaml.write(content)) == content
 
 
-def test_the_published_schema_takes_what_is_taken_and_explains_its_fields():
+def test_the_published_schema_takes_what_is_taken():
     published = schema()
     Draft202012Validator.check_schema(published)
     validator = Draft202012Validator(published)
     assert not list(validator.iter_errors(plain_yaml.read(FULL)))
     assert list(validator.iter_errors({"name": "N", "description": "D", "steps": {"a": {"mesage": "x"}}}))
-    assert published["properties"]["limit"]["description"].startswith("How many steps may be worked at")
-    step = published["$defs"]["StepDefinition"]["properties"]
-    assert all(field.get("description") for field in [*published["properties"].values(), *step.values()])

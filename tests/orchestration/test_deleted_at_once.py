@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db import connection
 
+import bridge
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.conversations import clearing, intake
@@ -20,9 +20,11 @@ from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.opening import begin
 from bridge.transactions import transacting
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("SQLite locks no rows", only=True),
+]
 
-Beside = Callable[..., Future[Any]]
 STEPS = {key: {"agent": "loud", "message": key} for key in ("one", "two", "three")}
 WAITS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -36,20 +38,6 @@ def run(ada: User, plan: Callable[..., Agent], said: Callable[..., dict[str, Any
     return PlanRun.objects.select_related("task").get(pk=task.pk)
 
 
-@pytest.fixture
-def beside() -> Iterator[Beside]:
-    """Does something in another thread, with a connection of its own."""
-
-    def done(act: Callable[..., Any], *given: Any) -> Any:
-        try:
-            return act(*given)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as threads:
-        yield lambda act, *given: threads.submit(done, act, *given)
-
-
 def until_somebody_waits_for_a_lock() -> None:
     deadline = time.monotonic() + 20
     while True:
@@ -61,10 +49,10 @@ def until_somebody_waits_for_a_lock() -> None:
         time.sleep(0.01)  # what is waited for is in the database
 
 
-def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun, beside: Beside) -> None:
+def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun) -> None:
     with transacting():
         assert RUN.one_now(run.pk), "as `decide` takes it"
-        deleting = beside(clearing.clear_session, ada.principal, run.task.context_id)
+        deleting = bridge.submit(clearing.clear_session, ada.principal, run.task.context_id)
         until_somebody_waits_for_a_lock()
         assert Step.objects.filter(run=run).update(state=Step.State.STARTING) == len(STEPS)
     deleting.result(20)
@@ -72,10 +60,10 @@ def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun, b
     assert Context.objects.get().deleted_at
 
 
-def test_who_deletes_first_is_waited_for_by_who_looks(run: PlanRun, beside: Beside) -> None:
+def test_who_deletes_first_is_waited_for_by_who_looks(run: PlanRun) -> None:
     with transacting():
         keeping.hold(run.task.context)
-        looking = beside(decide, run.pk)
+        looking = bridge.submit(decide, run.pk)
         until_somebody_waits_for_a_lock()
         Task.objects.filter(context=run.task.context).delete()
     assert looking.result(20) is None

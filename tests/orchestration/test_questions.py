@@ -6,136 +6,109 @@ import datetime
 import pytest
 from django.utils import timezone
 
-import bridge
 from apps.conversations import canceling
-from apps.conversations.lifecycle import TaskState
 from apps.conversations.models import Artifact, Event, Task
-from apps.orchestration import listening, sweeping
+from apps.orchestration import engine, sweeping
 from apps.orchestration.executing import UNHEARD
 from apps.orchestration.models import Step
-from apps.runtime.sending import accept_and_publish
 from tests.orchestration.plan_agents import DONE
-from tests.orchestration.test_plans_run import the_record_holds
-from tests.runtime.delegating import done, ended, sent, until, words
+from tests.orchestration.playing import data, rows, words
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker")]
-
-
-async def answered(ada, agent, said, task, text="", **fields):
-    """The plan's task after an answer, as it stands when it has ended or asks again."""
-    fields = {"taskId": str(task.pk), **fields}
-    return await ended(await sent(ada.principal, agent, said(text, **fields)))
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("what waits is counted in the database's own time"),
+]
 
 
-def data(value):
-    return {"parts": [{"data": value}]}
-
-
-async def test_the_question_of_a_step_is_the_plans_and_the_answer_goes_down(ada, plan, said):
+def test_the_question_of_a_step_is_the_plans_and_the_answer_goes_down(play):
     steps = {
         "colour": {"agent": "curious", "message": "the wall"},
         "after": {"agent": "loud", "message": "{{ steps.colour.data.colour }}"},
     }
-    agent = await bridge.run(lambda: plan(steps))
-    task = await done(ada.principal, agent, said())
-    assert (task.state, words(task)) == ("input-required", "Which colour for the wall?")
-    assert task.slot["name"] == "colour"
-    assert await bridge.run(lambda: Step.objects.get(key="colour").state) == "asking"
-    task = await answered(ada, agent, said, task, "blue")
+    task = play(steps)
+    assert (task.state, words(task), task.slot["name"]) == ("input-required", "Which colour for the wall?", "colour")
+    assert rows(task, "state") == ["waiting", "asking"]
+    task = play.answer(task, "blue")
     assert (task.state, DONE["loud:blue"], DONE["curious"]) == ("completed", 1, 1)
-    await the_record_holds()
 
 
-async def test_several_questions_are_asked_one_after_the_other(ada, plan, said):
-    steps = {"ask": {"agent": "curious", "message": "{{ item }}", "for_each": "['door', 'wall', 'roof']"}}
-    agent = await bridge.run(lambda: plan(steps))
-    task = await done(ada.principal, agent, said())
+def test_several_questions_are_asked_one_after_the_other(play):
+    task = play({"ask": {"agent": "curious", "message": "{{ item }}", "for_each": "['door', 'wall', 'roof']"}})
     asked = set()
     for _ in range(3):
         assert task.state == "input-required"
         asked.add(task.status_message["parts"][0]["text"])
-        task = await answered(ada, agent, said, task, "red")
+        task = play.answer(task, "red")
     assert task.state == "completed"
     assert asked == {f"Which colour for {what}?" for what in ("door", "wall", "roof")}
-    await the_record_holds()
 
 
-async def test_a_question_that_somebody_answers_where_it_was_asked_is_the_plans_no_more(ada, plan, said):
-    agent = await bridge.run(lambda: plan({"ask": {"agent": "curious", "message": "it"}}))
-    task = await done(ada.principal, agent, said())
-
-    def answer():
-        child = Task.objects.select_related("agent").get(parent=task.pk)
-        accept_and_publish(ada.principal, child.agent, said("pink", taskId=str(child.pk)))
-
-    await bridge.run(answer)
-    await until(lambda: Task.objects.get(pk=task.pk).state == "completed")
+def test_a_question_that_somebody_answers_where_it_was_asked_is_the_plans_no_more(play):
+    task = play({"ask": {"agent": "curious", "message": "it"}})
+    play.answer(Task.objects.get(parent=task.pk), "pink")
+    assert play.on(task.pk).state == "completed"
 
 
-async def test_an_answering_agent_answers_in_the_owners_place(ada, plan, said):
-    steps = {"colour": {"agent": "curious", "message": "it"}}
-    agent = await bridge.run(lambda: plan(steps, answering="knowing"))
-    task = await done(ada.principal, agent, said())
-    assert task.state == "completed"
-    assert DONE["knowing"] == 1
-    child = await bridge.run(lambda: Task.objects.get(parent=task.pk, agent__slug="curious"))
-    assert "green" in words(child)
+def test_an_answering_agent_answers_in_the_owners_place(play):
+    task = play({"colour": {"agent": "curious", "message": "it"}}, answering="knowing")
+    assert (task.state, DONE["knowing"]) == ("completed", 1)
+    assert "green" in words(Task.objects.get(parent=task.pk, agent__slug="curious"))
 
 
-async def test_what_an_answering_agent_cannot_answer_the_owner_is_asked(ada, plan, said):
-    steps = {"colour": {"agent": "curious", "message": "it", "time_limit": 600}}
-    agent = await bridge.run(lambda: plan(steps, answering="curious"))
-    task = await done(ada.principal, agent, said())
+def test_what_an_answering_agent_cannot_answer_the_owner_is_asked(play):
+    task = play({"colour": {"agent": "curious", "message": "it", "time_limit": 600}}, answering="curious")
     assert (task.state, words(task)) == ("input-required", "Which colour for it?")
-    step = await bridge.run(Step.objects.get)
+    step = Step.objects.get()
     assert (step.due_at - step.asked_at).total_seconds() == pytest.approx(600, abs=60)
-    assert (await answered(ada, agent, said, task, "grey")).state == "completed"
+    assert play.answer(task, "grey").state == "completed"
 
 
-async def test_inputs_that_are_missing_are_asked_for(ada, plan, said):
-    inputs = {
-        "type": "object",
-        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-        "required": ["city", "days"],
-    }
-    steps = {"one": {"agent": "loud", "message": "{{ inputs.city }} {{ inputs.days }} {{ inputs.text }}"}}
-    agent = await bridge.run(lambda: plan(steps, inputs=inputs))
-    task = await done(ada.principal, agent, said("go"))
-    assert task.state == "input-required"
-    assert set(task.slot["schema"]["properties"]) == {"city", "days"}
-    task = await answered(ada, agent, said, task, **data({"city": "Rome"}))
-    assert (task.state, set(task.slot["schema"]["properties"])) == ("input-required", {"days"})
-    task = await answered(ada, agent, said, task, "3")
-    assert (task.state, DONE["loud:Rome 3 go"]) == ("completed", 1)
-    await the_record_holds()
+def test_what_was_answered_by_an_agent_still_has_only_so_much_time(play):
+    play.held.add("knowing")
+    task = play({"slow": {"agent": "hesitant", "message": "x", "time_limit": 600}}, answering="knowing")
+    assert rows(task, "state", "phase") == [("running", "answering")]
+    play.held = {"hesitant"}
+    task = play.on(task.pk)
+    assert rows(task, "state", "phase") == [("running", "work")]
+    Step.objects.update(due_at=timezone.now())
+    task = play.on(task.pk)
+    assert task.state == "failed"
+    assert "longer than its limit of 600 seconds" in words(task)
 
 
-async def test_inputs_of_the_wrong_shape_are_asked_for_again(ada, plan, said):
-    inputs = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
-    agent = await bridge.run(lambda: plan({"one": {"agent": "loud", "message": "{{ inputs.days }}"}}, inputs=inputs))
-    task = await done(ada.principal, agent, said(**data({"days": "many"})))
-    assert task.state == "input-required"
+ONE = {"one": {"agent": "loud", "message": "{{ inputs.city }} {{ inputs.days }} {{ inputs.text }}"}}
+TRIP = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city", "days"],
+}
+
+
+def test_inputs_that_are_missing_or_of_the_wrong_shape_are_asked_for(play):
+    task = play(ONE, "go", inputs=TRIP)
+    assert (task.state, set(task.slot["schema"]["properties"])) == ("input-required", {"city", "days"})
+    task = play.answer(task, **data({"city": "Rome", "days": "many"}))
     assert "'many' is not of type 'integer'" in words(task)
-    task = await answered(ada, agent, said, task, **data({"days": 2}))
-    assert task.state == "completed"
+    assert (task.state, set(task.slot["schema"]["properties"])) == ("input-required", {"days"})
+    task = play.answer(task, "3")
+    assert (task.state, DONE["loud:Rome 3 go"]) == ("completed", 1)
 
 
 @pytest.mark.parametrize(
     ("schema", "wrong", "right"),
     [
-        ({"type": "number"}, ["NaN", "1e999", "-1e999"], "2.5"),
+        ({"type": "number"}, ["NaN", "-1e999"], "2.5"),
         ({"type": "array", "items": {}}, [r'["\u0000"]', "[-Infinity]", '[{"a": 1, "a": 2}]'], "[1]"),
     ],
 )
-async def test_an_answer_that_cannot_be_kept_is_asked_for_again(ada, plan, said, schema, wrong, right):
+def test_an_answer_that_cannot_be_kept_is_asked_for_again(play, schema, wrong, right):
     inputs = {"type": "object", "properties": {"given": schema}, "required": ["given"]}
-    agent = await bridge.run(lambda: plan({"one": {"agent": "loud", "message": "{{ inputs.given }}"}}, inputs=inputs))
-    task = await done(ada.principal, agent, said("go"))
+    task = play({"one": {"agent": "loud", "message": "{{ inputs.given }}"}}, "go", inputs=inputs)
     for text in wrong:
-        task = await answered(ada, agent, said, task, text)
+        task = play.answer(task, text)
         assert task.state == "input-required", text
         assert f"is not of type '{schema['type']}'" in words(task)
-    task = await answered(ada, agent, said, task, right)
+    task = play.answer(task, right)
     assert (task.state, DONE[f"loud:{right}"]) == ("completed", 1)
 
 
@@ -153,66 +126,77 @@ def file(text, media_type="text/csv", name="mine.csv"):
     return {"parts": [{"raw": raw, "filename": name, "mediaType": media_type}]}
 
 
-async def test_a_person_uploads_what_a_step_wants_and_the_wrong_shape_is_asked_for_again(ada, plan, said):
-    agent = await bridge.run(lambda: plan(UPLOAD))
-    task = await done(ada.principal, agent, said("assay 1"))
+def test_a_person_uploads_what_a_step_wants_and_the_wrong_shape_is_asked_for_again(play):
+    task = play(UPLOAD, "assay 1")
     assert (task.state, words(task)) == ("input-required", "Upload the screening data for assay 1.")
     assert task.slot["schema"]["properties"]["file"]["format"] == "binary"
-    task = await answered(ada, agent, said, task, "here you are")
-    assert (task.state, "Please send the file" in words(task)) == ("input-required", True)
-    task = await answered(ada, agent, said, task, **file("compound;dose\na;1"))
-    assert task.state == "input-required"
-    assert "has no column `effect`" in words(task)
-    task = await answered(ada, agent, said, task, **file("x", "image/png", "x.png"))
-    assert "it has to be `text/csv`" in words(task)
-    task = await answered(ada, agent, said, task, **file("compound,effect\na,1"))
-    assert task.state == "completed", words(task)
-    assert DONE["loud:compound,effect\na,1"] == 1
-    await the_record_holds()
+    for wrong, told in (
+        ({"text": "here you are"}, "Please send the file"),
+        (file("compound;dose\na;1"), "has no column `effect`"),
+        (file("x", "image/png", "x.png"), "it has to be `text/csv`"),
+    ):
+        task = play.answer(task, **wrong)
+        assert (task.state, told in words(task)) == ("input-required", True), words(task)
+    task = play.answer(task, **file("compound,effect\na,1"))
+    assert (task.state, DONE["loud:compound,effect\na,1"]) == ("completed", 1), words(task)
 
 
-async def test_a_person_fills_in_a_form(ada, plan, said):
+def test_a_person_fills_in_a_form(play):
     schema = {"type": "object", "properties": {"dose": {"type": "number"}}, "required": ["dose"]}
     steps = {
         "form": {"person": {"ask": "Which dose?", "schema": schema}},
         "after": {"agent": "loud", "message": "{{ steps.form.data.dose }}"},
     }
-    agent = await bridge.run(lambda: plan(steps))
-    task = await done(ada.principal, agent, said())
+    task = play(steps)
     assert task.slot["schema"]["properties"] == schema["properties"]
-    task = await answered(ada, agent, said, task, "a lot")
+    task = play.answer(task, "a lot")
     assert task.state == "input-required"
-    task = await answered(ada, agent, said, task, **data({"dose": 1.5}))
+    task = play.answer(task, **data({"dose": 1.5}))
     assert (task.state, DONE["loud:1.5"]) == ("completed", 1)
 
 
-async def test_a_step_begins_once_a_person_approves(ada, plan, said):
+def test_a_step_begins_once_a_person_approves(play):
     steps = {"one": {"agent": "loud", "message": "hello", "approve": "before"}}
-    agent = await bridge.run(lambda: plan(steps))
-    task = await done(ada.principal, agent, said())
-    assert task.state == "input-required"
-    assert "hello" in words(task)
-    assert not DONE
-    task = await answered(ada, agent, said, task, **data({"approved": True}))
+    task = play(steps)
+    assert (task.state, "hello" in words(task), sum(DONE.values())) == ("input-required", True, 0)
+    task = play.answer(task, **data({"approved": True}))
     assert (task.state, DONE["loud:hello"]) == ("completed", 1)
-    task = await done(ada.principal, agent, said())
-    task = await answered(ada, agent, said, task, **data({"approved": False, "comment": "Too dear."}))
+    task = play.answer(play(steps), **data({"approved": False, "comment": "Too dear."}))
     assert (task.state, words(task)) == ("failed", "The step “one” failed: It was not approved: Too dear.")
     assert DONE["loud:hello"] == 1
 
 
-async def test_what_a_step_delivered_counts_once_a_person_approves(ada, plan, said):
-    steps = {"one": {"agent": "loud", "message": "hello", "approve": "after", "retries": 1}}
-    agent = await bridge.run(lambda: plan(steps))
-    task = await done(ada.principal, agent, said())
+def test_what_was_not_approved_does_not_begin_because_it_is_tried_again(play):
+    task = play({"one": {"agent": "loud", "message": "hello", "approve": "before", "on_failure": "ask"}})
+    for _ in range(2):
+        assert "May the step" in words(task)
+        task = play.answer(task, **data({"approved": False}))
+        assert "It was not approved." in words(task)
+        task = play.answer(task, **data({"decision": "try again"}))
+    assert not DONE
+    task = play.answer(task, **data({"approved": True}))
+    assert (task.state, DONE["loud:hello"]) == ("completed", 1)
+
+
+@pytest.mark.parametrize("given", [5, {"parleyRequest": {}, "dose": "lethal"}])
+def test_whoever_approves_sees_all_that_is_sent(play, given):
+    steps = {
+        "form": {"person": {"ask": "What?", "schema": {}}},
+        "one": {"agent": "loud", "message": "x", "attach": ["steps.form"], "approve": "before"},
+    }
+    task = play.answer(play(steps), **data(given))
+    assert (task.state, "May the step" in words(task)) == ("input-required", True), words(task)
+    assert [part["data"] for part in task.status_message["parts"] if "data" in part] == [given]
+
+
+def test_what_a_step_delivered_counts_once_a_person_approves(play):
+    task = play({"one": {"agent": "loud", "message": "hello", "approve": "after", "retries": 1}})
     assert "HELLO" in words(task)
-    task = await answered(ada, agent, said, task, **data({"approved": False}))
+    task = play.answer(task, **data({"approved": False}))
     assert (task.state, DONE["loud:hello"]) == ("input-required", 2)
-    task = await answered(ada, agent, said, task, **data({"approved": True}))
+    task = play.answer(task, **data({"approved": True}))
     assert task.state == "completed"
-    made = await bridge.run(lambda: Artifact.objects.delivered().get(task=task))
-    assert made.parts[0]["text"] == "HELLO"
-    await the_record_holds()
+    assert Artifact.objects.delivered().get(task=task).parts[0]["text"] == "HELLO"
 
 
 @pytest.mark.parametrize(
@@ -223,66 +207,58 @@ async def test_what_a_step_delivered_counts_once_a_person_approves(ada, plan, sa
         ("end the plan", "failed", "failed"),
     ],
 )
-async def test_a_person_decides_about_a_failure(ada, plan, said, decision, state, step):
-    steps = {"one": {"agent": "brittle", "message": "1", "on_failure": "ask"}}
-    agent = await bridge.run(lambda: plan(steps))
-    task = await done(ada.principal, agent, said())
+def test_a_person_decides_about_a_failure(play, decision, state, step):
+    task = play({"one": {"agent": "brittle", "message": "1", "on_failure": "ask"}})
     assert task.state == "input-required"
     assert "failed: The glass is broken." in words(task)
-    task = await answered(ada, agent, said, task, **data({"decision": decision}))
-    assert task.state == state
-    await until(lambda: Step.objects.get(run=task.pk).state == step)
+    task = play.answer(task, **data({"decision": decision}))
+    assert (task.state, rows(task, "state")) == (state, [step])
 
 
-async def test_a_message_to_a_plan_at_work_changes_nothing(ada, plan, said):
-    from tests.orchestration.plan_agents import GATE
-
-    agent = await bridge.run(lambda: plan({"one": {"agent": "patient", "message": "x"}}))
-    receipt = await sent(ada.principal, agent, said())
-    await until(lambda: DONE["patient"])
-    await until(lambda: Task.objects.get(pk=receipt.task).runs.filter(state="done").exists())
-    await sent(ada.principal, agent, said("Hurry!", taskId=str(receipt.task)))
-    await until(lambda: Task.objects.get(pk=receipt.task).runs.filter(state="done").count() == 2)
-    unheard = Event.objects.filter(task=receipt.task, payload__message__parts__0__text=UNHEARD)
-    await until(unheard.exists)
-    GATE.set()
-    assert (await ended(receipt)).state == "completed"
-    assert await bridge.run(Task.objects.filter(parent=receipt.task).count) == 1
-    await the_record_holds()
+def test_a_step_that_fails_again_before_it_begins_is_decided_again(play):
+    steps = {
+        "first": {"agent": "loud", "message": "x"},
+        "second": {"agent": "loud", "message": "{{ steps.first.data.name }}", "on_failure": "ask"},
+    }
+    task = play(steps)
+    for _ in range(3):
+        assert (task.state, "How is the plan to go on?" in words(task)) == ("input-required", True)
+        task = play.answer(task, **data({"decision": "try again"}))
+    task = play.answer(task, **data({"decision": "go on without it"}))
+    assert (task.state, words(task)) == ("completed", "1 step done, 1 skipped.")
 
 
-async def test_a_cancel_stops_all(ada, plan, said):
+def test_a_message_to_a_plan_at_work_changes_nothing(play):
+    task = play.answer(play({"one": {"agent": "patient", "message": "x"}}), "Hurry!")
+    assert Event.objects.filter(task=task, payload__message__parts__0__text=UNHEARD).exists()
+    assert play.release(task).state == "completed"
+    assert Task.objects.filter(parent=task.pk).count() == 1
+
+
+def test_a_cancel_stops_all(play):
     steps = {
         "one": {"agent": "patient", "message": "x"},
         "ask": {"agent": "curious", "message": "y"},
         "then": {"agent": "loud", "message": "z", "depends_on": ["one"]},
     }
-    agent = await bridge.run(lambda: plan(steps))
-    receipt = await sent(ada.principal, agent, said())
-    await until(lambda: DONE["patient"] and Step.objects.filter(state="asking").exists())
-    await bridge.run(canceling.cancel, ada.principal, agent, str(receipt.task))
-    await until(lambda: set(Step.objects.values_list("state", flat=True)) == {"canceled"})
-    await until(lambda: not Task.objects.unfinished().exists())
+    task = play(steps)
+    assert rows(task, "state") == ["asking", "running", "waiting"]
+    canceling.cancel(play.ada.principal, task.agent, str(task.pk))
+    task = play.release(task)
+    assert (task.state, set(rows(task, "state"))) == ("canceled", {"canceled"})
+    assert not Task.objects.unfinished().exists()
     assert not DONE["loud:z"]
-    await the_record_holds()
 
 
-async def test_the_time_that_people_take_is_not_counted(ada, plan, said):
-    agent = await bridge.run(lambda: plan({"ask": {"agent": "curious", "message": "it", "time_limit": 1000}}))
-    task = await done(ada.principal, agent, said())
+def test_the_time_that_people_take_is_not_counted(play):
+    task = play({"ask": {"agent": "curious", "message": "it", "time_limit": 1000}})
     hour = datetime.timedelta(hours=1)
-
-    def an_hour_passes():
-        step = Step.objects.get()
-        Step.objects.update(asked_at=step.asked_at - hour, due_at=step.due_at - hour)
-        assert step.due_at - hour < timezone.now()
-
-    await bridge.run(an_hour_passes)
-    assert await bridge.run(sweeping.sweep) == 0
-    due = await bridge.run(lambda: Step.objects.get().due_at)
-    child = await bridge.run(lambda: Task.objects.get(parent=task.pk).pk)
-    await bridge.run(listening._mark, child, TaskState.WORKING)
-    later = await bridge.run(lambda: Step.objects.get().due_at - due)
+    step = Step.objects.get()
+    Step.objects.update(asked_at=step.asked_at - hour, due_at=step.due_at - hour)  # an hour passes
+    assert (step.due_at - hour < timezone.now(), sweeping.sweep()) == (True, 0)
+    play.held.add("curious")
+    play.answer(task, "red")
+    engine.advance(task.pk)
+    later = Step.objects.get().due_at - (step.due_at - hour)
     assert hour <= later < hour * 1.1
-    await bridge.run(lambda: Step.objects.update(state="asking"))
-    assert (await answered(ada, agent, said, task, "red")).state == "completed"
+    assert play.release(task).state == "completed"

@@ -26,48 +26,36 @@ WIDE = {
 }
 
 
-def board_of(step):
-    return Board(PlanRun.objects.select_related("task").get(pk=step.run_id), timezone.now())
+def board_of(task):
+    return Board(PlanRun.objects.select_related("task").get(pk=task.pk), timezone.now())
 
 
-@pytest.fixture
-def begun(ada, plan, said):
-    """The steps that begin once all elements of `spread` are done, by their keys; and the tasks of those elements."""
+def test_what_steps_that_begin_after_a_fan_out_refer_to(ada, plan, said):
     agent = plan(WIDE, limit=20)
     run = Task.objects.get(pk=intake.accept(ada.principal, agent, said()).task)
     opening.begin(run, agent.current_version)
     like = Task.objects.get(pk=delivered(ada, agent, said()).task)
     kept = {field.attname: getattr(like, field.attname) for field in Task._meta.concrete_fields}
-    made = Task.objects.bulk_create([Task(**kept | {"id": uuid.uuid4(), "parent_id": run.pk}) for _ in range(MANY)])
+    tasks = Task.objects.bulk_create([Task(**kept | {"id": uuid.uuid4(), "parent_id": run.pk}) for _ in range(MANY)])
     Step.objects.filter(run=run.pk, key="spread").delete()
     Step.objects.bulk_create(
-        Step(run_id=run.pk, key="spread", item=at, state="done", task=one) for at, one in enumerate(made)
+        Step(run_id=run.pk, key="spread", item=at, state="done", task=one) for at, one in enumerate(tasks)
     )
-    begin_all(board_of(Step.objects.filter(run=run.pk)[0]))
-    steps = {key: list(Step.objects.filter(run=run.pk, key=key).order_by("item")) for key in ("again", "plain", "join")}
-    return steps, [str(one.pk) for one in made]
-
-
-def test_a_join_of_many_refers_to_all_of_them_and_its_provenance_is_whole(ada, said, begun):
-    steps, made = begun
-    (join,) = steps["join"]
-    assert board_of(join).references(join) == made
-    agent = Task.objects.select_related("agent").get(pk=made[0]).agent
-    receipt = delivered(ada, agent, said(referenceTaskIds=made), [Made.text("all", "600")])
+    begin_all(board_of(run))
+    made = [str(one.pk) for one in tasks]
+    again, plain, (join,) = (
+        list(Step.objects.filter(run=run.pk, key=key).order_by("item")) for key in ("again", "plain", "join")
+    )
+    # An element, to what it is made of.
+    referred = [step.message["referenceTaskIds"] for step in again if step.message]
+    assert referred
+    assert referred == [[key] for key in made[: len(referred)]]
+    # An element of plain values, to as many as it may.
+    assert board_of(run).references(plain[7]) == made[:MOST_REFERENCES]
+    # A join, to all of them; and the provenance of what is made of them is whole.
+    assert board_of(run).references(join) == made
+    receipt = delivered(ada, like.agent, said(referenceTaskIds=made), [Made.text("all", "600")])
     assert Task.objects.get(pk=receipt.task).references == made
     found = provenance_of(ada.principal, Artifact.objects.get(task=receipt.task))
     assert not found.truncated
     assert {f"task:{key}" for key in made} <= {node.id for node in found.nodes}
-
-
-def test_an_element_refers_to_what_it_is_made_of(begun):
-    steps, made = begun
-    referred = [step.message["referenceTaskIds"] for step in steps["again"] if step.message]
-    assert referred
-    assert referred == [[key] for key in made[: len(referred)]]
-
-
-def test_an_element_of_plain_values_refers_to_as_many_as_it_may(begun):
-    steps, made = begun
-    one = steps["plain"][7]
-    assert board_of(one).references(one) == made[:MOST_REFERENCES]

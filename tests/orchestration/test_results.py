@@ -2,8 +2,6 @@
 
 import base64
 
-import pytest
-
 from apps.orchestration.definitions import Check
 from apps.orchestration.results import ArtifactResult, StepResult, columns_of, names_for, problem_with
 
@@ -45,66 +43,63 @@ def check(**fields) -> Check:
     return Check.model_validate(fields)
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        {},
-        {"artifact": "table", "media_type": "text/csv", "columns": ["effect", "molecule"]},
-        {"artifact": "chart", "media_type": "image/*"},
-        {"artifact": "chart", "media_type": "Image/*"},
-        {"artifact": "chart", "media_type": "*/*"},
-        {"artifact": "hits", "media_type": "application/json"},
-        {"artifact": "hits", "schema": {"type": "object", "required": ["hits"]}},
-    ],
-)
-def test_what_is_wanted_is_no_problem(wanted):
-    assert problem_with(check(**wanted), [TABLE, HITS, CHART]) == ""
+WANTED = [
+    {},
+    {"artifact": "table", "media_type": "text/csv", "columns": ["effect", "molecule"]},
+    {"artifact": "chart", "media_type": "image/*"},
+    {"artifact": "chart", "media_type": "Image/*"},
+    {"artifact": "chart", "media_type": "*/*"},
+    {"artifact": "hits", "media_type": "application/json"},
+    {"artifact": "hits", "schema": {"type": "object", "required": ["hits"]}},
+]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "sentence"),
-    [
-        ({"artifact": "curve"}, "There is no artifact `curve`; there are `table`, `hits`, `chart`."),
-        ({"media_type": "image/png"}, "The artifact `table` is `text/csv`; it has to be `image/png`."),
-        ({"artifact": "chart", "media_type": "text/*"}, "The artifact `chart` is `image/png`; it has to be `text/*`."),
-        ({"schema": {}}, "The artifact `table` holds no JSON."),
-        (
-            {
-                "artifact": "hits",
-                "schema": {"properties": {"hits": {"items": {"properties": {"name": {"type": "string"}}}}}},
-            },
-            "The artifact `hits`, at `$.hits[1].name`: 2 is not of type 'string'.",
-        ),
-        (
-            {"artifact": "hits", "schema": {"required": ["score"]}},
-            "The artifact `hits`, at `$.score`: 'score' is a required property.",
-        ),
-        ({"columns": ["dose"]}, "The artifact `table` has no column `dose`; it has `molecule`, `effect`."),
-        ({"columns": ["dose", "effect", "p"]}, "has no columns `dose`, `p`; it has `molecule`, `effect`."),
-        (
-            {"artifact": "chart", "columns": ["dose"]},
-            "The artifact `chart` is no CSV file; it has to have the columns `dose`.",
-        ),
-    ],
-)
-def test_what_is_not_what_is_wanted_is_told_in_a_sentence(wanted, sentence):
-    assert problem_with(check(**wanted), [TABLE, HITS, CHART]).endswith(sentence)
+def test_what_is_wanted_is_no_problem():
+    for wanted in WANTED:
+        assert problem_with(check(**wanted), [TABLE, HITS, CHART]) == "", wanted
 
 
-def test_nothing_is_not_what_is_wanted():
+UNWANTED = [
+    ({"artifact": "curve"}, "There is no artifact `curve`; there are `table`, `hits`, `chart`."),
+    ({"media_type": "image/png"}, "The artifact `table` is `text/csv`; it has to be `image/png`."),
+    ({"artifact": "chart", "media_type": "text/*"}, "The artifact `chart` is `image/png`; it has to be `text/*`."),
+    ({"schema": {}}, "The artifact `table` holds no JSON."),
+    (
+        {
+            "artifact": "hits",
+            "schema": {"properties": {"hits": {"items": {"properties": {"name": {"type": "string"}}}}}},
+        },
+        "The artifact `hits`, at `$.hits[1].name`: 2 is not of type 'string'.",
+    ),
+    (
+        {"artifact": "hits", "schema": {"required": ["score"]}},
+        "The artifact `hits`, at `$.score`: 'score' is a required property.",
+    ),
+    ({"columns": ["dose"]}, "The artifact `table` has no column `dose`; it has `molecule`, `effect`."),
+    ({"columns": ["dose", "effect", "p"]}, "has no columns `dose`, `p`; it has `molecule`, `effect`."),
+    (
+        {"artifact": "chart", "columns": ["dose"]},
+        "The artifact `chart` is no CSV file; it has to have the columns `dose`.",
+    ),
+]
+
+
+def test_what_is_not_what_is_wanted_is_told_in_a_sentence():
+    for wanted, sentence in UNWANTED:
+        assert problem_with(check(**wanted), [TABLE, HITS, CHART]).endswith(sentence), wanted
     assert problem_with(check(), []) == "There is no artifact."
 
 
-@pytest.mark.parametrize(
-    ("text", "columns"),
-    [
-        ("a,b\n1,2", ["a", "b"]),
-        ("\ufeffa;b\r\n1;2", ["a", "b"]),
-        ("\n a \tb", ["a", "b"]),
-        ('"a, b",c', ["a, b", "c"]),
-        ("only", ["only"]),
-        ("", []),
-    ],
-)
-def test_columns_are_those_of_the_first_line(text, columns):
-    assert columns_of(text) == columns
+COLUMNS = [
+    ("a,b\n1,2", ["a", "b"]),
+    ("\ufeffa;b\r\n1;2", ["a", "b"]),
+    ("\n a \tb", ["a", "b"]),
+    ('"a, b",c', ["a, b", "c"]),
+    ("only", ["only"]),
+    ("", []),
+]
+
+
+def test_columns_are_those_of_the_first_line():
+    for text, columns in COLUMNS:
+        assert columns_of(text) == columns, text
