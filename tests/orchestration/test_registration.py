@@ -52,22 +52,19 @@ def test_a_change_makes_a_version_and_the_same_again_makes_none(ada):
     assert (numbers(agent), agent.version) == ([1, 2], "1.1.0")
 
 
-def test_a_plan_goes_back_to_a_version_by_a_new_one(ada):
+def test_a_plan_goes_back_to_a_version_by_a_new_one_that_can_still_work(ada):
     first = register_plan("look", plan(name="First"), author=ada).current_version
     register_plan("look", plan(name="Second"), author=ada)
     back = go_back(first, ada)
     agent = Agent.objects.get(slug="look")
     assert (back.number, back.sha256, back.note) == (3, first.sha256, "Back to version 1.")
     assert (agent.name, agent.current_version) == ("First", back)
-
-
-def test_a_plan_does_not_go_back_to_what_cannot_work_any_more():
     clerk("helper")
-    first = register_plan("look", plan({"a": {"agent": "helper"}})).current_version
+    helped = register_plan("look", plan({"a": {"agent": "helper"}})).current_version
     register_plan("look", plan())
     Agent.objects.get(slug="helper").delete()
     with pytest.raises(ValidationError, match="There is no agent `helper`"):
-        go_back(first, None)
+        go_back(helped, None)
 
 
 def test_a_new_plan_is_its_authors_until_it_is_published(ada, bob):
@@ -110,23 +107,16 @@ CANNOT = [
 ]
 
 
-def test_a_plan_that_could_not_work_here_is_refused_by_its_path():
+def test_a_plan_that_could_not_work_here_is_refused_by_its_path_and_any_other_is_taken(echo):
     for steps, fields, path, sentence in CANNOT:
         found = refused(steps, **fields)
         assert (list(found), sentence in found[path]) == ([path], True), found
         assert not Agent.objects.filter(slug="look").exists()
-
-
-def test_a_plan_that_names_what_is_there_is_taken(echo):
-    skill = cards.skills(echo)[0]["id"]
+    all_at_once = refused({"a": {"agent": "nobody", "message": "{{ oops }}"}, "b": {"depends_on": ["c"]}})
+    assert list(all_at_once) == ["steps.a.message", "steps.b.depends_on.0", "steps.a.agent"]
     clerk()
-    step = {"skill": skill, "on_failure": {"agent": "clerk"}}
+    step = {"skill": cards.skills(echo)[0]["id"], "on_failure": {"agent": "clerk"}}
     register_plan("look", plan({"a": step}, answering="clerk", agent_limits={"clerk": 1}))
-
-
-def test_all_that_is_wrong_is_told_at_once():
-    found = refused({"a": {"agent": "nobody", "message": "{{ oops }}"}, "b": {"depends_on": ["c"]}})
-    assert list(found) == ["steps.a.message", "steps.b.depends_on.0", "steps.a.agent"]
 
 
 def test_plans_that_name_each_other_in_a_circle_are_refused():

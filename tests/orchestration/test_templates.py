@@ -239,9 +239,7 @@ def test_json_goes_through_a_template_unchanged(data):
     assert json.loads(render("{{ inputs.given|tojson }}", names)) == data
 
 
-WORDS = (
-    "steps inputs . review __class__ mro() [ ] ( ) ' | map range 10**9 ~ * {% %} for in endfor set = {{ }} join ,"
-)
+WORDS = "steps inputs . review __class__ mro() [ ] ( ) ' | map range 10**9 ~ * {% %} for in endfor set = {{ }} join ,"
 PIECES = st.sampled_from([*WORDS.split(), "data", "x", "attr", "tojson", "items"])
 
 
