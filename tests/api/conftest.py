@@ -5,9 +5,11 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.sessions.backends.db import SessionStore
 
 from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import READ
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from tests.api.calling import Caller
+from tests.api.delivering import Making, Said
 from tests.orchestration.conftest import agents, plan  # noqa: F401 fixtures
 
 
@@ -19,6 +21,17 @@ def ada_calls(transactional_db: None, ada: User) -> Caller:
 @pytest.fixture
 def bob_calls(transactional_db: None, bob: User) -> Caller:
     return Caller(ApiKey.issue(bob, "test")[1])
+
+
+@pytest.fixture
+def reads(transactional_db: None, ada: User) -> Caller:
+    """Ada, with a key that may only read."""
+    return Caller(ApiKey.issue(ada, "reads", scopes=[READ])[1])
+
+
+@pytest.fixture
+def made(transactional_db: None, ada: User, echo: Agent, said: Said) -> Making:
+    return Making(ada, echo, said)
 
 
 @pytest.fixture

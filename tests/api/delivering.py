@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import bridge
 from agentkit import Artifact, Completed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
@@ -13,15 +15,13 @@ from apps.conversations.intake import Receipt
 from tests.working import begin, end
 
 Said = Callable[..., dict[str, Any]]
+WORDS = Artifact([{"text": "hello"}], name="words", artifact_id="one")
 
 
 def delivered(user: User, agent: Agent, message: dict[str, Any], artifacts: Sequence[Artifact] = ()) -> Receipt:
     """A task of the user's that is completed."""
     receipt = intake.accept(user.principal, agent, message)
-    end(
-        begin(receipt.run),
-        Completed("Done.", list(artifacts) or [Artifact([{"text": "hello"}], name="words", artifact_id="one")]),
-    )
+    end(begin(receipt.run), Completed("Done.", list(artifacts) or [WORDS]))
     return receipt
 
 
@@ -30,3 +30,21 @@ def asking(user: User, agent: Agent, message: dict[str, Any], schema: dict[str, 
     receipt = intake.accept(user.principal, agent, message)
     end(begin(receipt.run), InputRequired("How many?", "number", schema))
     return receipt
+
+
+@dataclass
+class Making:
+    """Tasks of Ada's, with an agent that is there."""
+
+    ada: User
+    agent: Agent
+    said: Said
+
+    async def sent(self, **message: Any) -> Receipt:
+        return await bridge.run(intake.accept, self.ada.principal, self.agent, self.said(**message))
+
+    async def delivered(self, *artifacts: Artifact, **message: Any) -> Receipt:
+        return await bridge.run(delivered, self.ada, self.agent, self.said(**message), artifacts)
+
+    async def asking(self, schema: dict[str, Any] | None = None, **message: Any) -> Receipt:
+        return await bridge.run(asking, self.ada, self.agent, self.said(**message), schema)

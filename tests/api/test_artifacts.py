@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
-import uuid
 import zipfile
 
 import pytest
 
 import bridge
 from agentkit import Artifact, Failed
-from apps.accounts.models import User
 from apps.agents import identity
 from apps.agents.models import Agent, SigningKey
 from apps.agents.signing_keys import revoke
@@ -20,8 +18,7 @@ from apps.conversations.models import Artifact as Row
 from apps.conversations.models import Context
 from tests.api.calling import Caller
 from tests.api.counting import statements
-from tests.api.delivering import Said, delivered
-from tests.api.shaped import check
+from tests.api.delivering import Making
 from tests.working import begin, chunk, end, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,56 +28,50 @@ FILE = {"raw": base64.b64encode(CONTENT).decode(), "filename": "big.bin", "media
 PAGE = {"text": "<script>alert(1)</script>", "filename": "page.html", "mediaType": "text/html"}
 
 
-def again(said: Said, context: Context) -> dict[str, object]:
-    return said(contextId=context.context_id)
+def again(context: Context) -> dict[str, str]:
+    return {"contextId": context.context_id}
 
 
 async def session_of(receipt: intake.Receipt) -> Context:
     return await Context.objects.aget(pk=receipt.context)
 
 
-async def test_versions_of_a_name_are_counted_within_a_session(
-    ada_calls: Caller, ada: User, echo: Agent, said: Said
-) -> None:
-    first = await bridge.run(delivered, ada, echo, said())
+async def test_versions_of_a_name_are_counted_within_a_session(ada_calls: Caller, made: Making) -> None:
+    first = await made.delivered()
     session = await session_of(first)
     other = Artifact([{"text": "other"}], name="other", artifact_id="two")
-    second = await bridge.run(delivered, ada, echo, again(said, session), [other])
-    third = await bridge.run(delivered, ada, echo, again(said, session))
-    await bridge.run(delivered, ada, echo, said())  # in a session of its own
-    found = check(await ada_calls.get(f"/artifacts?session={session.pk}"), "artifacts_list")["items"]
+    second = await made.delivered(other, **again(session))
+    third = await made.delivered(**again(session))
+    await made.delivered()  # in a session of its own
+    found = (await ada_calls.get(f"/artifacts?session={session.pk}")).body["items"]
     assert [(one["taskId"], one["name"], one["version"]) for one in found] == [
         (str(first.task), "words", 1),
         (str(second.task), "other", 1),
         (str(third.task), "words", 2),
     ]
-    named = check(await ada_calls.get(f"/artifacts?session={session.pk}&name=words&limit=1"), "artifacts_list")
+    named = (await ada_calls.get(f"/artifacts?session={session.pk}&name=words&limit=1")).body
     rest = await ada_calls.get(f"/artifacts?session={session.pk}&name=words&limit=1&cursor={named['nextCursor']}")
     assert [one["version"] for one in named["items"] + rest.body["items"]] == [1, 2]
-    newest = check(await ada_calls.get(f"/artifacts/{third.task}/one"), "artifacts_retrieve")
+    newest = (await ada_calls.get(f"/artifacts/{third.task}/one")).body
     assert newest == found[2]
     assert (newest["id"], newest["mediaType"], newest["size"]) == (f"{third.task}/one", "text/plain", 5)
 
 
-async def test_a_fork_has_what_was_delivered_before_it_and_counts_on(
-    ada_calls: Caller, ada: User, echo: Agent, said: Said
-) -> None:
-    first = await bridge.run(delivered, ada, echo, said())
+async def test_a_fork_has_what_was_delivered_before_it_and_counts_on(ada_calls: Caller, made: Making) -> None:
+    first = await made.delivered()
     session = await session_of(first)
-    fork = await bridge.run(lambda: forking.fork(ada.principal, session, session.last_event, reason="fork"))
-    await bridge.run(delivered, ada, echo, again(said, session))
-    mine = await bridge.run(delivered, ada, echo, again(said, fork))
-    found = check(await ada_calls.get(f"/artifacts?session={fork.pk}"), "artifacts_list")["items"]
+    fork = await bridge.run(lambda: forking.fork(made.ada.principal, session, session.last_event, reason="fork"))
+    await made.delivered(**again(session))
+    mine = await made.delivered(**again(fork))
+    found = (await ada_calls.get(f"/artifacts?session={fork.pk}")).body["items"]
     assert [(one["taskId"], one["version"], one["sessionId"]) for one in found] == [
         (str(first.task), 1, str(fork.pk)),
         (str(mine.task), 2, str(fork.pk)),
     ]
 
 
-async def test_what_is_being_made_or_came_to_nothing_is_not_there(
-    ada_calls: Caller, ada: User, echo: Agent, said: Said
-) -> None:
-    receipt = await bridge.run(intake.accept, ada.principal, echo, said())
+async def test_what_is_being_made_or_came_to_nothing_is_not_there(ada_calls: Caller, made: Making) -> None:
+    receipt = await made.sent()
     held = await bridge.run(begin, receipt.run)
     await bridge.run(say, held, chunk("one", "hello"))
     assert (await ada_calls.get(f"/artifacts/{receipt.task}/one")).status == 404
@@ -90,9 +81,9 @@ async def test_what_is_being_made_or_came_to_nothing_is_not_there(
     assert (await ada_calls.get(f"/artifacts?session={receipt.context}")).body["items"] == []
 
 
-async def test_a_file_is_downloaded_as_it_was_made(ada_calls: Caller, ada: User, echo: Agent, said: Said) -> None:
-    made = [Artifact([FILE, PAGE, {"text": "hello"}], name="mixed", artifact_id="a/b c")]
-    done = await bridge.run(delivered, ada, echo, said(), made)
+async def test_a_file_is_downloaded_as_it_was_made(ada_calls: Caller, made: Making) -> None:
+    parts = [Artifact([FILE, PAGE, {"text": "hello"}], name="mixed", artifact_id="a/b c")]
+    done = await made.delivered(*parts)
     large = await ada_calls.get(f"/artifacts/{done.task}/a/b c/content")
     assert (large.status, large.content) == (200, CONTENT)
     assert large.headers["content-type"] == "application/x-big"
@@ -108,29 +99,30 @@ async def test_a_file_is_downloaded_as_it_was_made(ada_calls: Caller, ada: User,
     assert (await ada_calls.get(f"/artifacts/{done.task}/a/b c/content?part=-1")).fields == ["part"]
 
 
-async def test_a_part_that_is_elsewhere_is_not_fetched(ada_calls: Caller, ada: User, echo: Agent, said: Said) -> None:
+async def test_a_part_that_is_elsewhere_is_not_fetched(ada_calls: Caller, made: Making) -> None:
     link = Artifact([{"url": "https://example.org/a.png", "mediaType": "image/png"}], artifact_id="one")
-    done = await bridge.run(delivered, ada, echo, said(), [link])
+    done = await made.delivered(link)
     assert (await ada_calls.get(f"/artifacts/{done.task}/one/content")).code == "not_found"
     assert (await ada_calls.get(f"/artifacts/{done.task}/one")).body["parts"][0]["url"] == "https://example.org/a.png"
 
 
-async def test_a_signature_is_verified_and_what_was_changed_is_found_out(
-    ada_calls: Caller, ada: User, echo: Agent, said: Said
-) -> None:
-    await bridge.run(_let_sign, echo)
-    done = await bridge.run(delivered, ada, echo, said())
+async def test_a_signature_is_verified_and_what_was_changed_is_found_out(ada_calls: Caller, made: Making) -> None:
+    done = await made.delivered()
+    told = (await ada_calls.get(f"/artifacts/{done.task}/one/verify")).body
+    assert (told["result"], told["verdict"], told["key"], told["signedAt"]) == ("unsigned", "missing", None, None)
+    await bridge.run(_let_sign, made.agent)
+    done = await made.delivered()
     address = f"/artifacts/{done.task}/one"
-    good = check(await ada_calls.get(f"{address}/verify"), "artifacts_verify")
+    good = (await ada_calls.get(f"{address}/verify")).body
     assert (good["result"], good["verdict"]) == ("valid", "good")
-    assert good["agent"] == good["key"]["agent"] == await bridge.run(identity.did_of, echo)
+    assert good["agent"] == good["key"]["agent"] == await bridge.run(identity.did_of, made.agent)
     assert good["digest"] == (await ada_calls.get(address)).body["digest"]
     await bridge.run(lambda: Row.objects.update(parts=[{"text": "forged"}]))
-    forged = check(await ada_calls.get(f"{address}/verify"), "artifacts_verify")
+    forged = (await ada_calls.get(f"{address}/verify")).body
     assert (forged["result"], forged["verdict"]) == ("invalid", "broken")
     await bridge.run(lambda: Row.objects.update(parts=[{"text": "hello"}]))
     await bridge.run(lambda: revoke(SigningKey.objects.get(kid=good["key"]["id"])))
-    revoked = check(await ada_calls.get(f"{address}/verify"), "artifacts_verify")
+    revoked = (await ada_calls.get(f"{address}/verify")).body
     assert (revoked["result"], revoked["verdict"], revoked["key"]["isRevoked"]) == ("invalid", "revoked", True)
 
 
@@ -139,52 +131,28 @@ def _let_sign(echo: Agent) -> None:
     echo.save()
 
 
-async def test_what_nobody_signed_says_so(ada_calls: Caller, ada: User, echo: Agent, said: Said) -> None:
-    done = await bridge.run(delivered, ada, echo, said())
-    told = check(await ada_calls.get(f"/artifacts/{done.task}/one/verify"), "artifacts_verify")
-    assert (told["result"], told["verdict"], told["key"], told["signedAt"]) == ("unsigned", "missing", None, None)
-
-
-async def test_somebody_elses_artifact_is_not_found(
-    ada_calls: Caller, bob_calls: Caller, anybody: Caller, ada: User, echo: Agent, said: Said
-) -> None:
-    done = await bridge.run(delivered, ada, echo, said())
-    for act in ("", "/content", "/verify"):
-        for address in (f"/artifacts/{done.task}/one{act}", f"/artifacts/{uuid.uuid4()}/one{act}"):
-            answer = await bob_calls.get(address)
-            assert (answer.status, answer.code) == (404, "not_found")
-        assert (await anybody.get(f"/artifacts/{done.task}/one{act}")).status == 401
-        assert (await ada_calls.get(f"/artifacts/{done.task}/two{act}")).status == 404
-    assert (await bob_calls.get(f"/artifacts?session={done.context}")).status == 404
-    assert (await ada_calls.get("/artifacts")).fields == ["session"]
-
-
-async def test_a_list_takes_as_many_queries_for_thirty_as_for_three(
-    ada_calls: Caller, ada: User, echo: Agent, said: Said
-) -> None:
-    first = await bridge.run(delivered, ada, echo, said())
+async def test_a_list_takes_as_many_queries_for_thirty_as_for_three(ada_calls: Caller, made: Making) -> None:
+    first = await made.delivered()
     session = await session_of(first)
     await ada_calls.get(f"/artifacts?session={session.pk}")  # notes the key's use
     counts = []
     for number in (2, 27):
         for _ in range(number):
-            await bridge.run(delivered, ada, echo, again(said, session))
-        with statements() as made:
+            await made.delivered(**again(session))
+        with statements() as asked:
             found = (await ada_calls.get(f"/artifacts?session={session.pk}&limit=100")).body["items"]
-        counts.append(len(made))
+        counts.append(len(asked))
     assert counts[0] == counts[1] > 0
     assert [one["version"] for one in found] == list(range(1, 31))
 
 
-async def test_a_name_of_an_agents_own_breaks_no_download(
-    ada_calls: Caller, ada: User, echo: Agent, said: Said
-) -> None:
+async def test_a_name_of_an_agents_own_breaks_no_download(ada_calls: Caller, made: Making) -> None:
     hostile = 'a\r\nSet-Cookie: x=1\n"é\x7f'
-    made = [
+    parts = [
         Artifact([{"text": "one"}], name=hostile, artifact_id="named"),
         Artifact([{"text": "two", "filename": hostile, "mediaType": hostile}], name="two", artifact_id="filed"),
     ]
-    done = await bridge.run(delivered, ada, echo, said(), made)
+    done = await made.delivered(*parts)
     for artifact, content in (("named", b"one"), ("filed", b"two")):
         answer = await ada_calls.get(f"/artifacts/{done.task}/{artifact}/content")
         assert (answer.status, answer.content) == (200, content)
@@ -192,12 +160,10 @@ async def test_a_name_of_an_agents_own_breaks_no_download(
         assert "attachment" in answer.headers["content-disposition"]
 
 
-async def test_all_of_a_session_comes_as_one_zip_for_its_owner(
-    ada_calls: Caller, bob_calls: Caller, ada: User, echo: Agent, said: Said
-) -> None:
-    first = await bridge.run(delivered, ada, echo, said())
+async def test_all_of_a_session_comes_as_one_zip(ada_calls: Caller, made: Making) -> None:
+    first = await made.delivered()
     session = await session_of(first)
-    await bridge.run(delivered, ada, echo, again(said, session), [Artifact([{"text": "newer"}], name="words")])
+    await made.delivered(Artifact([{"text": "newer"}], name="words"), **again(session))
     for query, files in (
         ("", {"words.txt": b"newer"}),
         ("?every_version=true", {"words v1.txt": b"hello", "words v2.txt": b"newer"}),
@@ -205,4 +171,3 @@ async def test_all_of_a_session_comes_as_one_zip_for_its_owner(
         answer = await ada_calls.get(f"/sessions/{session.pk}/artifacts.zip{query}")
         archive = zipfile.ZipFile(io.BytesIO(answer.content))
         assert {name: archive.read(name) for name in archive.namelist()} == files
-    assert (await bob_calls.get(f"/sessions/{session.pk}/artifacts.zip")).status == 404

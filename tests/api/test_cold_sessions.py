@@ -77,15 +77,12 @@ async def test_beginning_it_again_by_its_key_gives_the_same(ada_calls, echo):
     assert (again.status, again.body["session"]["id"]) == (200, session)
 
 
-async def test_bringing_it_back_into_use_brings_it_back_from_the_file(ada_calls, talk):
+async def test_it_comes_back_into_use_and_is_deleted_from_where_it_is(ada_calls, talk):
     await bridge.run(goes, talk)
     answer = await ada_calls.post(f"/sessions/{talk.pk}/unarchive")
     assert (answer.status, answer.body["archivedAt"]) == (200, None)
     assert await bridge.run(Task.objects.filter(context=talk).exists)
-
-
-async def test_it_is_deleted_from_where_it_is(ada_calls, talk):
-    await bridge.run(goes, talk)
+    await bridge.run(lambda: goes(put_away(Context.objects.get(pk=talk.pk))))
     assert (await ada_calls.delete(f"/sessions/{talk.pk}")).status == 204
     assert (await ada_calls.get(f"/sessions/{talk.pk}")).status == 404
     assert not await bridge.run(Context.objects.exclude(cold_file="").exists)

@@ -13,7 +13,10 @@ from apps.conversations.events import EventType
 from config.asgi import application
 from tests.api.calling import HOST
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("what happens comes by wake-ups between processes and from each database's log"),
+]
 
 ORIGIN = f"http://{HOST}"
 
@@ -90,6 +93,17 @@ async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
     ):
         async with line(ada_browses, wanted) as socket:
             assert await code_of(socket) == code, wanted
+    for text in (
+        "[" * 100_000,
+        '{"since": "\\ud800"}',
+        '{"types": ["\\ud800"]}',
+        '{"sessionIds": ["\\u0000"]}',
+        "1e999",
+    ):
+        async with line(ada_browses) as socket:
+            await socket.send_to(text_data=text)
+            assert (await said_by(socket))["refused"], text[:20]
+            assert await code_of(socket) == lines.REFUSED
 
 
 async def test_nobody_hears_without_signing_in_or_from_another_site(ada_calls, ada_browses):
@@ -132,12 +146,12 @@ async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, setti
     assert not quotas.streams._open
 
 
-@pytest.mark.parametrize("nonsense", ["[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}'])
-async def test_nonsense_from_a_page_is_ignored(ada_browses, begun, nonsense):
+async def test_nonsense_from_a_page_is_ignored(ada_browses, begun):
     session = await bridge.run(begun)
     async with line(ada_browses, {}) as socket:
         await said_by(socket)
-        await socket.send_to(text_data=nonsense)
+        for nonsense in ("[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}'):
+            await socket.send_to(text_data=nonsense)
         await bridge.run(rename, session)
         assert (await said_by(socket))["events"][0]["index"] == 2
 
@@ -163,28 +177,3 @@ async def test_a_sign_of_life_before_all_was_told_has_no_token(ada_browses, begu
         await socket.send_json_to({})
         while not (said := await said_by(socket)).get("token"):
             assert said == {"alive": True}
-
-
-@pytest.mark.parametrize(
-    "wanted", ["[" * 100_000, '{"since": "\\ud800"}', '{"types": ["\\ud800"]}', '{"sessionIds": ["\\u0000"]}', "1e999"]
-)
-async def test_what_makes_no_sense_is_refused_in_words(ada_browses, wanted):
-    async with line(ada_browses) as socket:
-        await socket.send_to(text_data=wanted)
-        assert (await said_by(socket))["refused"]
-        assert await code_of(socket) == lines.REFUSED
-
-
-async def test_who_was_refused_is_not_listened_to(ada_browses, monkeypatch):
-    begun = []
-    monkeypatch.setattr(lines.live, "begin", lambda *args: begun.append(args))
-    monkeypatch.setattr(quotas.streams, "open", too_much)
-    async with line(ada_browses, {}) as socket:
-        assert await code_of(socket) == lines.TOO_MANY
-        await socket.send_json_to({})
-        await socket.receive_nothing(0.2)
-    assert begun == []
-
-
-def too_much(*_):
-    raise quotas.TooMuch("", 1)

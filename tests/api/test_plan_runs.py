@@ -17,7 +17,6 @@ from apps.conversations.models import Task
 from apps.orchestration.opening import begin
 from tests.api.calling import Caller
 from tests.api.counting import statements
-from tests.api.shaped import check
 from tests.orchestration.plan_agents import DONE, GATE
 from tests.runtime.delegating import until
 
@@ -36,12 +35,12 @@ ASKS: JSON = {"ask": {"agent": "curious", "title": "The question", "message": "t
 async def started(caller: Caller, **fields: Any) -> JSON:
     """A run, once it has ended or asks something."""
     body = {"plan": "plan", "inputs": {"topic": "bees"}, "wait": True, **fields}
-    told: JSON = check(await caller.post("/plans/runs", body), "plans_runs_create")["run"]
+    told: JSON = (await caller.post("/plans/runs", body)).body["run"]
     return told
 
 
 async def run_of(caller: Caller, run: str) -> JSON:
-    told: JSON = check(await caller.get(f"/plans/runs/{run}"), "plans_runs_retrieve")
+    told: JSON = (await caller.get(f"/plans/runs/{run}")).body
     return told
 
 
@@ -56,9 +55,9 @@ async def test_a_plan_is_started_and_followed_to_its_end(ada_calls: Caller, plan
     first, second = run["steps"]
     assert (first["key"], first["title"], first["state"], first["agent"]) == ("first", "The first", "done", "loud")
     assert (second["dependsOn"], len(second["artifacts"])) == (["first"], 1)
-    assert check(await ada_calls.get(f"/artifacts/{second['artifacts'][0]}"), "artifacts_retrieve")["name"] == "count"
+    assert (await ada_calls.get(f"/artifacts/{second['artifacts'][0]}")).body["name"] == "count"
     assert run["task"]["id"] == run["id"]
-    [listed] = check(await ada_calls.get("/plans/runs?plan=plan&state=completed"), "plans_runs_list")["items"]
+    [listed] = (await ada_calls.get("/plans/runs?plan=plan&state=completed")).body["items"]
     assert (listed["id"], listed["stepsDone"]) == (run["id"], 2)
     assert (await ada_calls.get("/plans/runs?state=failed")).body["items"] == []
 
@@ -96,10 +95,10 @@ async def test_any_task_leads_to_its_plan_and_back(ada_calls: Caller, echo: Agen
     await bridge.run(lambda: plan(TWO, inputs=TOPIC))
     run = await started(ada_calls)
     child = run["steps"][0]["taskId"]
-    place = check(await ada_calls.get(f"/tasks/{child}/plan"), "tasks_plan")
+    place = (await ada_calls.get(f"/tasks/{child}/plan")).body
     assert (place["runId"], place["plan"]) == (run["id"], "plan")
     assert place["step"] == run["steps"][0]
-    whole = check(await ada_calls.get(f"/tasks/{run['id']}/plan"), "tasks_plan")
+    whole = (await ada_calls.get(f"/tasks/{run['id']}/plan")).body
     assert (whole["runId"], whole["step"]) == (run["id"], None)
     other = (await ada_calls.post("/sessions", {"agent": "echo", "message": {"text": "hi"}})).body["task"]["id"]
     assert (await ada_calls.get(f"/tasks/{other}/plan")).code == "not_found"
@@ -206,7 +205,7 @@ async def test_a_run_that_has_not_begun_cannot_be_held_back_and_can_be_stopped(
     run = (await started(ada_calls, wait=False))["id"]
     assert (await ada_calls.post(f"/plans/runs/{run}/pause")).code == "conflict"
     assert (await ada_calls.get(f"/plans/runs/{run}/picture")).code == "not_found"
-    assert check(await ada_calls.post(f"/plans/runs/{run}/cancel"), "plans_runs_cancel")["state"] == "canceled"
+    assert (await ada_calls.post(f"/plans/runs/{run}/cancel")).body["state"] == "canceled"
     assert (await ada_calls.post(f"/plans/runs/{run}/cancel")).status == 200
 
 
@@ -221,7 +220,7 @@ async def test_what_a_step_asks_is_listed_and_answered(
     assert run["state"] == "input-required"
     assert run["reasons"][0]["isYours"]
     assert run["reasons"][0]["taskId"] == run["steps"][0]["taskId"]
-    [asked] = check(await ada_calls.get("/plans/questions"), "plans_questions")["items"]
+    [asked] = (await ada_calls.get("/plans/questions")).body["items"]
     assert (asked["runId"], asked["step"], asked["title"]) == (run["id"], "ask", "The question")
     assert asked["content"] == "Which colour for the door?"
     assert asked["question"]["schema"]["required"] == ["colour"]
@@ -241,13 +240,13 @@ async def test_a_run_is_held_back_and_goes_on(ada_calls: Caller, plan: Plan) -> 
     await bridge.run(lambda: plan(steps))
     run = (await started(ada_calls, inputs={}, wait=False))["id"]
     await until(lambda: DONE["patient"])
-    paused = check(await ada_calls.post(f"/plans/runs/{run}/pause"), "plans_runs_pause")
+    paused = (await ada_calls.post(f"/plans/runs/{run}/pause")).body
     assert (paused["isPaused"], paused["state"]) == (True, "working")
     assert (await ada_calls.post(f"/plans/runs/{run}/pause")).status == 200
     GATE.set()
     await until(lambda: Task.objects.filter(parent=run, state="completed").exists())
     assert {one["key"]: one["state"] for one in (await run_of(ada_calls, run))["steps"]}["then"] == "waiting"
-    resumed = check(await ada_calls.post(f"/plans/runs/{run}/resume"), "plans_runs_resume")
+    resumed = (await ada_calls.post(f"/plans/runs/{run}/resume")).body
     assert not resumed["isPaused"]
     await until(lambda: Task.objects.get(pk=run).state == "completed")
     assert (await ada_calls.post(f"/plans/runs/{run}/pause")).code == "conflict"
@@ -265,7 +264,7 @@ async def test_a_run_that_failed_goes_on_where_it_failed(ada_calls: Caller, plan
     assert "broken" in failed["steps"][1]["why"]
     path = f"/plans/runs/{failed['id']}/again"
     answer = await ada_calls.post(path, {}, idempotency_key="again")
-    again = check(answer, "plans_runs_again")["run"]
+    again = answer.body["run"]
     assert (answer.status, (await ada_calls.post(path, {}, idempotency_key="again")).status) == (201, 200)
     await until(lambda: Task.objects.get(pk=again["id"]).state == "completed")
     told = await run_of(ada_calls, again["id"])

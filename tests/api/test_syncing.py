@@ -26,8 +26,8 @@ def rename(*contexts):
 
 
 async def test_a_list_gives_a_token_and_the_token_what_changed_since(ada_calls, ada, echo, begun):
-    renamed, gone, quiet = await bridge.run(begun), await bridge.run(lambda: begun(contextId="gone")), None
-    quiet = await bridge.run(begun)
+    renamed, quiet = [await bridge.run(begun) for _ in range(2)]
+    gone = await bridge.run(lambda: begun(contextId="gone"))
     listed = (await ada_calls.get("/sessions")).body
     await bridge.run(rename, renamed)
     await bridge.run(clearing.clear, ada.principal, echo, "gone")
@@ -62,16 +62,11 @@ async def test_many_changes_come_in_turns(ada_calls, begun):
     assert heard == sessions
 
 
-@pytest.mark.parametrize("since", ["nonsense", "MQ.abc"])
-async def test_a_token_that_is_none_is_refused(ada_calls, since):
-    answer = await ada_calls.get(f"/sessions?since={since}")
-    assert (answer.status, answer.code, answer.fields) == (422, "invalid", ["since"])
-
-
-async def test_a_token_of_somebody_else_is_refused(ada_calls, bob_calls):
-    token = (await ada_calls.get("/sessions")).body["token"]
-    assert (await bob_calls.get(f"/sessions?since={token}")).status == 422
-    assert (await ada_calls.get(f"/sessions?since={token}")).status == 200
+async def test_a_token_that_is_none_or_somebody_elses_is_refused(ada_calls, bob_calls):
+    token = (await bob_calls.get("/sessions")).body["token"]
+    for since in ("nonsense", "MQ.abc", token):
+        answer = await ada_calls.get(f"/sessions?since={since}")
+        assert (answer.status, answer.code, answer.fields) == (422, "invalid", ["since"])
 
 
 async def test_who_was_away_for_too_long_begins_again(ada_calls, ada, settings):
@@ -82,7 +77,7 @@ async def test_who_was_away_for_too_long_begins_again(ada_calls, ada, settings):
 
 
 async def test_a_sync_is_small(ada_calls, ada, begun):
-    sessions = [await bridge.run(begun) for _ in range(500)]
+    sessions = [await bridge.run(begun) for _ in range(120)]
     await bridge.run(aged, *sessions)
     listed = (await ada_calls.get("/sessions?limit=100")).body
     quiet = await ada_calls.get(f"/sessions?since={listed['token']}")
@@ -91,4 +86,4 @@ async def test_a_sync_is_small(ada_calls, ada, begun):
     busy = await ada_calls.get(f"/sessions?since={quiet.body['token']}")
     assert [one["id"] for one in busy.body["items"]] == [str(sessions[7])]
     assert len(busy.content) < 10_000
-    assert await Context.objects.acount() == 500
+    assert await Context.objects.acount() == 120
