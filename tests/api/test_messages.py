@@ -7,13 +7,13 @@ import uuid
 import pytest
 
 import bridge
-from apps.accounts.models import ApiKey
-from apps.accounts.principals import READ
 from apps.conversations import replay
-from tests.api.calling import Caller
 from tests.api.counting import statements
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("who waits is woken by whoever works, and holds no connection meanwhile"),
+]
 
 
 async def begun(caller, agent="works", **fields):
@@ -40,52 +40,43 @@ async def test_an_answer_at_once_comes_with_the_message(ada_calls, talks):
 
 async def test_a_message_for_which_an_agent_works_is_accepted_and_can_be_waited_for(ada_calls, works, worker):
     session = await begun(ada_calls)
-    sent = await ada_calls.post(f"/sessions/{session}/messages", {"text": "apples"}, Idempotency_Key="one")
+    path, text = f"/sessions/{session}/messages", {"text": "apples"}
+    sent = await ada_calls.post(path, text, Idempotency_Key="one")
     assert (sent.status, sent.body["answer"], sent.body["artifacts"]) == (202, None, [])
-    task = sent.body["task"]
-    waited = await ada_calls.post(
-        f"/sessions/{session}/messages", {"text": "apples", "wait": True}, Idempotency_Key="one"
-    )
+    waited = await ada_calls.post(path, text | {"wait": True}, Idempotency_Key="one")
     assert (waited.status, waited.body["repeated"]) == (200, True)
-    assert (waited.body["message"], waited.body["task"]["id"]) == (sent.body["message"], task["id"])
-    assert waited.body["task"]["state"] == "completed"
-    assert waited.body["answer"]["content"] == "# Done\n\nwith *apples*"
-    assert {"data", "page"} <= {artifact["name"] for artifact in waited.body["artifacts"]}
-
-
-async def test_an_agents_message_says_who_wrote_it_and_which_tools_were_called(ada_calls, works, worker):
-    session = await begun(ada_calls)
-    sent = await ada_calls.post(f"/sessions/{session}/messages", {"text": "pears", "wait": True})
-    told = sent.body["answer"]["metadata"]
-    assert (told["agent"], told["agentVersion"], told["taskId"]) == ("works", 1, sent.body["task"]["id"])
+    task, told = waited.body["task"], waited.body["answer"]["metadata"]
+    assert (waited.body["message"], task["id"]) == (sent.body["message"], sent.body["task"]["id"])
+    assert (task["state"], waited.body["answer"]["content"]) == ("completed", "# Done\n\nwith *apples*")
+    # Who wrote the answer, which tools were called, and what was delivered.
+    assert (told["agent"], told["agentVersion"], told["taskId"]) == ("works", 1, task["id"])
     assert uuid.UUID(told["agentRunId"])
     call = told["toolCalls"][0]
-    assert (call["name"], call["arguments"], call["result"]) == ("look", {"for": "pears"}, {"found": "PEARS"})
+    assert (call["name"], call["arguments"], call["result"]) == ("look", {"for": "apples"}, {"found": "APPLES"})
     assert (call["isError"], told["isEdited"], told["editHistory"]) == (False, False, [])
-    artifact = next(one for one in sent.body["artifacts"] if one["name"] == "page")
-    assert (artifact["parts"], artifact["mediaType"]) == ([{"text": "pears 0\npears 1\npears 2\n"}], "text/plain")
-    assert (artifact["size"], artifact["version"], artifact["isSigned"]) == (24, 1, False)
-    assert artifact["id"] == f"{sent.body['task']['id']}/{artifact['artifactId']}"
-    assert artifact["id"] in sent.body["task"]["artifacts"]
+    assert {"data", "page"} <= {artifact["name"] for artifact in waited.body["artifacts"]}
+    artifact = next(one for one in waited.body["artifacts"] if one["name"] == "page")
+    assert (artifact["parts"], artifact["mediaType"]) == ([{"text": "apples 0\napples 1\napples 2\n"}], "text/plain")
+    assert (artifact["size"], artifact["version"], artifact["isSigned"]) == (27, 1, False)
+    assert artifact["id"] == f"{task['id']}/{artifact['artifactId']}"
+    assert artifact["id"] in task["artifacts"]
+    # The task has ended: it takes no message, and the refusal says what to do.
+    refused = await ada_calls.post(path, {"text": "And Rome", "task": task["id"]})
+    assert (refused.status, refused.code) == (409, "conflict")
+    assert "without `task`, and name it in `references`" in refused.body["detail"]
+    assert (await ada_calls.post(path, {"text": "And Rome", "references": [task["id"]]})).status == 202
 
 
-async def test_a_question_is_answered_by_a_message_to_its_task(ada_calls, works, worker):
-    session = await begun(ada_calls)
-    asked = await ada_calls.post(f"/sessions/{session}/messages", {"text": "ask me", "wait": True})
-    task = asked.body["task"]
+async def test_a_question_is_answered_by_a_message_to_its_task_and_a_failure_delivers_nothing(ada_calls, works, worker):
+    path = f"/sessions/{await begun(ada_calls)}/messages"
+    task = (await ada_calls.post(path, {"text": "ask me", "wait": True})).body["task"]
     assert (task["state"], task["question"]) == ("input-required", {"name": "colour", "schema": {"type": "string"}})
     assert task["status"]["message"]["content"] == "Which **colour**?"
-    told = await ada_calls.post(f"/sessions/{session}/messages", {"text": "red", "task": task["id"], "wait": True})
+    told = await ada_calls.post(path, {"text": "red", "task": task["id"], "wait": True})
     assert (told.body["task"]["id"], told.body["task"]["state"]) == (task["id"], "completed")
-    late = await ada_calls.post(f"/sessions/{session}/messages", {"text": "blue", "task": task["id"]})
-    assert (late.status, late.code) == (409, "conflict")
-
-
-async def test_a_failure_is_told_and_delivers_nothing(ada_calls, works, worker):
-    session = await begun(ada_calls)
-    sent = await ada_calls.post(f"/sessions/{session}/messages", {"text": "fail", "wait": True})
-    assert (sent.body["task"]["state"], sent.body["answer"]["content"]) == ("failed", "That was too much.")
-    assert sent.body["artifacts"] == sent.body["task"]["artifacts"] == []
+    failed = (await ada_calls.post(path, {"text": "fail", "wait": True})).body
+    assert (failed["task"]["state"], failed["answer"]["content"]) == ("failed", "That was too much.")
+    assert failed["artifacts"] == failed["task"]["artifacts"] == []
 
 
 async def test_many_wait_without_holding_anything(ada_calls, works, worker):
@@ -105,13 +96,6 @@ async def test_a_session_begins_with_a_message_and_the_same_key_begins_it_once(a
     assert not await bridge.run(replay.differences, uuid.UUID(first.body["session"]["id"]))
 
 
-async def test_a_key_is_used_for_one_message(ada_calls, talks):
-    session = await begun(ada_calls, "talks")
-    await ada_calls.post(f"/sessions/{session}/messages", {"text": "you"}, Idempotency_Key="one")
-    other = await ada_calls.post(f"/sessions/{session}/messages", {"text": "me"}, Idempotency_Key="one")
-    assert (other.status, other.fields) == (422, ["Idempotency-Key"])
-
-
 async def test_a_repeated_message_finds_its_agent_after_a_switch(ada_calls, talks, works, worker):
     session = await begun(ada_calls, "talks")
     first = await ada_calls.post(f"/sessions/{session}/messages", {"text": "you"}, Idempotency_Key="one")
@@ -123,33 +107,33 @@ async def test_a_repeated_message_finds_its_agent_after_a_switch(ada_calls, talk
     assert (other.status, other.fields) == (422, ["Idempotency-Key"])
 
 
-@pytest.mark.parametrize(
-    ("body", "named"),
-    [
-        ({}, "text"),
-        ({"text": " "}, "text"),
-        ({"text": "\x00"}, "text"),
-        ({"text": 3}, "text"),
-        ({"text": None}, "text"),
-        ({"parts": [{}]}, "parts[0]"),
-        ({"parts": [{"text": "a", "raw": "YQ=="}]}, "parts[0]"),
-        ({"parts": [{"raw": "YQ==", "filename": "a\nb"}]}, "parts[0].filename"),
-        ({"parts": [{"data": {"\x00": 1}}]}, "parts[0].data"),
-        ({"parts": [{"text": "a"}] * 101}, "parts"),
-        ({"text": "a", "parts": [{"text": "a"}] * 100}, "parts"),
-        ({"parts": [{"words": "a"}]}, "parts[0].words"),
-        ({"text": "a", "task": "one"}, "task"),
-        ({"text": "a", "references": ["a\x00"]}, "references[0]"),
-        ({"text": "a", "wait": "true"}, "wait"),
-        ({"text": "a", "wait": 1}, "wait"),
-        ({"text": "a", "metadata": 3}, "metadata"),
-        ({"text": "a", "sender": "me"}, "sender"),
-    ],
-)
-async def test_a_message_that_cannot_be_sent_is_refused_by_its_field(ada_calls, talks, body, named):
+WRONG = [
+    ({}, "text"),
+    ({"text": " "}, "text"),
+    ({"text": "\x00"}, "text"),
+    ({"text": 3}, "text"),
+    ({"text": None}, "text"),
+    ({"parts": [{}]}, "parts[0]"),
+    ({"parts": [{"text": "a", "raw": "YQ=="}]}, "parts[0]"),
+    ({"parts": [{"raw": "YQ==", "filename": "a\nb"}]}, "parts[0].filename"),
+    ({"parts": [{"data": {"\x00": 1}}]}, "parts[0].data"),
+    ({"parts": [{"text": "a"}] * 101}, "parts"),
+    ({"text": "a", "parts": [{"text": "a"}] * 100}, "parts"),
+    ({"parts": [{"words": "a"}]}, "parts[0].words"),
+    ({"text": "a", "task": "one"}, "task"),
+    ({"text": "a", "references": ["a\x00"]}, "references[0]"),
+    ({"text": "a", "wait": "true"}, "wait"),
+    ({"text": "a", "wait": 1}, "wait"),
+    ({"text": "a", "metadata": 3}, "metadata"),
+    ({"text": "a", "sender": "me"}, "sender"),
+]
+
+
+async def test_a_message_that_cannot_be_sent_is_refused_by_its_field(ada_calls, talks):
     session = await begun(ada_calls, "talks")
-    answer = await ada_calls.post(f"/sessions/{session}/messages", body)
-    assert (answer.status, answer.code, answer.fields) == (422, "invalid", [named])
+    for body, named in WRONG:
+        answer = await ada_calls.post(f"/sessions/{session}/messages", body)
+        assert (answer.status, answer.code, answer.fields) == (422, "invalid", [named]), str(body)[:80]
     assert (await ada_calls.get(f"/sessions/{session}/messages")).body["items"] == []
 
 
@@ -160,16 +144,6 @@ async def test_a_task_of_elsewhere_and_a_media_type_that_is_not_taken_are_refuse
     assert (stranger.status, stranger.code) == (404, "not_found")
     picture = await ada_calls.post(path, {"parts": [{"raw": "YQ==", "mediaType": "image/png"}]})
     assert (picture.status, picture.code) == (422, "media_type_not_taken")
-
-
-async def test_a_task_that_has_ended_takes_no_message_and_the_refusal_says_what_to_do(ada_calls, works, worker):
-    session = await begun(ada_calls)
-    path = f"/sessions/{session}/messages"
-    ended = (await ada_calls.post(path, {"text": "Paris", "wait": True})).body["task"]["id"]
-    refused = await ada_calls.post(path, {"text": "And Rome", "task": ended})
-    assert (refused.status, refused.code) == (409, "conflict")
-    assert "without `task`, and name it in `references`" in refused.body["detail"]
-    assert (await ada_calls.post(path, {"text": "And Rome", "references": [ended]})).status == 202
 
 
 async def test_large_content_is_a_link_that_its_owner_may_follow(ada_calls, works, worker, settings):
@@ -211,7 +185,7 @@ async def test_events_are_listed_as_the_session_shows_them(ada_calls, works, wor
 async def test_messages_cost_the_same_however_many_there_are(ada_calls, works, worker):
     session = await begun(ada_calls)
     costs = []
-    for number in (1, 9):
+    for number in (1, 4):
         for _ in range(number):
             await ada_calls.post(f"/sessions/{session}/messages", {"text": "figs", "wait": True})
         for path in ("", "/messages?limit=100", "/events?limit=100"):
@@ -220,14 +194,6 @@ async def test_messages_cost_the_same_however_many_there_are(ada_calls, works, w
             costs.append(len(made))
     assert costs[:3] == costs[3:]
     assert max(costs) <= 13
-
-
-async def test_a_key_that_may_only_read_says_nothing(ada_calls, ada, talks):
-    session = await begun(ada_calls, "talks")
-    reads = Caller((await bridge.run(ApiKey.issue, ada, "test", scopes=[READ]))[1])
-    refused = await reads.post(f"/sessions/{session}/messages", {"text": "you"})
-    assert (refused.status, refused.code) == (403, "forbidden")
-    assert (await reads.get(f"/sessions/{session}/messages")).status == 200
 
 
 async def test_who_says_too_much_is_held_back(ada_calls, talks, settings):
@@ -239,7 +205,7 @@ async def test_who_says_too_much_is_held_back(ada_calls, talks, settings):
     assert (await ada_calls.get(f"/sessions/{session}/messages")).body["items"] == []
 
 
-async def test_one_message_is_found_by_its_event(ada_calls, bob_calls, talks):
+async def test_one_message_is_found_by_its_event(ada_calls, talks):
     session = await begun(ada_calls, "talks", message={"text": "you"})
     said = (await ada_calls.get(f"/sessions/{session}/messages")).body["items"]
     for one in said:
@@ -247,4 +213,3 @@ async def test_one_message_is_found_by_its_event(ada_calls, bob_calls, talks):
         assert found.body == {"items": [one], "nextCursor": ""}
     assert (await ada_calls.get(f"/sessions/{session}/messages?index=99")).body["items"] == []
     assert (await ada_calls.get(f"/sessions/{session}/messages?index=0")).fields == ["index"]
-    assert (await bob_calls.get(f"/sessions/{session}/messages?index=1")).status == 404
