@@ -1,5 +1,8 @@
 """Callers of the client API: Ada, Bob, and anybody without a key."""
 
+import uuid
+from collections.abc import Callable
+
 import pytest
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
@@ -8,6 +11,7 @@ from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import READ
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.conversations import intake
 from tests.api.calling import Caller
 from tests.api.delivering import Making, Said
 from tests.orchestration.conftest import agents, plan  # noqa: F401 fixtures
@@ -32,6 +36,12 @@ def reads(transactional_db: None, ada: User) -> Caller:
 @pytest.fixture
 def made(transactional_db: None, ada: User, echo: Agent, said: Said) -> Making:
     return Making(ada, echo, said)
+
+
+@pytest.fixture
+def begun(made: Making) -> Callable[..., uuid.UUID]:
+    """Begins a session of Ada's; gives its key."""
+    return lambda **more: intake.accept(made.ada.principal, made.agent, made.said(**more)).context
 
 
 @pytest.fixture

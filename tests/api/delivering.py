@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ import bridge
 from agentkit import Artifact, Completed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import intake
+from apps.conversations import intake, ledger
+from apps.conversations.events import EventType
 from apps.conversations.intake import Receipt
 from tests.working import begin, end
 
@@ -30,6 +32,13 @@ def asking(user: User, agent: Agent, message: dict[str, Any], schema: dict[str, 
     receipt = intake.accept(user.principal, agent, message)
     end(begin(receipt.run), InputRequired("How many?", "number", schema))
     return receipt
+
+
+def rename(*contexts: uuid.UUID) -> None:
+    """Have something happen in sessions: each is called by the number of its last event."""
+    for context in contexts:
+        with ledger.writing(context) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
 
 
 @dataclass

@@ -7,11 +7,11 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from tests.api.streaming import Client
 from tests.faults.calling import Caller
 from tests.stack import Stack
-
-CLIENTS, CUTS, SESSIONS = 20, 20, 8
 
 LOGS = """
 import django, json, sys
@@ -37,40 +37,31 @@ def count_down(stack: Stack, number: int, start: int) -> list[dict[str, Any]]:
         return list(threads.map(lambda task: caller.ended(task, 120), tasks))
 
 
-async def heard(stack: Stack, clients: list[Client], cuts: int) -> list[str]:
-    """Have clients be told what some sessions stream, through so many cuts; gives the sessions."""
-    await asyncio.gather(*(client.begin() for client in clients))
-    streaming = asyncio.create_task(asyncio.to_thread(count_down, stack, SESSIONS, 40))
+@pytest.mark.parametrize(
+    ("number", "cuts", "most", "sessions"),
+    [(3, 8, 1500, 2), pytest.param(20, 20, 8000, 8, marks=pytest.mark.slow("twenty clients, each cut twenty times"))],
+)
+async def test_clients_that_are_cut_often_and_one_that_comes_later_end_with_exactly_the_log(
+    server: Stack, number: int, cuts: int, most: int, sessions: int
+) -> None:
+    clients = [Client(server.url, server.demo_key) for _ in range(number)]
+    late = Client(server.url, server.demo_key)
+    await asyncio.gather(*(client.begin() for client in (*clients, late)))
+    streaming = asyncio.create_task(asyncio.to_thread(count_down, server, sessions, 40))
     expected: dict[str, list[tuple[int, str]]] = {}
 
     def all_is_told(client: Client) -> bool:
         return bool(expected) and all(len(client.logs[session]) >= len(log) for session, log in expected.items())
 
     following = [
-        asyncio.create_task(client.follow(lambda c=client: all_is_told(c), cuts, seed))  # type: ignore[misc]
+        asyncio.create_task(client.follow(lambda c=client: all_is_told(c), cuts, seed, most))  # type: ignore[misc]
         for seed, client in enumerate(clients)
     ]
-    sessions = [task["contextId"] for task in await streaming]
-    expected |= await asyncio.to_thread(logs_of, stack, sessions)
-    nudge = asyncio.create_task(asyncio.to_thread(Caller(stack, "echo").send, "the end"))
+    expected |= await asyncio.to_thread(logs_of, server, [task["contextId"] for task in await streaming])
+    nudge = asyncio.create_task(asyncio.to_thread(Caller(server, "echo").send, "the end"))
     async with asyncio.timeout(120):
         await asyncio.gather(*following, nudge)
-    for client in clients:
-        assert {session: client.logs[session] for session in sessions} == expected
-    return sessions
-
-
-async def test_clients_that_are_cut_often_end_with_exactly_the_log(server: Stack) -> None:
-    clients = [Client(server.url, server.demo_key) for _ in range(CLIENTS)]
-    await heard(server, clients, CUTS)
-    assert all(client.lines > CUTS for client in clients)
-
-
-async def test_two_tabs_and_a_phone_see_the_same(server: Stack) -> None:
-    tabs, phone = [Client(server.url, server.demo_key) for _ in range(2)], Client(server.url, server.demo_key)
-    sessions, _ = await asyncio.gather(heard(server, tabs, 0), phone.begin())
-    seen = {session: tabs[0].logs[session] for session in sessions}
-    async with asyncio.timeout(120):
-        await phone.follow(lambda: all(len(phone.logs[one]) >= len(seen[one]) for one in seen), 30, 5, 20_000)
-    assert {session: tabs[1].logs[session] for session in sessions} == seen
-    assert {session: phone.logs[session] for session in sessions} == seen
+        await late.follow(lambda: all_is_told(late), cuts, 99, most)
+    for client in (*clients, late):
+        assert {session: client.logs[session] for session in expected} == expected
+    assert all(client.lines > cuts for client in clients)

@@ -10,28 +10,16 @@ from asgiref.testing import ApplicationCommunicator
 import bridge
 from apps.accounts import quotas
 from apps.accounts.models import ApiKey
-from apps.conversations import clearing, intake, ledger, positions
-from apps.conversations.events import EventType
+from apps.conversations import clearing, positions
 from apps.conversations.models import Event
 from config.asgi import application
 from tests.api.calling import HOST
+from tests.api.delivering import rename
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.services("what happens comes by wake-ups between processes and from each database's log"),
 ]
-
-
-@pytest.fixture
-def begun(ada, echo, said):
-    """Begins a session of Ada's; gives its key."""
-    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
-
-
-def rename(*contexts):
-    for context in contexts:
-        with ledger.writing(context) as log:
-            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
 
 
 class Line:

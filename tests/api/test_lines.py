@@ -8,10 +8,10 @@ from channels.testing import WebsocketCommunicator
 import bridge
 from apps.accounts import quotas
 from apps.api import lines
-from apps.conversations import following, intake, ledger, marking, positions
-from apps.conversations.events import EventType
+from apps.conversations import following, marking, positions
 from config.asgi import application
 from tests.api.calling import HOST
+from tests.api.delivering import rename
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -19,18 +19,6 @@ pytestmark = [
 ]
 
 ORIGIN = f"http://{HOST}"
-
-
-@pytest.fixture
-def begun(ada, echo, said):
-    """Begins a session of Ada's; gives its key."""
-    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
-
-
-def rename(*contexts):
-    for context in contexts:
-        with ledger.writing(context) as log:
-            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
 
 
 @asynccontextmanager

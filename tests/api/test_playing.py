@@ -8,21 +8,18 @@ import pytest
 
 import bridge
 from apps.api import playing
-from apps.conversations import intake, ledger
-from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
+from tests.api.delivering import rename
 from tests.api.test_events import Line
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def recorded(ada, echo, said):
+def recorded(begun):
     """A session of Ada's of five events; gives its key."""
-    context = intake.accept(ada.principal, echo, said()).context
-    for number in range(4):
-        with ledger.writing(context) as log:
-            log.add(EventType.SESSION_RENAMED, {"title": f"{number}"})
+    context = begun()
+    rename(*[context] * 4)
     return context
 
 

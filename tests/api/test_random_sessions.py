@@ -1,16 +1,13 @@
-"""Whatever clients do to sessions in whatever order: each has the lines that a simple model has, now and later.
-
-`HYPOTHESIS_PROFILE=deep` tries many more and longer histories.
-"""
+"""Whatever clients do to sessions in whatever order: each has the lines that a simple model has, now and later."""
 
 import asyncio
-import os
 import time
 import uuid
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as Settings  # noqa: N812 - a fixture has its name
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -19,7 +16,6 @@ from apps.conversations import replay
 from apps.conversations.models import Event, Task
 from tests.api.calling import Answer, Caller
 
-DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 PICK = st.integers(min_value=0, max_value=1000)
 WORDS = st.sampled_from(["one", "two", "three"])
 SOON = 20
@@ -262,22 +258,15 @@ class Sessions(RuleBasedStateMachine):
         assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.timeout(1800 if DEEP else 300)
+FEW = {"max_examples": 3, "stateful_step_count": 20, "phases": [Phase.generate]}  # each history takes a second
+MANY = {"max_examples": 50, "stateful_step_count": 40}
+
+
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("echo", "worker")
-def test_sessions_hold_whatever_clients_do(ada, settings):
+@pytest.mark.parametrize(
+    "histories", [FEW, pytest.param(MANY, marks=pytest.mark.slow("many long histories"))], ids=["few", "many"]
+)
+def test_sessions_hold_whatever_clients_do(ada, settings, histories):
     settings.REQUESTS_PER_MINUTE = settings.ACTS_PER_MINUTE = 1_000_000
-    run_state_machine_as_test(
-        Sessions,
-        settings=_settings(),
-    )
-
-
-def _settings():
-    return settings(
-        max_examples=100 if DEEP else 8,
-        stateful_step_count=50 if DEEP else 20,
-        database=None,
-        phases=[Phase.generate, Phase.shrink] if DEEP else [Phase.generate],  # each history takes seconds
-        suppress_health_check=list(HealthCheck),
-    )
+    run_state_machine_as_test(Sessions, settings=Settings(**histories, suppress_health_check=list(HealthCheck)))

@@ -5,24 +5,12 @@ import datetime
 import pytest
 
 import bridge
-from apps.conversations import clearing, intake, ledger, positions
-from apps.conversations.events import EventType
+from apps.conversations import clearing, positions
 from apps.conversations.models import Context
+from tests.api.delivering import rename
 from tests.conversations.test_positions import aged
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def begun(ada, echo, said):
-    """Begins a session of Ada's; gives its key."""
-    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
-
-
-def rename(*contexts):
-    for context in contexts:
-        with ledger.writing(context) as log:
-            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
 
 
 async def test_a_list_gives_a_token_and_the_token_what_changed_since(ada_calls, ada, echo, begun):
