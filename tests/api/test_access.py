@@ -38,6 +38,7 @@ BODIES: dict[str, Any] = {
     "uploads_append": b"x",
 }
 NARROWED = ("/artifacts?session=", "/tasks?session=", "/events?session_ids[]=", "/search?q=a&session=")
+FOR_NOBODY = ("/events", "/agents", "/agents/echo", "/agents/search")
 LISTS = ("/sessions?archived=all", "/tasks", "/plans", "/plans/runs", "/plans/questions", "/search?q=hello")
 
 
@@ -92,6 +93,8 @@ async def test_somebody_else_finds_nothing(ada_calls: Caller, bob_calls: Caller,
     assert (await bob_calls.get(f"/plans/questions?run={ids['plans']['run']}")).code == "not_found"
     for path in LISTS:
         assert (await bob_calls.get(path)).body["items"] == [], path
+        assert (await anybody.get(path)).status == 401, path
+    for path in FOR_NOBODY:
         assert (await anybody.get(path)).status == 401, path
     assert (await ada_calls.get(f"/uploads/{ids['key']}")).body["offset"] == 0
     assert await Event.objects.acount() == before

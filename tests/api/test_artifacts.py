@@ -17,7 +17,6 @@ from apps.conversations import forking, intake
 from apps.conversations.models import Artifact as Row
 from apps.conversations.models import Context
 from tests.api.calling import Caller
-from tests.api.counting import statements
 from tests.api.delivering import Making
 from tests.working import begin, chunk, end, say
 
@@ -129,21 +128,6 @@ async def test_a_signature_is_verified_and_what_was_changed_is_found_out(ada_cal
 def _let_sign(echo: Agent) -> None:
     echo.sign_artifacts = True
     echo.save()
-
-
-async def test_a_list_takes_as_many_queries_for_thirty_as_for_three(ada_calls: Caller, made: Making) -> None:
-    first = await made.delivered()
-    session = await session_of(first)
-    await ada_calls.get(f"/artifacts?session={session.pk}")  # notes the key's use
-    counts = []
-    for number in (2, 27):
-        for _ in range(number):
-            await made.delivered(**again(session))
-        with statements() as asked:
-            found = (await ada_calls.get(f"/artifacts?session={session.pk}&limit=100")).body["items"]
-        counts.append(len(asked))
-    assert counts[0] == counts[1] > 0
-    assert [one["version"] for one in found] == list(range(1, 31))
 
 
 async def test_a_name_of_an_agents_own_breaks_no_download(ada_calls: Caller, made: Making) -> None:

@@ -32,14 +32,6 @@ def goes(talk: Context) -> None:
     assert not Task.objects.filter(context=talk).exists()
 
 
-async def test_it_is_listed_as_before_without_being_brought_back(ada_calls, talk):
-    before = (await ada_calls.get("/sessions?archived=only")).body["items"]
-    await bridge.run(goes, talk)
-    assert (await ada_calls.get("/sessions?archived=only")).body["items"] == before
-    assert [one["metadata"]["messageCount"] for one in before] == [2]
-    assert await bridge.run(Context.objects.exclude(cold_file="").exists)
-
-
 async def test_whatever_is_asked_for_in_it_is_what_it_was(ada_calls, bob_calls, talk):
     task = await bridge.run(Task.objects.get)
     run = await bridge.run(Run.objects.get)
@@ -66,19 +58,18 @@ async def test_whatever_is_asked_for_in_it_is_what_it_was(ada_calls, bob_calls, 
 
 async def test_beginning_it_again_by_its_key_gives_the_same(ada_calls, echo):
     first = await ada_calls.post("/sessions", {"agent": "echo", "title": "Mine"}, **KEY)
-    assert first.status == 201
     session = first.body["session"]["id"]
-
-    def go():
-        cool(put_away(Context.objects.get(pk=session)).pk)
-
-    await bridge.run(go)
+    await bridge.run(lambda: cool(put_away(Context.objects.get(pk=session)).pk))
     again = await ada_calls.post("/sessions", {"agent": "echo", "title": "Mine"}, **KEY)
     assert (again.status, again.body["session"]["id"]) == (200, session)
 
 
-async def test_it_comes_back_into_use_and_is_deleted_from_where_it_is(ada_calls, talk):
+async def test_it_is_listed_as_before_comes_back_into_use_and_is_deleted_from_where_it_is(ada_calls, talk):
+    before = (await ada_calls.get("/sessions?archived=only")).body["items"]
     await bridge.run(goes, talk)
+    assert (await ada_calls.get("/sessions?archived=only")).body["items"] == before
+    assert [one["metadata"]["messageCount"] for one in before] == [2]
+    assert await bridge.run(Context.objects.exclude(cold_file="").exists), "a list brings nothing back"
     answer = await ada_calls.post(f"/sessions/{talk.pk}/unarchive")
     assert (answer.status, answer.body["archivedAt"]) == (200, None)
     assert await bridge.run(Task.objects.filter(context=talk).exists)

@@ -17,7 +17,6 @@ from apps.agents.models import Agent
 from apps.conversations.models import Context, Task
 from apps.orchestration.opening import begin
 from tests.api.calling import JSON, Caller
-from tests.api.counting import statements
 from tests.orchestration.plan_agents import DONE, GATE
 from tests.runtime.delegating import until
 
@@ -185,20 +184,6 @@ async def test_a_run_that_failed_goes_on_where_it_failed(ada_calls: Caller, plan
     await until(lambda: Task.objects.get(pk=chosen["id"]).state == "completed")
     assert DONE["loud:x"] == 2
     assert (await ada_calls.post(path, {"step": "nowhere"})).code == "conflict"
-
-
-async def test_a_run_of_many_steps_takes_as_many_questions_of_the_database_as_one_of_few(
-    ada_calls: Caller, plan: Plan
-) -> None:
-    counts = []
-    for number in (1, 12):
-        agent = await bridge.run(plan, {f"s{one}": {"agent": "loud", "message": f"{one}"} for one in range(number)})
-        run = (await started(ada_calls, inputs={}, wait=False))["id"]
-        await bridge.run(lambda run=run, agent=agent: begin(Task.objects.get(pk=run), agent.current_version))
-        with statements() as asked:
-            assert len((await run_of(ada_calls, run))["steps"]) == number
-        counts.append(len(asked))
-    assert counts[0] == counts[1]
 
 
 # A key starts one plan, once, however many requests with it come at the very same moment.

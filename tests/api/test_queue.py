@@ -13,7 +13,6 @@ from apps.agents.models import Agent
 from apps.conversations import intake, queued
 from apps.conversations.models import QueuedMessage
 from tests.api.calling import Caller
-from tests.api.counting import statements
 from tests.runtime.delegating import until
 from tests.working import begin, end
 
@@ -98,21 +97,3 @@ async def test_more_than_are_kept_and_what_the_agent_does_not_take_are_refused(
     begun = await ada_calls.post("/sessions", {"agent": "talks"})
     session = f"/sessions/{begun.body['session']['id']}"
     assert (await ada_calls.post(f"{session}/queue", {"parts": [FILE]})).code == "media_type_not_taken"
-
-
-async def test_a_long_queue_takes_as_many_queries_as_a_short_one(
-    ada_calls: Caller, ada: User, works: Agent, said
-) -> None:
-    session, _ = await working(ada, works, said)
-
-    async def looked() -> int:
-        with statements() as made:
-            await ada_calls.get(f"{session}/queue")
-        return len(made)
-
-    counts = []
-    for number in (1, 9):
-        for _ in range(number):
-            await ada_calls.post(f"{session}/queue", {"text": "more"})
-        counts.append(min([await looked() for _ in range(3)]))  # the worker in this process may say something meanwhile
-    assert counts[0] == counts[1] > 0

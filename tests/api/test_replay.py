@@ -15,7 +15,10 @@ from tests.api.delivering import asking
 from tests.api.test_messages import begun
 from tests.working import begin, end, say
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("JSON and times come back from each database in its own way, and are the same to the byte"),
+]
 
 seen: dict[tuple[uuid.UUID, int], bytes] = {}
 
@@ -52,7 +55,7 @@ async def _conversation(caller):
     return session
 
 
-async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, talks, worker, watching):
+async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, talks, worker, watching, ada):
     session = await _conversation(ada_calls)
     newest = (await ada_calls.get(f"/sessions/{session}")).body["session"]["revision"]
     looked = {index: content for (key, index), content in seen.items() if str(key) == session}
@@ -64,12 +67,8 @@ async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, ta
         then = (await ada_calls.get(f"/sessions/{session}?at={index}")).body
         assert then["session"]["revision"] == index
         assert then["events"][-1]["index"] == index
-
-
-async def test_what_comes_later_changes_nothing_of_what_was(ada_calls, works, talks, worker, watching, ada):
-    session = await _conversation(ada_calls)
-    at = max(index for _, index in seen) - 3
-    before = (await ada_calls.get(f"/sessions/{session}?at={at}")).content
+    # What comes later changes nothing of it.
+    at, before = newest - 3, looked[newest - 3]
     message = (await ada_calls.get(f"/sessions/{session}/messages")).body["items"][0]
     principal = await bridge.run(lambda: ada.principal)
     edited = {"reason": "edit", "edited": message["id"]}
@@ -79,13 +78,9 @@ async def test_what_comes_later_changes_nothing_of_what_was(ada_calls, works, ta
     assert now["metadata"]["isEdited"]
     assert now["metadata"]["editHistory"][0]["sessionId"] == str(fork.pk)
     assert (await ada_calls.get(f"/sessions/{session}?at={at}")).content == before
-
-
-async def test_a_fork_shows_its_past_as_its_own(ada_calls, works, talks, worker, watching, ada):
-    session = await _conversation(ada_calls)
+    # A fork shows its past as its own.
     whole = (await ada_calls.get(f"/sessions/{session}")).body
     done = next(event["index"] for event in whole["events"] if event["type"] == "agent_failed")
-    principal = await bridge.run(lambda: ada.principal)
     fork = await bridge.run(forking.fork, principal, uuid.UUID(session), done, reason="fork")
     shown = (await ada_calls.get(f"/sessions/{fork.pk}")).body
     assert {one["sessionId"] for part in ("messages", "tasks", "artifacts", "events") for one in shown[part]} == {
@@ -98,7 +93,7 @@ async def test_a_fork_shows_its_past_as_its_own(ada_calls, works, talks, worker,
     assert [one["id"] for one in shown["artifacts"]] == shown["tasks"][0]["artifacts"]
     newest = shown["session"]["revision"]
     assert (await ada_calls.get(f"/sessions/{fork.pk}?at={newest}")).body == shown
-    assert (await ada_calls.get(f"/sessions?parent={session}")).body["items"] == [shown["session"]]
+    assert shown["session"] in (await ada_calls.get(f"/sessions?parent={session}")).body["items"]
 
 
 async def test_an_index_out_of_range_is_refused(ada_calls, talks):

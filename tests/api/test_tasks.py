@@ -18,8 +18,7 @@ from apps.conversations.models import Context, Event, Run, Task
 from apps.orchestration import opening
 from apps.orchestration.models import Step
 from tests.api.calling import Caller
-from tests.api.counting import statements
-from tests.api.delivering import WORDS, Making, asking
+from tests.api.delivering import Making, asking
 from tests.working import begin
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -190,16 +189,3 @@ async def test_feedback_is_recorded_and_the_newest_counts(ada_calls: Caller, mad
     await ada_calls.post(path, {"rating": 5, "text": " Better. "})
     recorded = [event.payload async for event in Event.objects.filter(type="feedback").order_by("index")]
     assert recorded == [{"rating": 2}, {"rating": 5, "feedback": "Better."}]
-
-
-async def test_a_page_of_thirty_takes_as_many_queries_as_one_of_three(ada_calls: Caller, made: Making) -> None:
-    await ada_calls.get("/tasks")  # notes the key's use
-    counts = []
-    for number in (3, 27):
-        for _ in range(number):
-            await made.delivered(WORDS)
-        with statements() as asked:
-            listed = await ids(ada_calls, "?limit=100")
-        counts.append(len(asked))
-    assert counts[0] == counts[1] > 0
-    assert len(listed) == 30

@@ -121,14 +121,10 @@ def test_runs_tasks_and_agents_lead_to_each_other(admin_client, run, trip, ada, 
     assert admin_client.get(reverse("admin:agents_agent_show_plan", args=[trip.pk]))["Location"] == plan_page(trip)
 
 
-def test_the_form_has_a_field_for_each_input_in_the_order_of_the_definition(admin_client, trip):
+def test_a_plan_is_started_in_the_operators_name_once(admin_client, admin_user, trip):
     form = admin_client.get(plan_page(trip, "start")).context["form"]
     assert list(form.fields) == ["input-city", "input-days", "input-by", "input-stops", "text", "key"]
-    assert form.fields["input-city"].label == "Where to?"
-    assert form.fields["input-days"].initial == 3
-
-
-def test_a_plan_is_started_in_the_operators_name_once(admin_client, admin_user, trip):
+    assert (form.fields["input-city"].label, form.fields["input-days"].initial) == ("Where to?", 3)
     body = given(city="Lisbon", days="5", by="rail", stops='["Porto"]')
     for _ in range(2):
         answer = admin_client.post(plan_page(trip, "start"), body)
@@ -199,7 +195,7 @@ def test_a_run_that_is_over_is_run_again_from_a_step_for_its_owner(admin_client,
     assert "Running again as task" in told(admin_client, run)
 
 
-def test_who_may_only_look_sees_no_button_and_may_press_none(client, looker, run, trip):
+def test_who_may_only_look_sees_no_button_and_may_press_none(client, looker, run, trip, ada):
     shown = client.get(page_of(run)).text
     assert 'id="plan-step-first"' in shown
     for button in ("pause", "resume", "cancel", "again"):
@@ -209,10 +205,7 @@ def test_who_may_only_look_sees_no_button_and_may_press_none(client, looker, run
     assert client.post(plan_page(trip, "start"), given(city="Lisbon")).status_code == 403
     run.task.refresh_from_db()
     assert (run.task.state, Task.objects.filter(agent=trip).count()) == ("submitted", 1)
-
-
-def test_who_is_no_operator_sees_nothing(client, ada, run, trip):
-    client.force_login(ada)
+    client.force_login(ada)  # who is no operator sees nothing
     for address in (page_of(run), plan_page(trip), plan_page(trip, "start")):
         assert "/admin/login" in client.get(address)["Location"]
 

@@ -17,14 +17,13 @@ import bridge
 from agentkit import Artifact, Completed
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import replay
 from apps.conversations.models import Run, Task
 from apps.orchestration import engine, looking
 from apps.orchestration.definitions import MOST_STEPS, PlanDefinition
 from apps.orchestration.models import PlanRun, Step
 from apps.orchestration.registration import register_plan
 from apps.runtime.sending import accept_and_publish
-from benchmarks.definitions import STAGES, STEPS, small, wide
+from benchmarks.definitions import STEPS, small, wide
 from bridge.transactions import transacting
 from tests import working
 from tests.orchestration.whole_plans import problems
@@ -35,7 +34,6 @@ pytestmark = [
     pytest.mark.timeout(600),  # a busy machine takes minutes
     pytest.mark.services("what a look costs, and who waits for whom, is of the database"),
 ]
-FAN_OUT = 12
 MOST_TO_LOOK = 10
 MOST_TO_BEGIN = 6 if connection.vendor == "postgresql" else 11  # where one statement may write to several tables
 PATIENCE = 300  # on a machine that does much else
@@ -68,25 +66,6 @@ async def test_plans_side_by_side_do_each_step_once_and_in_order(
             group.create_task(caller())
     assert await bridge.run(Step.objects.count) == plans * STEPS
     assert await bridge.run(problems, PlanRun.objects.all()) == []
-
-
-@pytest.mark.usefixtures("worker")
-async def test_a_plan_of_fan_outs_does_each_element_once_and_in_order(ada: User, echo: Agent, said: Said) -> None:
-    agent = await bridge.run(registered, wide())
-    receipt = await sent(ada.principal, agent, said(str(FAN_OUT)))
-    task = await ended(receipt, within=PATIENCE)
-    assert words(task) == f"{FAN_OUT * STAGES} steps done."
-
-    def look() -> None:
-        assert problems(PlanRun.objects.all()) == []
-        last = Step.objects.filter(key=f"stage_{STAGES}").select_related("task").order_by("item")
-        for number, step in enumerate(last):
-            assert step.task is not None
-            (before,) = Step.objects.filter(key=f"stage_{STAGES - 1}", item=number)
-            assert step.task.references == [str(before.task_id)]  # its own element's, and no other's
-        assert replay.differences(task.context_id) == []
-
-    await bridge.run(look)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from apps.orchestration.pictures.folding import StepBox, folded
 from apps.orchestration.pictures.gantt import Spell, StepRow
 from apps.orchestration.pictures.looks import LOOKS
 from apps.orchestration.pictures.ticks import ticks
-from benchmarks import plans
 from console.scales import Scale
 
 NOON = datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC)
@@ -116,13 +115,6 @@ def test_an_item_that_asks_is_seen_although_it_is_folded() -> None:
     assert (box.state, box.question, box.asking, box.href) == ("asking", "How?", 1, "/ask")
 
 
-def test_every_part_of_a_bar_can_be_seen_and_it_fills_the_box() -> None:
-    for counts in ({"done": 1999, "failed": 1}, {"waiting": 7}, {"starting": 1, "running": 1}, {}):
-        [box] = graph.drawn([StepBox("a", counts=counts)]).boxes
-        assert all(share.width >= 4 for share in box.shares)
-        assert sum(share.width for share in box.shares) == (box.sizes.width - 24 if counts else 0)
-
-
 def test_a_bar_says_which_attempt_it_was_how_it_ended_and_what_was_asked() -> None:
     spells = [Spell("failed", after(0), after(10)), Spell("running", after(20), attempt=2)]
     html = rows_of(StepRow("a", "Search", "running", "librarian", "/t", spells))
@@ -146,13 +138,6 @@ def test_a_fan_out_of_many_is_one_row_that_says_how_many_ran_at_once() -> None:
     items = [StepRow(f"r-{n}", "", "done", of="r", spells=[Spell("done", after(n), after(n + 10))]) for n in range(99)]
     [row] = gantt.in_time(items, after(200)).rows
     assert (row.counted, row.bars) == ("99 items, at most 10 at once", [])
-
-
-def test_bars_are_within_the_picture_and_rows_below_each_other() -> None:
-    drawn = gantt.in_time(plans.rows(50), NOON)
-    assert [row.y for row in drawn.rows] == [number * gantt.ROW for number in range(50)]
-    for row in drawn.rows:
-        assert all(bar.left >= 0 and bar.left + bar.width <= 100.01 for bar in row.bars)
 
 
 def test_an_axis_has_a_few_round_times_that_do_not_touch() -> None:

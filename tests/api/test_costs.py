@@ -1,0 +1,75 @@
+"""What is shown of much takes as many queries of the database as what is shown of little."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+import bridge
+from apps.agents.models import Agent
+from apps.conversations.models import Context, Task
+from apps.orchestration.opening import begin
+from tests.api.calling import Caller
+from tests.api.counting import statements
+from tests.api.delivering import Making
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def test_lists_take_as_many_queries_for_much_as_for_little(ada_calls: Caller, made: Making) -> None:
+    first, works = await made.delivered(), await made.sent()
+    session = f"/sessions/{first.context}"
+    same = {"contextId": (await Context.objects.aget(pk=first.context)).context_id}
+    addresses = {
+        "/agents?limit=100": "items",
+        "/agents/search?q=echo": "items",
+        f"/artifacts?session={first.context}&limit=100": "items",
+        "/tasks?limit=100": "items",
+        "/sessions?limit=100": "items",
+        f"{session}/messages?limit=100": "items",
+        f"{session}/events?limit=100": "items",
+        session: "messages",
+        f"/sessions/{works.context}/queue": "items",
+    }
+
+    def register() -> None:
+        of = {"handler": made.agent.handler, "workspace": made.agent.workspace, "skills": made.agent.skills}
+        Agent.objects.create(slug=uuid.uuid4().hex, name="Echo", description="Echo.", **of)
+
+    async def shown() -> dict[str, tuple[int, int]]:
+        """By address, how much is shown and how many queries that takes."""
+        found = {}
+        for path, of in addresses.items():
+            await ada_calls.get(path)  # notes the key's use, and reads the registry
+            with statements() as asked:
+                answer = await ada_calls.get(path)
+            found[path] = len(answer.body[of]), len(asked)
+        return found
+
+    seen = []
+    for number in (2, 9):
+        for _ in range(number):
+            await made.delivered(**same)
+            await made.delivered()
+            await ada_calls.post(f"/sessions/{works.context}/queue", {"text": "more"})
+            await bridge.run(register)
+        seen.append(await shown())
+    for path, (few, cost) in seen[0].items():
+        assert seen[1][path] > (few + 8, 0), path
+        assert seen[1][path][1] == cost > 0, path
+
+
+async def test_a_run_of_many_steps_takes_as_many_queries_as_one_of_few(
+    ada_calls: Caller, plan: Callable[..., Agent]
+) -> None:
+    counts = []
+    for number in (1, 12):
+        agent = await bridge.run(plan, {f"s{one}": {"agent": "loud", "message": f"{one}"} for one in range(number)})
+        run = (await ada_calls.post("/plans/runs", {"plan": "plan"})).body["run"]["id"]
+        await bridge.run(lambda run=run, agent=agent: begin(Task.objects.get(pk=run), agent.current_version))
+        with statements() as asked:
+            assert len((await ada_calls.get(f"/plans/runs/{run}")).body["steps"]) == number
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
