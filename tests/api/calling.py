@@ -48,7 +48,13 @@ class Caller:
 
     key: str = ""
     cookies: dict[str, str] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """The headers that go with every request."""
+        key = {"authorization": f"Bearer {self.key}"} if self.key else {}
+        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return {"host": HOST, **key, **({"cookie": cookies} if cookies else {})}
 
     async def get(self, path: str, **headers: str) -> Answer:
         return await self.ask("GET", path, headers=headers)
@@ -68,12 +74,8 @@ class Caller:
     async def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
         """`path` is below /api/v1; underscores in names of headers stand for hyphens. Bytes go as they are."""
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        sent = {"host": HOST, **({"content-type": "application/json"} if content else {}), **self.headers}
-        if self.key:
-            sent["authorization"] = f"Bearer {self.key}"
-        if self.cookies:
-            sent["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        sent |= {name.replace("_", "-"): value for name, value in (headers or {}).items()}
+        sent = {**({"content-type": "application/json"} if content else {}), **self.credentials}
+        sent |= {name.replace("_", "-").lower(): value for name, value in (headers or {}).items()}
         answer = await _served(method, f"/api/v1{path}", content, sent)
         media_type = answer.headers.get("content-type", "").partition(";")[0]
         body = answer.body if answer.content and media_type.endswith("json") else answer.content or None
@@ -81,9 +83,10 @@ class Caller:
         return answer
 
 
-async def _served(method: str, address: str, content: bytes, headers: dict[str, str]) -> Answer:
+def scope_of(method: str, address: str, headers: dict[str, str]) -> JSON:
+    """What a server tells the application of a request."""
     path, _, query = address.partition("?")
-    scope = {
+    return {
         "type": "http",
         "http_version": "1.1",
         "method": method,
@@ -92,12 +95,18 @@ async def _served(method: str, address: str, content: bytes, headers: dict[str, 
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": query.encode(),
-        "headers": [(name.lower().encode(), value.encode("latin1")) for name, value in headers.items()]
-        + [(b"content-length", str(len(content)).encode())],
+        "headers": [
+            (name.replace("_", "-").lower().encode(), value.encode("latin1")) for name, value in headers.items()
+        ],
         "client": ("127.0.0.1", 1),
         "server": (HOST, 80),
     }
-    line = ApplicationCommunicator(application, scope)
+
+
+async def _served(method: str, address: str, content: bytes, headers: dict[str, str]) -> Answer:
+    line = ApplicationCommunicator(
+        application, scope_of(method, address, headers | {"content-length": f"{len(content)}"})
+    )
     await line.send_input({"type": "http.request", "body": content})
     start = await line.receive_output(30)
     said, more = b"", True

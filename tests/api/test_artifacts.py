@@ -13,7 +13,7 @@ from agentkit import Artifact, Failed
 from apps.agents import identity
 from apps.agents.models import Agent, SigningKey
 from apps.agents.signing_keys import revoke
-from apps.conversations import forking, intake
+from apps.conversations import intake
 from apps.conversations.models import Artifact as Row
 from apps.conversations.models import Context
 from tests.api.calling import Caller
@@ -54,19 +54,6 @@ async def test_versions_of_a_name_are_counted_within_a_session(ada_calls: Caller
     newest = (await ada_calls.get(f"/artifacts/{third.task}/one")).body
     assert newest == found[2]
     assert (newest["id"], newest["mediaType"], newest["size"]) == (f"{third.task}/one", "text/plain", 5)
-
-
-async def test_a_fork_has_what_was_delivered_before_it_and_counts_on(ada_calls: Caller, made: Making) -> None:
-    first = await made.delivered()
-    session = await session_of(first)
-    fork = await bridge.run(lambda: forking.fork(made.ada.principal, session, session.last_event, reason="fork"))
-    await made.delivered(**again(session))
-    mine = await made.delivered(**again(fork))
-    found = (await ada_calls.get(f"/artifacts?session={fork.pk}")).body["items"]
-    assert [(one["taskId"], one["version"], one["sessionId"]) for one in found] == [
-        (str(first.task), 1, str(fork.pk)),
-        (str(mine.task), 2, str(fork.pk)),
-    ]
 
 
 async def test_what_is_being_made_or_came_to_nothing_is_not_there(ada_calls: Caller, made: Making) -> None:

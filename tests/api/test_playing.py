@@ -32,10 +32,7 @@ def spaced(context, *gaps):
 
 async def played(caller, session, query="", **headers):
     """What comes until the end: names, JSON and ids."""
-    line = Line(caller, query, **headers)
-    path = f"/api/v1/sessions/{session}/play"
-    line.scope |= {"path": path, "raw_path": path.encode()}
-    await line.open()
+    line = await Line(caller, query, f"/sessions/{session}/play", **headers).open()
     while await line.more():
         pass
     await line.line.wait(20)

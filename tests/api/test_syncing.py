@@ -6,9 +6,7 @@ import pytest
 
 import bridge
 from apps.conversations import clearing, positions
-from apps.conversations.models import Context
 from tests.api.delivering import rename
-from tests.conversations.test_positions import aged
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,16 +60,3 @@ async def test_who_was_away_for_too_long_begins_again(ada_calls, ada, settings):
     token = positions.token(ada.principal, positions.Position(then, {}))
     changes = (await ada_calls.get(f"/sessions?since={token}")).body
     assert (changes["reset"], changes["token"], changes["items"]) == (True, "", [])
-
-
-async def test_a_sync_is_small(ada_calls, ada, begun):
-    sessions = [await bridge.run(begun) for _ in range(120)]
-    await bridge.run(aged, *sessions)
-    listed = (await ada_calls.get("/sessions?limit=100")).body
-    quiet = await ada_calls.get(f"/sessions?since={listed['token']}")
-    assert len(quiet.content) < 1000
-    await bridge.run(rename, sessions[7])
-    busy = await ada_calls.get(f"/sessions?since={quiet.body['token']}")
-    assert [one["id"] for one in busy.body["items"]] == [str(sessions[7])]
-    assert len(busy.content) < 10_000
-    assert await Context.objects.acount() == 120
