@@ -32,14 +32,14 @@ class Line:
     async def open(self):
         self.line = ApplicationCommunicator(application, self.scope)
         await self.line.send_input({"type": "http.request", "body": b""})
-        start = await self.line.receive_output(20)
+        start = await self.line.receive_output(60)
         self.status = start["status"]
         self.headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
         return self
 
     async def more(self):
         """One chunk of what is sent; False at its end."""
-        chunk = await self.line.receive_output(20)
+        chunk = await self.line.receive_output(60)
         *frames, self._kept = (self._kept + chunk.get("body", b"")).split(b"\n\n")
         for frame in frames:
             fields = dict(one.split(": ", 1) for one in frame.decode().split("\n") if not one.startswith(":"))
@@ -56,7 +56,7 @@ class Line:
 
     async def close(self):
         await self.line.send_input({"type": "http.disconnect"})
-        await self.line.wait(20)
+        await self.line.wait(60)
 
 
 @asynccontextmanager
@@ -175,7 +175,7 @@ async def test_a_quiet_stream_says_that_it_is_there_and_where_it_is(ada_calls, b
     await bridge.run(begun)
     async with line(ada_calls) as stream:
         places = set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(places) < 3:
                 await stream.more()
                 places.add(stream.place)
@@ -192,6 +192,6 @@ async def test_who_is_let_in_no_more_hears_no_more(ada_calls, ada_browses, ada, 
         await bridge.run(ApiKey.objects.all().delete)
         ada.set_password("another one")
         await ada.asave()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await stream.more():
                 pass

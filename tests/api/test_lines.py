@@ -26,7 +26,7 @@ async def line(caller, wanted=None, origin=ORIGIN):
     cookies = "; ".join(f"{name}={value}" for name, value in caller.cookies.items())
     headers = [(b"host", HOST.encode()), (b"origin", origin.encode()), (b"cookie", cookies.encode())]
     socket = WebsocketCommunicator(application, "/ws/events", headers=headers)
-    socket.connected, _ = await socket.connect(timeout=20)
+    socket.connected, _ = await socket.connect(timeout=60)
     if wanted is not None:
         await socket.send_json_to(wanted)
     try:
@@ -36,12 +36,12 @@ async def line(caller, wanted=None, origin=ORIGIN):
 
 
 async def said_by(socket):
-    return await socket.receive_json_from(timeout=20)
+    return await socket.receive_json_from(timeout=60)
 
 
 async def code_of(socket):
     """The code with which the line is closed in the end."""
-    while (output := await socket.receive_output(timeout=20))["type"] != "websocket.close":
+    while (output := await socket.receive_output(timeout=60))["type"] != "websocket.close":
         pass
     return output["code"]
 

@@ -35,7 +35,7 @@ async def played(caller, session, query="", **headers):
     line = await Line(caller, query, f"/sessions/{session}/play", **headers).open()
     while await line.more():
         pass
-    await line.line.wait(20)
+    await line.line.wait(60)
     return line.heard
 
 

@@ -18,7 +18,7 @@ from tests.api.calling import Answer, Caller
 
 PICK = st.integers(min_value=0, max_value=1000)
 WORDS = st.sampled_from(["one", "two", "three"])
-SOON = 20
+SOON = 120
 
 
 @dataclass(frozen=True)
