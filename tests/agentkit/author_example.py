@@ -1,4 +1,7 @@
-"""An agent as an author outside this repository may write it; `mypy --strict` takes it (see test_authors)."""
+"""An agent as an author outside this repository may write it; `make types` takes it under strict mypy.
+
+What `ignore` stands at is a mistake that mypy must find: an ignore without a mistake is an error of its own.
+"""
 
 from collections.abc import AsyncIterator
 from enum import Enum
@@ -27,6 +30,7 @@ from agentkit import (
     by_words,
     skill,
 )
+from agentkit.llm import LlmFunction
 
 
 class Ask(Enum):
@@ -90,6 +94,25 @@ async def shout(history: Thread) -> AsyncIterator[str | Progress]:
     yield Progress("Breathing in…")
     for message in history.add("agent", "said"):
         yield message.text.upper()
+
+
+words = LlmFunction("Say something.")
+numbers = LlmFunction("Count.", list[int])
+
+
+async def ask_models() -> tuple[str, list[int]]:
+    return await words(None, "a"), await numbers(None, "b")
+
+
+async def mistaken() -> int:
+    skill(tagz=["a"])  # type: ignore[call-arg]
+    return await words(None, "a")  # type: ignore[return-value]
+
+
+class Mistaken(SkillHandler):
+    async def on_request(self, task: TaskContext) -> Completed:
+        task.progress(3)  # type: ignore[arg-type, unused-coroutine]
+        return InputRequired("?", slot=3)  # type: ignore[arg-type, return-value]
 
 
 async def refine(task: TaskContext) -> Artifact | str:

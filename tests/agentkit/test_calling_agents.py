@@ -12,16 +12,11 @@ from agentkit import (
     Failed,
     HandlerError,
     InputRequired,
-    Message,
     Rejected,
-    SkillHandler,
     answer,
+    as_handler,
     testing,
 )
-
-
-def shout(text: str) -> Artifact:
-    return Artifact.text("loud", text.upper())
 
 
 async def failing(task):
@@ -32,75 +27,64 @@ async def asking(task):
     return InputRequired("Which one?", slot="one", schema={"type": "string"})
 
 
-AGENTS = {"shout": shout, "failing": failing, "asking": asking, "rejecting": lambda task: Rejected("Not me.")}
+AGENTS = {
+    "shout": lambda text: Artifact.text("loud", text.upper()),
+    "failing": failing,
+    "asking": asking,
+    "rejecting": lambda task: Rejected("Not me."),
+}
 
 
-async def test_a_call_gives_what_the_child_said_and_delivered():
-    async def caller(task):
-        result = await task.call("shout", "hello")
-        return [Artifact(result.artifacts[0].parts, "passed on"), Artifact.text("state", result.state)]
-
-    run = await testing.run(caller, "go", agents=AGENTS)
-    assert [one.parts for one in run.artifacts] == [
-        [{"text": "HELLO", "mediaType": "text/plain"}],
-        [_text("completed")],
-    ]
+async def run(caller, **agents):
+    return await testing.run(caller, "go", agents=agents or AGENTS)
 
 
-def _text(text):
-    return {"text": text, "mediaType": "text/plain"}
-
-
-async def test_messages_files_artifacts_and_data_are_said_to_a_child():
+async def test_messages_files_artifacts_and_data_are_said_to_a_child_and_what_it_delivers_comes_back():
     async def saying(task):
         return {"text": task.message.text, "data": task.message.data, "files": [file.name for file in task.files]}
 
     async def caller(task):
-        whole = [
-            task.message,
-            Artifact.bytes("a.bin", b"a", "application/octet-stream"),
-            {"n": 1},
-            "and this",
-            *task.files,
-        ]
-        return Completed(artifacts=[Artifact((await task.call("saying", whole)).artifacts[0].parts)])
+        binary = Artifact.bytes("a.bin", b"a", "application/octet-stream")
+        result = await task.call("saying", [task.message, binary, {"n": 1}, "and this", *task.files])
+        return [Artifact(result.artifacts[0].parts), Artifact.text("state", result.state)]
 
-    run = await testing.run(caller, "hello", files={"b.txt": b"b"}, agents={"saying": saying})
-    assert run.artifacts[0].parts == [
-        {"data": {"text": "hello\nand this", "data": [{"n": 1}], "files": ["b.txt", "a.bin", "b.txt"]}}
+    done = await testing.run(caller, "hello", files={"b.txt": b"b"}, agents={"saying": saying})
+    said = {"text": "hello\nand this", "data": [{"n": 1}], "files": ["b.txt", "a.bin", "b.txt"]}
+    assert [one.parts for one in done.artifacts] == [
+        [{"data": said}],
+        [{"text": "completed", "mediaType": "text/plain"}],
     ]
 
-
-async def test_what_cannot_be_said_is_refused():
-    async def caller(task):
+    async def mumbling(task):
         await task.call("shout", 5)
 
     with pytest.raises(TypeError, match="not of int"):
-        await testing.run(caller, "go", agents=AGENTS)
+        await run(mumbling)
 
 
-@pytest.mark.parametrize(("agent", "words"), [("failing", "The oven is broken."), ("rejecting", "Not me.")])
-async def test_a_child_that_does_not_complete_fails_its_caller_unless_that_looks(agent, words):
-    async def caller(task):
-        await task.call(agent, "hello")
+async def test_a_child_that_does_not_complete_fails_its_caller_unless_that_looks():
+    for agent, words in (("failing", "The oven is broken."), ("rejecting", "Not me.")):
 
-    async def looking(task):
-        result = await task.call(agent, "hello", check=False)
-        return Completed(f"{result.state}: {result.text}")
-
-    async def catching(task):
-        try:
+        async def caller(task, agent=agent):
             await task.call(agent, "hello")
-        except ChildFailed as failed:
-            return Completed(failed.result.text)
 
-    failed = await testing.run(caller, "go", agents=AGENTS)
-    assert failed.outcome == Failed(f"The agent {agent!r} could not do its part: {words}", "child_failed")
-    assert (await testing.run(looking, "go", agents=AGENTS)).said.endswith(f": {words}")
-    assert (await testing.run(catching, "go", agents=AGENTS)).said == words
+        async def looking(task, agent=agent):
+            result = await task.call(agent, "hello", check=False)
+            return Completed(f"{result.state}: {result.text}")
+
+        async def catching(task, agent=agent):
+            try:
+                await task.call(agent, "hello", key="third")
+            except ChildFailed as failed:
+                return Completed(f"{failed.result.key}: {failed.result.text}")
+
+        outcome = Failed(f"The agent {agent!r} could not do its part: {words}", "child_failed")
+        assert (await run(caller)).outcome == outcome
+        assert (await run(looking)).said.endswith(f": {words}")
+        assert (await run(catching)).said == f"third: {words}"
 
 
-async def test_calls_side_by_side_are_made_at_once_and_given_in_order():
+async def test_calls_side_by_side_are_made_at_once_and_given_in_order_with_their_keys():
     meeting = asyncio.Barrier(3)
 
     async def meet(task):
@@ -108,10 +92,11 @@ async def test_calls_side_by_side_are_made_at_once_and_given_in_order():
         return task.message.text
 
     async def caller(task):
-        results = await task.gather(*(Call("meet", text) for text in "abc"))
+        results = await task.gather(Call("meet", "a", key="first"), Call("meet", "b"), Call("meet", "c", key="last"))
+        assert [result.key for result in results] == ["first", None, "last"]
         return Completed("".join(result.text for result in results))
 
-    assert (await testing.run(caller, "go", agents={"meet": meet})).said == "abc"
+    assert (await run(caller, meet=meet)).said == "abc"
 
 
 async def test_results_come_as_they_are_there():
@@ -129,19 +114,7 @@ async def test_results_come_as_they_are_there():
             let_go["a"].set()
         return Completed("".join(said))
 
-    assert (await testing.run(caller, "go", agents={"wait": wait})).said == "ba"
-
-
-async def test_a_result_names_the_key_of_its_call():
-    async def caller(task):
-        keyed = [Call("shout", "a", key="first"), Call("failing", "b", key="second"), Call("shout", "c")]
-        results = await task.gather(*keyed, check=False)
-        assert [result.key for result in results] == ["first", "second", None]
-        with pytest.raises(ChildFailed) as failed:
-            await task.call("failing", "d", key="third")
-        return failed.value.result.key
-
-    assert (await testing.run(caller, "go", agents=AGENTS)).said == "third"
+    assert (await run(caller, wait=wait)).said == "ba"
 
 
 async def test_a_handler_in_a_thread_calls_in_the_same_ways():
@@ -151,11 +124,10 @@ async def test_a_handler_in_a_thread_calls_in_the_same_ways():
         last = list(task.as_completed(Call("shout", "d")))
         return Completed("".join(result.artifacts[0].parts[0]["text"] for result in [one, *more, *last]))
 
-    assert (await testing.run(caller, "go", agents=AGENTS)).said == "ABCD"
+    assert (await run(caller)).said == "ABCD"
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_a_child_that_asks_ends_the_turn_with_its_question(is_async):
+async def test_a_child_that_asks_ends_the_turn_with_its_question():
     async def caller(task):
         try:
             await task.call("asking", "hello")
@@ -165,8 +137,9 @@ async def test_a_child_that_asks_ends_the_turn_with_its_question(is_async):
     def in_a_thread(task):
         task.call("asking", "hello")
 
-    run = await testing.run(caller if is_async else in_a_thread, "go", agents=AGENTS)
-    assert run.outcome == InputRequired("Which one?", slot="one", schema={"type": "string"})
+    for handler in (caller, in_a_thread):
+        question = InputRequired("Which one?", slot="one", schema={"type": "string"})
+        assert (await run(handler)).outcome == question
 
 
 async def test_progress_of_a_child_is_progress_of_its_caller():
@@ -176,35 +149,15 @@ async def test_progress_of_a_child_is_progress_of_its_caller():
     async def caller(task):
         await task.call("stepping", "hello")
 
-    assert (await testing.run(caller, "go", agents={"stepping": stepping})).recorder.progress == [
-        "stepping: step 1 of 1"
-    ]
+    assert (await run(caller, stepping=stepping)).recorder.progress == ["stepping: step 1 of 1"]
 
 
-async def test_a_circle_of_calls_and_an_unknown_agent_fail_in_words():
+async def test_a_call_of_nobody_or_in_a_circle_fails_in_words_and_in_an_answer_at_once_it_is_an_error():
     async def again(task):
         await task.call("again", "again")
 
-    async def lost(task):
-        await task.call("nobody", "hello")
-
-    assert "8 levels deep" in (await testing.run(again, "go", agents={"again": again})).said
-    assert (await testing.run(lost, "go", agents=AGENTS)).outcome == Failed(
-        "There is no agent 'nobody' to be called.", "unknown_agent"
-    )
-
-
-async def test_without_other_agents_a_call_says_what_to_do():
-    async def caller(task):
-        await task.call("shout", "hello")
-
-    assert "testing.run" in (await testing.run(caller, "go")).said
-
-
-async def test_an_answer_at_once_calls_nobody():
-    class Caller(SkillHandler):
-        async def on_request(self, task):
-            await task.call("shout", "hello")
-
+    assert "8 levels deep" in (await run(again, again=again)).said
+    unknown = Failed("There is no agent 'again' to be called.", "unknown_agent")
+    assert (await run(again)).outcome == unknown
     with pytest.raises(HandlerError, match="can only be called from a task"):
-        await answer(Caller(), Message.from_wire({"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "go"}]}))
+        await answer(as_handler(again), testing.user_message("go"))

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,42 +15,27 @@ FENCED = f"```json\n{PRETTY}\n```"
 
 MEANT = {
     "json alone": ASK,
-    "json with space around it": f"\n  {ASK}\n\n",
-    "json over lines": PRETTY,
-    "upper case": ASK.replace("input-required", "INPUT-REQUIRED"),
     "underscores": ASK.replace("input-required", "input_required"),
     "the name that A2A has on the wire": ASK.replace("input-required", "TASK_STATE_INPUT_REQUIRED"),
     "a string that is json": json.dumps(ASK),
     "a string in a string": json.dumps(json.dumps(ASK)),
     "an object in an object": f'{{"response": {ASK}}}',
-    "an object in an object of any name": f'{{"final": {ASK}}}',
-    "an object among others": f'{{"response": {ASK}, "confidence": 0.9}}',
     "a string in an object": json.dumps({"output": ASK}),
     "three deep": json.dumps({"result": {"answer": {"response": json.loads(ASK)}}}),
     "more members": ASK[:-1] + ', "reason": "no day given", "n": 3}',
-    "message for prompt": ASK.replace("prompt", "message"),
     "question for prompt": ASK.replace("prompt", "question"),
     "fenced": FENCED,
     "fenced without a language": f"```\n{ASK}\n```",
-    "fenced by tildes": f"~~~json\n{ASK}\n~~~",
     "fenced, in capitals": f"```JSON\n{ASK}\n```",
     "fenced, never closed": f"```json\n{ASK}",
     "fenced, holding another object": f'```json\n{{"response": {ASK}}}\n```',
-    "words, then fenced": f"I need one more thing.\n\n{FENCED}",
     "words right before the fence": f"Sure:\n{FENCED}",
-    "words before": f"I need more. {ASK}",
-    "words after": f"{ASK} Thank you!",
     "words around": f"I need more. {ASK} Thank you!",
     "a paragraph of its own": f"I need more.\n\n{ASK}\n\nThank you!",
-    "over lines amid words": f"I need more:\n{PRETTY}\nThank you!",
-    "over lines after a blank one": f"I need more:\n\n{PRETTY}",
-    "braces before": f"The set {{a, b}} is odd. {ASK}",
     "other json before": f'I found {{"days": 3}} so far. {ASK}',
-    "inline code elsewhere": f"The field `day` is missing. {ASK}",
     "inline code with json elsewhere": f'You wrote `{{"day": 1}}`. {ASK}',
     "a quote in the prompt": ASK.replace("Which day?", 'Which \\"day\\" in `May` or {June}?'),
     "a link in the prompt": ASK.replace("Which day?", "See [this](https://x.test/) *now*"),
-    "a list before": f"- one\n- two\n\n{ASK}",
     "a byte order mark of space": f"\u00a0{ASK}",
     "an unclosed backtick": f"It`s this: {ASK}",
 }
@@ -59,31 +43,19 @@ MEANT = {
 SHOWN = {
     "no json": "Which day?",
     "the words alone": "The state is input-required.",
-    "a state without quotes": "{state: input-required}",
-    "single quotes": ASK.replace('"', "'"),
     "cut off": ASK[:-1],
     "inline code": f"To ask, return `{ASK}` and wait.",
-    "inline code alone": f"`{ASK}`",
-    "inline code with two backticks": f"Return ``{ASK}``.",
     "inline code over lines": f"Return `{PRETTY}`.",
-    "inline code, twice": f"Return `{ASK}` or `{AUTH}`.",
     "another language": f"```python\nreturn {ASK}\n```",
-    "another language, json alone": f"```python\n{ASK}\n```",
-    "javascript": f"I would write:\n\n```js\nconst x = {ASK};\n```",
     "yaml": "```yaml\nstate: input-required\nprompt: Which day?\n```",
     "indented": f"I need more:\n\n    {ASK}\n",
-    "fenced, then explained": f"{FENCED}\n\nThis makes the task wait.",
     "fenced, explained before and after": f"An agent can ask:\n\n{FENCED}\n\nand then goes on.",
     "fenced as an example": f"Here is an example:\n\n{FENCED}",
-    "fenced as an example, in one paragraph": f"For example:\n{FENCED}",
     "fenced after a long explanation": f"Agents ask questions.\n\nThey return JSON.\n\n{FENCED}",
     "one fence of two": f"```json\n{{}}\n```\n\n{FENCED}",
-    "a fence under a heading": f"# Asking\n\n{FENCED}",
     "more than json in the fence": f"```json\n// asks\n{ASK}\n```",
-    "a fence in a list": f"- so:\n\n  ```json\n  {ASK}\n  ```",
     "in a list": f"- {ASK}\n- {AUTH}",
     "in a quotation": f"> {ASK}",
-    "in a heading": f"# {ASK}",
     "an example amid words": f"For example {ASK} asks for a day.",
     "two at once": f"Either {ASK} or {AUTH}",
     "a state that asks nothing": '{"state": "working", "prompt": "Hm"}',
@@ -101,28 +73,28 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("text", MEANT.values(), ids=MEANT)
-def test_json_that_is_meant_asks_the_question(text):
-    outcome = as_outcome(text)
-    assert isinstance(outcome, InputRequired)
-    assert any(words in outcome.message for words in ("Which day?", "day", "[this]")), outcome.message
-    assert "state" not in outcome.message
-    assert outcome.metadata in ({}, {"prompt": outcome.message})
+def test_json_that_is_meant_asks_the_question():
+    for name, text in MEANT.items():
+        outcome = as_outcome(text)
+        assert isinstance(outcome, InputRequired), name
+        assert any(words in outcome.message for words in ("Which day?", "day", "[this]")), name
+        assert "state" not in outcome.message, name
+        assert outcome.metadata in ({}, {"prompt": outcome.message}), name
 
 
-@pytest.mark.parametrize("text", SHOWN.values(), ids=SHOWN)
-def test_json_that_is_only_shown_is_the_answer(text):
-    outcome = as_outcome(text)
-    assert isinstance(outcome, Completed)
-    assert (outcome.message, outcome.artifacts[0].parts[0]["text"]) == (text, text)
+def test_json_that_is_only_shown_is_the_answer():
+    for name, text in SHOWN.items():
+        outcome = as_outcome(text)
+        assert isinstance(outcome, Completed), name
+        assert (outcome.message, outcome.artifacts[0].parts[0]["text"]) == (text, text), name
 
 
-@pytest.mark.parametrize("value", [AUTH, json.loads(AUTH), f"Sorry!\n\n{AUTH}", {"response": json.loads(AUTH)}])
-def test_what_the_state_needs_is_kept_with_its_message(value):
-    outcome = as_outcome(value)
-    assert isinstance(outcome, AuthRequired)
-    assert (outcome.message, outcome.slot) == ("Your key?", "credential")
-    assert outcome.metadata == {"prompt": "Your key?", "auth_type": "api_key", "service": "calendar"}
+def test_what_the_state_needs_is_kept_with_its_message():
+    for value in (AUTH, json.loads(AUTH), f"Sorry!\n\n{AUTH}", {"response": json.loads(AUTH)}):
+        outcome = as_outcome(value)
+        assert isinstance(outcome, AuthRequired)
+        assert (outcome.message, outcome.slot) == ("Your key?", "credential")
+        assert outcome.metadata == {"prompt": "Your key?", "auth_type": "api_key", "service": "calendar"}
 
 
 def test_a_question_may_have_a_name_and_a_form():
@@ -170,11 +142,9 @@ async def test_streamed_text_is_judged_at_its_end():
     assert isinstance((await testing.run(words, "hi")).outcome, AuthRequired)
 
 
-@pytest.mark.parametrize(
-    "text", ['{"state":' * 6000, "{" * LONGEST, '{"a":' * 10_000 + '"state"', "`{" * 20_000 + "state"]
-)
-def test_text_made_to_cost_much_does_not(text):
-    assert directive_in(text) is None
+def test_text_made_to_cost_much_does_not():
+    for text in ('{"state":' * 6000, "{" * LONGEST, '{"a":' * 10_000 + '"state"', "`{" * 20_000 + "state"):
+        assert directive_in(text) is None
 
 
 JSON = st.recursive(

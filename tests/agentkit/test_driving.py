@@ -7,23 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentkit import (
-    AgentFailure,
-    Answer,
-    Artifact,
-    Completed,
-    Failed,
-    HandlerError,
-    InputRequired,
-    ResponseType,
-    SkillHandler,
-    Stopped,
-    agent,
-    answer,
-    as_handler,
-    drive,
-    testing,
-)
+from agentkit import HandlerError, SkillHandler, Stopped, as_handler, drive, testing
 
 
 def started(handler, **more):
@@ -39,52 +23,19 @@ async def stopped(driving):
         await driving
 
 
-async def test_a_failure_that_the_agent_means_is_an_outcome():
-    def sync_handler(text):
-        raise AgentFailure("The oven is cold.", "oven")
-
-    async def async_handler(text):
-        raise AgentFailure("The oven is cold.", "oven")
-
-    for handler in (sync_handler, async_handler):
-        assert (await testing.run(handler, "bake")).outcome == Failed("The oven is cold.", "oven")
-
-
-async def test_an_error_that_it_does_not_mean_passes_through():
-    def sync_handler(text):
-        raise ZeroDivisionError("oops")
-
-    async def async_handler(text):
-        raise ZeroDivisionError("oops")
-
-    for handler in (sync_handler, async_handler):
-        with pytest.raises(ZeroDivisionError, match="oops"):
-            await testing.run(handler, "go")
-
-
-async def test_a_handler_that_returns_what_nobody_understands_is_told_so():
-    with pytest.raises(TypeError, match="this one returned int"):
-        await testing.run(lambda text: 3, "go")
-
-
-async def test_a_handler_that_hides_its_coroutine_is_told_to_be_async():
-    async def work():
+async def test_a_handler_that_hides_its_coroutine_or_ends_as_if_stopped_is_told_so():
+    async def work(text):
         return "x"
 
-    with pytest.raises(HandlerError, match="async def"):
-        await testing.run(lambda text: work(), "go")
-
-
-async def test_a_handler_that_ends_as_if_stopped_is_an_error_and_not_a_stop():
-    async def handler(text):
+    async def canceled(text):
         raise asyncio.CancelledError
 
-    def sync_handler(text):
+    def stopped(text):
         raise Stopped
 
-    for each in (handler, sync_handler):
-        with pytest.raises(HandlerError, match="nobody stopped"):
-            await testing.run(each, "go")
+    for handler, told in ((lambda text: work(text), "async def"), (canceled, "nobody stopped"), (stopped, "nobody")):
+        with pytest.raises(HandlerError, match=told):
+            await testing.run(handler, "go")
 
 
 async def test_sync_handlers_run_in_the_given_executor_and_keep_the_callers_context():
@@ -111,11 +62,21 @@ async def test_stopping_an_awaiting_handler_stops_it_and_cleans_up():
         async def on_cancel(self, task):
             happened.append(("cleaned up", task.cancelled))
 
-    task, driving, recorder = started(Sleeper)
-    await recorder.heard.wait()
-    await stopped(driving)
-    assert happened == [("ended", True), ("cleaned up", True)]
-    assert task.cancelled
+    async def by_a_person(driving):
+        await stopped(driving)
+
+    async def by_a_time_limit(driving):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await driving
+
+    for stop in (by_a_person, by_a_time_limit):
+        happened.clear()
+        task, driving, recorder = started(Sleeper)
+        await recorder.heard.wait()
+        await stop(driving)
+        assert happened == [("ended", True), ("cleaned up", True)]
+        assert task.cancelled
 
 
 async def test_stopping_a_thread_raises_at_the_next_thing_it_says():
@@ -269,29 +230,3 @@ async def test_a_second_cancellation_does_not_cut_the_cleaning_short():
     await stopped(driving)
     may_end.set()
     await asyncio.wait_for(cleaned.wait(), 5)
-
-
-async def test_a_time_limit_stops_the_handler_like_a_person_would():
-    async def handler(text):
-        await asyncio.Event().wait()
-
-    task, driving, _ = started(handler)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await driving
-    assert task.cancelled
-
-
-@agent(response_type=ResponseType.MESSAGE)
-async def greet(task):
-    await task.progress("unheard")
-    return Completed(f"Hello, {task.message.text}")
-
-
-async def test_a_message_is_answered_with_parts():
-    message = testing.user_message("Ada")
-    assert await answer(as_handler(greet), message) == Answer([{"text": "Hello, Ada"}])
-    assert await answer(as_handler(lambda text: InputRequired("Who?")), message) == Answer([{"text": "Who?"}])
-    artifact = Artifact.json("n", [1])
-    assert await answer(as_handler(lambda text: artifact), message) == Answer([{"data": [1]}])
-    assert await answer(as_handler(lambda text: None), message) == Answer([{"text": "Done."}])

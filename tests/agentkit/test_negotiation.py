@@ -47,25 +47,19 @@ def answer_of(chosen):
     return {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": {"which-skill": chosen}}]}
 
 
-@pytest.mark.parametrize(
-    ("text", "chosen"),
-    [
+def test_the_skill_with_the_most_words_takes_it_and_where_none_has_it_is_asked():
+    for text, chosen in (
         ("Here is a bill", "invoice"),
         ("here are two BILLS", "invoice"),
         ("the plumber again", "invoice"),
         ("I travel by public transport", "trip"),
         ("a travel bill by public transport", "trip"),
-    ],
-)
-def test_the_skill_with_the_most_words_takes_it(text, chosen):
-    assert by_words()(said(text), SKILLS) == Start(chosen)
-
-
-@pytest.mark.parametrize("text", ["hello", "", "a travel bill", "publicly transported"])
-def test_where_no_skill_has_the_most_words_it_is_asked(text):
-    decision = by_words()(said(text), SKILLS)
-    assert isinstance(decision, Clarify)
-    assert "invoice (Read invoices); trip (Plan a trip)" in decision.question
+    ):
+        assert by_words()(said(text), SKILLS) == Start(chosen), text
+    for text in ("hello", "", "a travel bill", "publicly transported"):
+        decision = by_words()(said(text), SKILLS)
+        assert isinstance(decision, Clarify), text
+        assert "invoice (Read invoices); trip (Plan a trip)" in decision.question
 
 
 def test_words_may_be_given_and_what_to_do_otherwise():
@@ -75,33 +69,27 @@ def test_words_may_be_given_and_what_to_do_otherwise():
     assert chooser(said("my bill"), SKILLS) == Reject("Not here.")
 
 
-def test_words_for_a_skill_that_there_is_not_are_a_mistake():
+def test_a_chooser_that_cannot_choose_is_a_mistake():
     kind = type("Mistaken", (Office,), {"choose_skill": by_words({"train": ["rail"]})})
     with pytest.raises(HandlerError, match="has no skill 'train'"):
         as_handler(kind)
-
-
-def test_a_chooser_that_cannot_be_called_is_a_mistake():
     kind = type("Bound", (Office,), {"choose_skill": lambda message, skills: Start("trip")})
     with pytest.raises(HandlerError, match=r"must define choose_skill\(self, message, skills\)"):
         as_handler(kind)
 
 
-async def test_the_sender_may_name_the_skill():
+async def test_the_sender_may_name_a_skill_that_there_is_and_is_told_of_those_for_another():
     run = await testing.run(Office, said("hello", skillId="trip"))
     assert (run.said, run.skill) == ("trip: hello", "trip")
+    for named in ("train", "", 3, ["trip"], {"id": "trip"}):
+        run = await testing.run(Office, said("hello", skillId=named))
+        assert isinstance(run.outcome, InputRequired)
+        assert "has no skill" in run.said
+        assert "trip" in run.said
+        assert run.skill is None
 
 
-@pytest.mark.parametrize("named", ["train", "", 3, ["trip"], {"id": "trip"}])
-async def test_a_skill_that_there_is_not_is_answered_with_those_that_there_are(named):
-    run = await testing.run(Office, said("hello", skillId=named))
-    assert isinstance(run.outcome, InputRequired)
-    assert "has no skill" in run.said
-    assert "trip" in run.said
-    assert run.skill is None
-
-
-async def test_an_only_skill_needs_no_choice():
+async def test_an_only_skill_or_none_needs_no_choice():
     class Single(SkillHandler):
         skills = SKILLS[:1]
 
@@ -111,11 +99,7 @@ async def test_an_only_skill_needs_no_choice():
     run = await testing.run(Single, "anything")
     assert (run.said, run.emissions) == ("invoice", [])
     assert isinstance((await testing.run(Single, said("x", skillId="trip"))).outcome, InputRequired)
-
-
-async def test_an_agent_without_skills_takes_everything():
-    run = await testing.run(lambda task: str(task.skill), said("x", skillId="anything"))
-    assert run.said == "None"
+    assert (await testing.run(lambda task: str(task.skill), said("x", skillId="anything"))).said == "None"
 
 
 async def test_many_skills_without_a_rule_are_left_to_on_request_or_asked_for():
@@ -190,26 +174,25 @@ async def test_a_handler_may_decide_by_itself_in_any_way(is_async):
     assert needs_thread(kind()) is not is_async
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_a_chooser_may_be_a_method_and_async(is_async):
+async def test_a_chooser_may_be_a_method_and_async():
     def choose(self, message, skills):
         return Start(skills[0].id)
 
     async def choose_async(self, message, skills):
         return Start(skills[0].id)
 
-    kind = type("Choosing", (Office,), {"choose_skill": choose_async if is_async else choose})
-    assert await decide(kind(), said("x")) == Start("invoice")
-    assert await decide(kind(), said("x", skillId="trip")) == Start("trip")
+    for chooser in (choose, choose_async):
+        kind = type("Choosing", (Office,), {"choose_skill": chooser})
+        assert await decide(kind(), said("x")) == Start("invoice")
+        assert await decide(kind(), said("x", skillId="trip")) == Start("trip")
 
 
-@pytest.mark.parametrize(
-    ("given", "told"), [("trip", "gave str"), (None, "gave NoneType"), (Start("x"), "has invoice")]
-)
-async def test_what_is_no_decision_is_said_so(given, told):
-    class Wrong(Office):
-        async def negotiate(self, message):
-            return given
+async def test_what_is_no_decision_is_said_so():
+    for given, told in (("trip", "gave str"), (None, "gave NoneType"), (Start("x"), "has invoice")):
 
-    with pytest.raises(InvalidAnswer, match=told):
-        await testing.run(Wrong, "hello")
+        class Wrong(Office):
+            async def negotiate(self, message, given=given):
+                return given
+
+        with pytest.raises(InvalidAnswer, match=told):
+            await testing.run(Wrong, "hello")

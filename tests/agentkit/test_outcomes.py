@@ -1,58 +1,192 @@
-"""What a handler returns becomes an outcome, and what it delivers becomes artifacts."""
+"""What a handler of any form returns, yields or raises becomes an outcome, and what it delivers becomes artifacts."""
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from agentkit import Artifact, Completed, Failed, InputRequired, Rejected, as_outcome, text_part
+from agentkit import (
+    AgentFailure,
+    Artifact,
+    AuthRequired,
+    Completed,
+    Failed,
+    InputRequired,
+    InvalidAnswer,
+    Message,
+    Rejected,
+    SkillHandler,
+    SyncTaskContext,
+    TaskContext,
+    Thread,
+    as_outcome,
+    skill,
+    testing,
+    text_part,
+)
+
+End = Callable[[Any], Any]
+GIVEN = {
+    "text": ("text", str),
+    "a message": ("message", None),
+    "the task": ("task", None),
+    "the history": ("history", None),
+    "a thread": ("said", Thread),
+    "a list of messages": ("said", list[Message]),
+}
+"""By its name or its annotation a parameter says what a function is given."""
+
+ENDS = {
+    "completed": (Completed("done", metadata={"n": 1}), Completed("done", metadata={"n": 1})),
+    "asks": (InputRequired("which?", "word"), InputRequired("which?", "word")),
+    "needs a credential": (AuthRequired("key?"), AuthRequired("key?")),
+    "failed": (Failed("no", "broken"), Failed("no", "broken")),
+    "rejected": (Rejected("never"), Rejected("never")),
+    "fails by raising": (AgentFailure("no", "broken"), Failed("no", "broken")),
+    "a state in JSON": (
+        {"state": "auth-required", "prompt": "key?", "service": "calendar"},
+        AuthRequired("key?", metadata={"prompt": "key?", "service": "calendar"}, service="calendar"),
+    ),
+}
+VALUES = {
+    "text": ("words", ["words"]),
+    "a dict": ({"n": 1}, [{"n": 1}]),
+    "an artifact": (Artifact.text("a", "words"), ["words"]),
+    "artifacts": ([Artifact.text("a", "words"), Artifact.text("b", "more")], ["words", "more"]),
+    "nothing": (None, []),
+}
 
 
-def test_text_is_the_message_and_the_answer():
+def functions(end: End, name: str = "text", annotation: Any = str) -> dict[str, Callable[..., Any]]:
+    """The four kinds of functions, with a parameter of this name and annotation."""
+    source = f"""
+def function({name}): return end({name})
+async def async_function({name}): return end({name})
+def generator({name}):
+    value = end({name})
+    return value
+    yield
+async def async_generator({name}):
+    value = end({name})
+    for one in value if isinstance(value, list) else [] if value is None else [value]:
+        yield one
+"""
+    scope: dict[str, Any] = {"end": end}
+    exec(source, scope)
+    found = {kind: scope[kind] for kind in ("function", "async_function", "generator", "async_generator")}
+    for one in found.values():
+        one.__annotations__ = {} if annotation is None else {name: annotation}
+    return found
+
+
+def methods(end: End) -> dict[str, type[SkillHandler]]:
+    class Taking(SkillHandler):
+        def on_request(self, task: SyncTaskContext) -> Any:
+            return end(task)
+
+    class AsyncTaking(SkillHandler):
+        async def on_request(self, task: TaskContext) -> Any:
+            return end(task)
+
+    class GeneratorTaking(SkillHandler):
+        def on_request(self, task: SyncTaskContext) -> Any:
+            return end(task)
+            yield
+
+    class Skilled(SkillHandler):
+        @skill()
+        def only(self, task: SyncTaskContext) -> Any:
+            return end(task)
+
+    class AsyncSkilled(SkillHandler):
+        @skill()
+        async def only(self, task: TaskContext) -> Any:
+            return end(task)
+
+    return {kind.__name__: kind for kind in (Taking, AsyncTaking, GeneratorTaking, Skilled, AsyncSkilled)}
+
+
+async def each_form(value: Any):
+    """Runs every form of handler that ends with the value, an exception by raising it."""
+
+    def end(given: Any) -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    for form, handler in {**functions(end), **methods(end)}.items():
+        yield form, lambda handler=handler: testing.run(handler, "hello")
+
+
+async def test_a_function_of_any_kind_is_given_what_its_parameter_says():
+    for title, (name, annotation) in GIVEN.items():
+        seen: list[Any] = []
+        for kind, function in functions(seen.append, name, annotation).items():
+            await testing.run(function, "hello", history=[testing.user_message("before")])
+            given = seen.pop()
+            if title in ("the history", "a thread", "a list of messages"):
+                assert [one.text for one in given] == ["before", "hello"], (title, kind)
+            else:
+                text = given if title == "text" else given.text if title == "a message" else given.message.text
+                assert text == "hello", (title, kind)
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_every_outcome_comes_out_of_every_form(name):
+    value, outcome = ENDS[name]
+    async for form, run in each_form(value):
+        assert (await run()).outcome == outcome, form
+
+
+@pytest.mark.parametrize("name", VALUES)
+async def test_every_plain_value_of_every_form_completes(name):
+    value, contents = VALUES[name]
+    async for form, run in each_form(value):
+        done = await run()
+        assert isinstance(done.outcome, Completed), form
+        parts = [part for artifact in done.artifacts for part in artifact.parts]
+        assert [part.get("text") or part.get("data") for part in parts] == contents, form
+
+
+async def test_errors_and_wrong_types_of_every_form_are_told():
+    async for _, run in each_form(RuntimeError("boom")):
+        with pytest.raises(RuntimeError, match="boom"):
+            await run()
+    async for _, run in each_form(object()):
+        with pytest.raises(InvalidAnswer, match="outcome"):
+            await run()
+
+
+def test_text_is_the_message_and_the_answer_and_nothing_is_nothing():
     outcome = as_outcome("Forty-two")
     assert outcome.parts == [{"text": "Forty-two"}]
     (answer,) = outcome.artifacts
     assert (answer.name, answer.parts) == ("answer", [{"text": "Forty-two", "mediaType": "text/plain"}])
-
-
-def test_artifacts_and_data_complete_without_words():
-    artifact = Artifact.text("notes.md", "# Notes", "text/markdown")
-    assert as_outcome(artifact) == as_outcome([artifact]) == as_outcome((artifact,)) == Completed(None, [artifact])
-    (answer,) = as_outcome({"total": 3}).artifacts
-    assert (answer.name, answer.parts) == ("answer", [{"data": {"total": 3}}])
-
-
-def test_nothing_completes_with_nothing():
     assert as_outcome(None) == Completed()
     assert as_outcome(None).parts == []
 
 
-@pytest.mark.parametrize("outcome", [Completed("ok"), InputRequired("Which?"), Failed("no", "E1"), Rejected("no")])
-def test_an_outcome_is_itself(outcome):
+def test_artifacts_and_data_complete_without_words_and_an_outcome_is_itself():
+    artifact = Artifact.text("notes.md", "# Notes", "text/markdown")
+    assert as_outcome(artifact) == as_outcome([artifact]) == as_outcome((artifact,)) == Completed(None, [artifact])
+    (answer,) = as_outcome({"total": 3}).artifacts
+    assert (answer.name, answer.parts) == ("answer", [{"data": {"total": 3}}])
+    outcome = InputRequired([text_part("a"), text_part("b")])
     assert as_outcome(outcome) is outcome
+    assert outcome.parts == [{"text": "a"}, {"text": "b"}]
 
 
-@pytest.mark.parametrize("value", [3, True, b"bytes", [1], ["text"], object()])
-def test_anything_else_is_refused_with_what_may_be_returned(value):
-    with pytest.raises(TypeError, match="may return an outcome"):
-        as_outcome(value)
+def test_anything_else_is_refused_with_what_may_be_returned():
+    for value in (3, True, b"bytes", [1], ["text"], object()):
+        with pytest.raises(TypeError, match="may return an outcome"):
+            as_outcome(value)
 
 
-def test_a_message_may_be_parts():
-    assert InputRequired([text_part("a"), text_part("b")]).parts == [{"text": "a"}, {"text": "b"}]
-
-
-def test_the_wire_form_leaves_out_what_is_empty():
-    bare = Artifact([{"text": "x"}], artifact_id="a1")
-    assert bare.wire == {"artifactId": "a1", "parts": [{"text": "x"}]}
+def test_the_wire_form_of_an_artifact_leaves_out_what_is_empty_and_ids_are_its_own():
+    assert Artifact([{"text": "x"}], artifact_id="a1").wire == {"artifactId": "a1", "parts": [{"text": "x"}]}
     full = Artifact.json("n", [1], description="d", metadata={"k": 1})
-    assert full.wire == {
-        "artifactId": full.artifact_id,
-        "name": "n",
-        "description": "d",
-        "parts": [{"data": [1]}],
-        "metadata": {"k": 1},
-    }
-
-
-def test_every_artifact_has_an_id_of_its_own():
+    labels = {"artifactId": full.artifact_id, "name": "n", "description": "d", "metadata": {"k": 1}}
+    assert full.wire == {**labels, "parts": [{"data": [1]}]}
     assert Artifact.text("a", "x").artifact_id != Artifact.text("a", "x").artifact_id
 
 

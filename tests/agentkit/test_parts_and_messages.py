@@ -30,11 +30,8 @@ def test_a_message_shows_what_its_wire_form_says():
     assert (said.id, said.role, said.text) == ("m1", "user", "Look\nhere")
     assert (said.data, said.references, said.metadata) == ([{"n": 1}], ["t1"], {"lang": "en"})
     assert said.files == []
-
-
-def test_a_message_with_only_what_is_required_has_no_more():
-    said = Message.from_wire({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": ""}]})
-    assert (said.role, said.text, said.references, said.metadata, said.data) == ("agent", "", [], {}, [])
+    bare = Message.from_wire({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": ""}]})
+    assert (bare.role, bare.text, bare.references, bare.metadata, bare.data) == ("agent", "", [], {}, [])
 
 
 def test_a_file_gives_its_name_its_kind_its_size_and_its_bytes():
@@ -43,45 +40,39 @@ def test_a_file_gives_its_name_its_kind_its_size_and_its_bytes():
 
 
 def test_a_file_without_a_media_type_is_what_its_name_says():
-    (file,) = message(raw_part(b"", "chart.png")).files
-    assert (file.media_type, file.size, file.read()) == ("image/png", 0, b"")
-    (nameless,) = message({"raw": ""}).files
-    assert (nameless.name, nameless.media_type) == ("", "application/octet-stream")
+    for part, described in (
+        (raw_part(b"", "chart.png"), ("chart.png", "image/png", 0, b"")),
+        ({"raw": ""}, ("", "application/octet-stream", 0, b"")),
+    ):
+        (file,) = message(part).files
+        assert (file.name, file.media_type, file.size, file.read()) == described
 
 
-@pytest.mark.parametrize("content", [b"", b"a", b"ab", b"abc", bytes(range(256))])
-def test_both_base64_alphabets_are_read_with_and_without_padding(content):
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        raw = encode(content).decode()
-        for variant in (raw, raw.rstrip("=")):
-            (file,) = message({"raw": variant}).files
-            assert (file.read(), file.size) == (content, len(content))
+def test_both_base64_alphabets_are_read_with_and_without_padding_and_damage_is_said():
+    for content in (b"", b"a", b"ab", b"abc", bytes(range(256))):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            raw = encode(content).decode()
+            for variant in (raw, raw.rstrip("=")):
+                (file,) = message({"raw": variant}).files
+                assert (file.read(), file.size) == (content, len(content))
+    with pytest.raises(UnreadableContent, match="damaged"):
+        message({"raw": "%%%"}).files[0].read()
 
 
-def test_stored_content_comes_through_the_loader():
-    said = message(stored("a", "raw", filename="x.bin"), stored("b", "text"), stored("c", "data"))
+def test_stored_content_comes_through_the_loader_and_what_cannot_be_read_says_why():
+    parts = [stored("a", "raw", filename="x.bin"), stored("b", "text"), stored("c", "data")]
+    said = message(*parts)
     assert said.text == "größer"
     assert said.data == [{"rows": [1, 2]}]
     (file,) = said.files
     assert (file.name, file.size, file.read()) == ("x.bin", 7, b"\x00binary")
-
-
-def test_stored_content_without_a_loader_says_why_it_cannot_be_read():
-    said = Message.from_wire({"messageId": "m", "role": "ROLE_USER", "parts": [stored("a", "raw")]})
+    unloaded = Message.from_wire({"messageId": "m", "role": "ROLE_USER", "parts": parts[:1]})
     with pytest.raises(UnreadableContent, match="stored"):
-        said.files[0].read()
-
-
-def test_a_link_is_a_file_that_cannot_be_read():
-    (file,) = message(url_part("https://example.org/x.csv", "x.csv")).files
-    assert (file.url, file.size) == ("https://example.org/x.csv", None)
+        unloaded.files[0].read()
+    (link,) = message(url_part("https://example.org/x.csv", "x.csv")).files
+    assert (link.url, link.size) == ("https://example.org/x.csv", None)
     with pytest.raises(UnreadableContent, match="link"):
-        file.read()
-
-
-def test_damaged_base64_says_so():
-    with pytest.raises(UnreadableContent, match="damaged"):
-        message({"raw": "%%%"}).files[0].read()
+        link.read()
 
 
 def test_text_with_a_file_name_is_a_file_and_not_speech():

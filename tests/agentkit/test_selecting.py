@@ -7,6 +7,7 @@ import pytest
 
 from agentkit import (
     Answer,
+    Artifact,
     Completed,
     ExistingTask,
     Failed,
@@ -34,37 +35,33 @@ class Handler(SkillHandler):
         return "done"
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [(TASK, TASK), (MESSAGE, MESSAGE), ("message", MESSAGE), (always_message, MESSAGE), (always_task, TASK)],
-)
-async def test_a_constant_needs_no_asking(written, meant):
-    class Constant(Handler):
-        response_type = written
+async def test_a_constant_needs_no_asking():
+    kinds = ((TASK, TASK), (MESSAGE, MESSAGE), ("message", MESSAGE), (always_message, MESSAGE), (always_task, TASK))
+    for written, meant in kinds:
 
-    assert constant(Constant()) is meant
-    assert await select(Constant(), user_message("hi")) is meant
-    assert Constant().select_response_type(user_message("hi")) in (meant, meant.value)
+        class Constant(Handler):
+            response_type = written
+
+        assert constant(Constant()) is meant
+        assert await select(Constant(), user_message("hi")) is meant
+        assert Constant().select_response_type(user_message("hi")) in (meant, meant.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "files", "meant"),
-    [
-        ("hi", {}, MESSAGE),
-        ("a REPORT, please", {}, TASK),
-        ("reporters", {}, MESSAGE),
-        ("hi", {"a.txt": b"a"}, TASK),
-        ("long " * 30, {}, TASK),
-    ],
-)
-async def test_rules_are_looked_at_in_turn(text, files, meant):
+async def test_rules_are_looked_at_in_turn():
     class Ruled(Handler):
         response_type = by_rules(
             (has_files, "task"), (says("report", "go on"), "task"), (longer_than(100), TASK), otherwise="message"
         )
 
     assert constant(Ruled()) is None
-    assert await select(Ruled(), user_message(text, files)) is meant
+    for text, files, meant in (
+        ("hi", {}, MESSAGE),
+        ("a REPORT, please", {}, TASK),
+        ("reporters", {}, MESSAGE),
+        ("hi", {"a.txt": b"a"}, TASK),
+        ("long " * 30, {}, TASK),
+    ):
+        assert await select(Ruled(), user_message(text, files)) is meant, text
 
 
 def test_a_rule_with_an_unknown_choice_is_refused_where_it_is_written():
@@ -122,17 +119,28 @@ async def test_a_choice_that_is_none_is_the_handlers_error():
         await select(Wrong(), user_message("hi"))
 
 
-@pytest.mark.parametrize(
-    ("outcome", "said", "metadata"),
-    [
+async def test_an_answer_says_whether_it_is_an_error():
+    for outcome, said, metadata in (
         (Completed("Yes."), "Yes.", {}),
         (Completed("Yes.", metadata={"mood": "good"}), "Yes.", {"mood": "good"}),
         (Failed("No oven.", "oven"), "No oven.", {"error": {"code": "oven"}}),
         (Rejected("Not me."), "Not me.", {"error": {"code": "rejected"}}),
         (InputRequired("Which one?"), "Which one?", {}),
         (Failed(None, "odd"), "It could not be done.", {"error": {"code": "odd"}}),
-    ],
-)
-async def test_an_answer_says_whether_it_is_an_error(outcome, said, metadata):
-    given = await answer(as_handler(lambda text: outcome), user_message("hi"))
-    assert given == Answer([{"text": said}], metadata)
+    ):
+        given = await answer(as_handler(lambda text, outcome=outcome: outcome), user_message("hi"))
+        assert given == Answer([{"text": said}], metadata), outcome
+
+
+async def test_an_answer_is_made_of_artifacts_where_there_are_no_words_and_progress_goes_unheard():
+    async def greet(task):
+        await task.progress("unheard")
+        return Completed(f"Hello, {task.message.text}")
+
+    artifact = Artifact.json("n", [1])
+    for handler, parts in (
+        (greet, [{"text": "Hello, Ada"}]),
+        (lambda text: artifact, [{"data": [1]}]),
+        (lambda text: None, [{"text": "Done."}]),
+    ):
+        assert await answer(as_handler(handler), user_message("Ada")) == Answer(parts)

@@ -49,39 +49,26 @@ def message(text, **metadata):
 
 
 def test_methods_declare_skills_after_those_that_are_listed():
-    assert [one.wire for one in Office.skills] == [
-        {"id": "file", "name": "File", "description": "Files a paper.", "tags": ["paper"]},
-        {
-            "id": "look-up",
-            "name": "Look up",
-            "description": "Finds a paper.",
-            "tags": ["paper", "search"],
-            "examples": ["Where is it?"],
-            "outputModes": ["text/plain"],
-        },
-    ]
+    listed, declared = (one.wire for one in Office.skills)
+    assert listed == {"id": "file", "name": "File", "description": "Files a paper.", "tags": ["paper"]}
+    described = {"id": "look-up", "name": "Look up", "description": "Finds a paper.", "tags": ["paper", "search"]}
+    assert declared == {**described, "examples": ["Where is it?"], "outputModes": ["text/plain"]}
 
 
-async def test_the_method_of_a_skill_takes_its_turns_and_on_request_the_others():
-    assert (await testing.run(Office, message("it", skillId="file"))).said == "filed it for file"
-    assert (await testing.run(Office, "it", skill="look-up")).said == "found it for look-up"
-    assert (await testing.run(Office, "it")).said == "hm, it"
-
-
-async def test_an_answer_goes_to_the_skill_that_asked_unless_something_else_takes_answers():
+async def test_the_method_of_a_skill_takes_its_turns_and_answers_and_on_request_the_others():
     class Asking(Office):
         async def on_input_received(self, task):
             return f"answered {task.slot}"
 
-    assert (await testing.run(Office, "it", skill="look-up", slot="which")).said == "found it for look-up"
-    assert (await testing.run(Asking, "it", skill="look-up", slot="which")).said == "answered which"
-
-
-async def test_a_subclass_may_say_a_skill_anew():
     class Better(Office):
         def look_up(self, task):
             return "found better"
 
+    assert (await testing.run(Office, message("it", skillId="file"))).said == "filed it for file"
+    assert (await testing.run(Office, "it", skill="look-up")).said == "found it for look-up"
+    assert (await testing.run(Office, "it")).said == "hm, it"
+    assert (await testing.run(Office, "it", skill="look-up", slot="which")).said == "found it for look-up"
+    assert (await testing.run(Asking, "it", skill="look-up", slot="which")).said == "answered which"
     assert (await testing.run(Better, "it", skill="look-up")).said == "found better"
     assert len(Better.skills) == 2
 
@@ -112,17 +99,19 @@ def test_skill_ids_are_unique_in_a_handler():
             def two(self, task): ...
 
 
-@pytest.mark.parametrize("wrong", [["file"], [{"id": "file"}], Skill("a", "A", "A.", ["a"]), 3])
-def test_what_is_no_list_of_skills_is_said_so(wrong):
-    with pytest.raises(HandlerError, match=r"Skill\(…\) objects"):
-        type("Wrong", (SkillHandler,), {"skills": wrong, "on_request": lambda self, task: None})
-
-
-def test_a_decorator_without_parentheses_is_said_so():
-    with pytest.raises(HandlerError, match="with parentheses"):
-
-        @skill
-        def bare(task): ...
+def test_what_is_no_list_of_skills_or_no_skill_that_a_card_can_show_is_said_so():
+    for wrong in (["file"], [{"id": "file"}], Skill("a", "A", "A.", ["a"]), 3):
+        with pytest.raises(HandlerError, match=r"Skill\(…\) objects"):
+            type("Wrong", (SkillHandler,), {"skills": wrong, "on_request": lambda self, task: None})
+    for fields, told in (
+        ({"tags": "text"}, "tags must be a list of texts"),
+        ({"examples": [1]}, "examples must be a list of texts"),
+        ({"input_modes": 5}, "input_modes must be a list of texts"),
+        ({"description": None}, "description must be text"),
+    ):
+        odd = Skill(**{"id": "a", "name": "A", "description": "A.", "tags": []} | fields)
+        with pytest.raises(HandlerError, match=f"The skill 'a' of Odd: {told}"):
+            type("Odd", (SkillHandler,), {"skills": [odd]})
 
 
 def test_a_skill_is_read_from_its_markdown_file(tmp_path):
@@ -149,71 +138,33 @@ def test_skills_are_read_from_yaml_one_or_many(tmp_path):
     assert [(one.id, one.tags) for one in load_skills(tmp_path / "skills.yml")] == [("a", ["a"]), ("b-b", ["b-b"])]
 
 
-async def test_a_loaded_skill_is_taken_by_the_method_of_its_id(tmp_path):
-    (tmp_path / "SKILL.md").write_text(SKILL_MD)
-
-    class Reader(SkillHandler):
-        skills = load_skills("SKILL.md", beside=tmp_path)
-
-        @skill("invoice-reader")
-        def read(self, task):
-            (own,) = self.skills
-            return own.instructions.splitlines()[-1]
-
-    assert len(Reader.skills) == 1
-    assert (await testing.run(Reader, "hello")).said == "Then answer."
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "told"),
-    [
-        ("SKILL.md", "# No front matter", "must begin with front matter"),
-        ("SKILL.md", "", "must begin with front matter"),
-        ("SKILL.md", "---\nname: A\n", "must begin with front matter"),
-        ("SKILL.md", "---\njust words\n---\n", "must have fields"),
-        ("SKILL.md", "---\nname: A\n---\n", "description is missing"),
-        ("SKILL.md", "---\ndescription: D\nname: ''\n---\n", "name is missing"),
-        ("SKILL.md", "---\nname: [A\n---\n", r"SKILL\.md, line \d is no YAML"),
-        ("SKILL.md", "---\nname: 3\ndescription: D\n---\n", "name must be text, not a int"),
-        ("SKILL.md", "---\nname: A\ndescription: D\ntags: {a: 1}\n---\n", "tags must be a list of texts"),
-        ("SKILL.md", "---\nname: A\ndescription: D\nexamples: [1]\n---\n", "examples must be a list of texts"),
-        ("skill.yaml", "", "must have fields"),
-        ("skill.yaml", "[]", "has no skill"),
-        ("skill.yaml", "- {name: A, description: D}\n- 3", "skill 2 must have fields"),
-        ("skill.yaml", "- {name: A, description: D}\n- {name: A, description: E}", "has the skill 'a' twice"),
-        ("skill.yaml", "!!python/object/apply:os.system [ls]", "is no YAML"),
-        ("skill.yaml", "name: !!bool maybe", "is no YAML: a value is not of the type"),
-        ("skill.yaml", "name: !!int ''", "is no YAML: a value is not of the type"),
-        ("skill.yaml", "name: !!timestamp now", "is no YAML: a value is not of the type"),
-        ("skill.txt", "name: A", "neither a SKILL.md nor a skill.yaml"),
-    ],
-)
-def test_what_is_wrong_with_a_file_is_said_with_its_name_and_field(tmp_path, name, text, told):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(HandlerError, match=told) as refused:
-        load_skills(tmp_path / name)
-    assert name in str(refused.value)
-    assert "\n" not in str(refused.value)
+WRONG_FILES = [
+    ("SKILL.md", "# No front matter", "must begin with front matter"),
+    ("SKILL.md", "", "must begin with front matter"),
+    ("SKILL.md", "---\nname: A\n", "must begin with front matter"),
+    ("SKILL.md", "---\njust words\n---\n", "must have fields"),
+    ("SKILL.md", "---\nname: A\n---\n", "description is missing"),
+    ("SKILL.md", "---\ndescription: D\nname: ''\n---\n", "name is missing"),
+    ("SKILL.md", "---\nname: [A\n---\n", r"SKILL\.md, line \d is no YAML"),
+    ("SKILL.md", "---\nname: 3\ndescription: D\n---\n", "name must be text, not a int"),
+    ("SKILL.md", "---\nname: A\ndescription: D\ntags: {a: 1}\n---\n", "tags must be a list of texts"),
+    ("SKILL.md", b"\xff\xfe\x00", "cannot be read"),
+    ("skill.yaml", "", "must have fields"),
+    ("skill.yaml", "[]", "has no skill"),
+    ("skill.yaml", "- {name: A, description: D}\n- 3", "skill 2 must have fields"),
+    ("skill.yaml", "- {name: A, description: D}\n- {name: A, description: E}", "has the skill 'a' twice"),
+    ("skill.yaml", "!!python/object/apply:os.system [ls]", "is no YAML"),
+    ("skill.yaml", "name: !!bool maybe", "is no YAML: a value is not of the type"),
+    ("skill.txt", "name: A", "neither a SKILL.md nor a skill.yaml"),
+]
 
 
-def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
-    (tmp_path / "SKILL.md").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(HandlerError, match="cannot be read"):
-        load_skills(tmp_path / "SKILL.md")
+def test_what_is_wrong_with_a_file_is_said_with_its_name_and_field(tmp_path):
+    for name, content, told in WRONG_FILES:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(HandlerError, match=told) as refused:
+            load_skills(tmp_path / name)
+        assert name in str(refused.value), content
+        assert "\n" not in str(refused.value), content
     with pytest.raises(HandlerError, match="cannot be read"):
         load_skills(tmp_path / "absent.md")
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"tags": "text"}, "tags must be a list of texts"),
-        ({"examples": [1]}, "examples must be a list of texts"),
-        ({"input_modes": 5}, "input_modes must be a list of texts"),
-        ({"description": None}, "description must be text"),
-    ],
-)
-def test_a_skill_that_no_card_can_show_is_refused_with_its_field(fields, told):
-    odd = Skill(**{"id": "a", "name": "A", "description": "A.", "tags": []} | fields)
-    with pytest.raises(HandlerError, match=f"The skill 'a' of Odd: {told}"):
-        type("Odd", (SkillHandler,), {"skills": [odd]})

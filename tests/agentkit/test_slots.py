@@ -82,19 +82,15 @@ async def test_the_slot_comes_back_as_its_annotation_says():
     assert (await testing.run(Flow, '{"to": "Rome", "people": 2}', slot=Trip)).said.startswith("Trip(")
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
+async def test_an_answer_that_does_not_fit_is_asked_for_again():
+    for given, told in (
         (answer({"to": "Rome"}), "People: an answer is needed."),
         (answer({"to": "Rome", "people": 0}), "People: Input should be greater than or equal to 1."),
         (answer({"to": "nowhere", "people": 1}), "Destination: nobody goes there."),
         ("to Rome", "Destination: an answer is needed. People: an answer is needed."),
         ("[1]", "Destination: an answer is needed. People: an answer is needed."),
-    ],
-)
-async def test_an_answer_that_does_not_fit_is_asked_for_again(given, told):
-    again = (await testing.run(Flow, given, slot=Trip)).outcome
-    assert again == InputRequired(told, slot=Trip)
+    ):
+        assert (await testing.run(Flow, given, slot=Trip)).outcome == InputRequired(told, slot=Trip)
 
 
 async def test_a_slot_that_the_handler_does_not_know_is_an_error_of_its_own():
@@ -140,13 +136,13 @@ async def test_a_slot_may_be_taken_as_its_name_or_not_at_all():
         await testing.run(lambda task: task.slot_as(Ask), "x")
 
 
-@pytest.mark.parametrize("parameters", ["self", "self, task, slot, more", "self, task, *, slot"])
-def test_a_handler_that_cannot_take_an_answer_is_said_so(parameters):
-    scope: dict = {}
-    exec(f"def on_input_received({parameters}): ...", scope)
-    kind = type("Wrong", (Flow,), {"on_input_received": scope["on_input_received"]})
-    with pytest.raises(HandlerError, match=r"must define on_input_received\(self, task\) or"):
-        as_handler(kind)
+def test_a_handler_that_cannot_take_an_answer_is_said_so():
+    for parameters in ("self", "self, task, slot, more", "self, task, *, slot"):
+        scope: dict = {}
+        exec(f"def on_input_received({parameters}): ...", scope)
+        kind = type("Wrong", (Flow,), {"on_input_received": scope["on_input_received"]})
+        with pytest.raises(HandlerError, match=r"must define on_input_received\(self, task\) or"):
+            as_handler(kind)
 
 
 def test_a_form_is_in_one_piece():

@@ -42,8 +42,7 @@ async def test_an_answer_is_the_next_turn_with_all_that_the_task_knows():
 
 
 async def test_an_answer_that_does_not_fit_is_asked_for_again_and_can_be_given_again():
-    asked = await testing.run(Packer, "Oslo")
-    refused = await asked.answer("many")
+    refused = await (await testing.run(Packer, "Oslo")).answer("many")
     assert isinstance(refused.outcome, InputRequired)
     assert (await refused.answer("3")).delivered[0].text == "# Oslo, 3 days"
 
@@ -80,13 +79,11 @@ async def test_files_and_whole_messages_are_answers_too():
     assert (await asked.answer(testing.user_message("that"))).said == "that[]"
 
 
-async def test_a_run_that_asked_nothing_cannot_be_answered():
+async def test_a_run_that_asked_nothing_or_for_another_agent_cannot_be_answered():
     run = await testing.run(lambda text: text, "hello")
     with pytest.raises(ValueError, match="asked nothing"):
         await run.answer("hello")
 
-
-async def test_what_a_called_agent_asks_is_answered_in_a_run_of_its_own():
     async def calling(task):
         return (await task.call("packer", "Oslo")).text
 
