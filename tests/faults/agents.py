@@ -6,20 +6,36 @@ from agentkit import Call, Completed, Outcome, SkillHandler, TaskContext, skill
 from apps.showcase.agents.builder.worker import BuilderWorker
 
 SECONDS_BETWEEN = 0.05
+HELD_AT = 10
+
+
+async def held(task: TaskContext) -> None:
+    """The first attempt goes no further: it ends with its worker."""
+    if task.attempt == 1:
+        await asyncio.Event().wait()
 
 
 class Patient(SkillHandler):
-    """Counts up to the number in the text, twenty steps a second."""
+    """Counts up to the number in the text, twenty steps a second; with "held", the first attempt stops at ten."""
 
     retry_safe = True
 
     async def on_request(self, task: TaskContext) -> Completed:
-        last = int(task.message.text)
+        told, *how = task.message.text.split()
+        last = int(told)
         lines = task.artifact("lines")
         for number in range(1, last + 1):
             await lines.append(f"{number}\n", last=number == last)
+            if how and number == HELD_AT:
+                await held(task)
             await asyncio.sleep(SECONDS_BETWEEN)
         return Completed(f"Counted to {last}.")
+
+
+class Reckless(Patient):
+    """The same, which may not be repeated."""
+
+    retry_safe = False
 
 
 def lines_to(last: int) -> str:
@@ -33,18 +49,21 @@ class Foreman(SkillHandler):
     retry_safe = True
 
     async def on_request(self, task: TaskContext) -> Completed:
-        calls = [Call("patient", number) for number in task.message.text.split()]
+        calls = [Call("patient", number) for number in task.message.text.split(", ")]
         results = await task.gather(*calls)
         counted = [len(str(result.artifacts[0].parts).split("\\n")) - 1 for result in results]
         return Completed(" ".join(map(str, counted)))
 
 
-class SlowBuilderWorker(BuilderWorker):
-    """Takes its time for each file: the first is there at once, each of the others a second after the one before."""
+class HeldBuilderWorker(BuilderWorker):
+    """Writes the first file at once; the first attempt at each of the others is held."""
 
-    @skill(id="write", name="Write a file", description="Writes one file, slowly.", tags=["write"])
+    @skill(id="write", name="Write a file", description="Writes one file, perhaps never.", tags=["write"])
     async def write(self, task: TaskContext) -> Outcome:
         given = task.message.data[0]
-        await task.progress(f"Writing {given['name']}…")
-        await asyncio.sleep(given["files"].index(given["name"]) * 1.0)
+        if given["name"] != given["files"][0]:
+            await held(task)
         return await super().write(task)
+
+
+AGENTS = {"patient": "Patient", "reckless": "Reckless", "foreman": "Foreman", "builder-worker": "HeldBuilderWorker"}

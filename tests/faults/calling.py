@@ -119,3 +119,11 @@ def message(*parts: str | JSON, **fields: Any) -> JSON:
 
 def text_of(holder: JSON) -> str:
     return "".join(part.get("text", "") for part in holder["parts"])
+
+
+def until(is_so: Callable[[], bool], within: float) -> None:
+    """Wait until that is so, `within` seconds at most."""
+    deadline = time.monotonic() + within
+    while not is_so():
+        assert time.monotonic() < deadline, "it is not so"
+        time.sleep(BETWEEN)

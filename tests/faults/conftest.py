@@ -1,25 +1,80 @@
-"""A stack whose runs are given up quickly, so that tests need not wait for long."""
+"""Stacks whose runs are given up quickly, so that tests need not wait for long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
 
+import psycopg
 import pytest
+from django.conf import settings
 
 from tests import stack
 from tests.faults.calling import Caller
+from tests.faults.servers import Line
 from tests.stack import Stack
 
 LEASE = 3.0
-PATIENCE = LEASE + 15  # how soon a run that lost its worker goes on or fails with a reason
+PATIENCE = LEASE + 30  # how soon a run that lost its worker goes on or fails with a reason, on a busy machine
+REGISTER = """
+import django
+django.setup()
+from apps.agents.registration import register_hosted
+from tests.faults.agents import AGENTS
+for slug, name in AGENTS.items():
+    register_hosted(slug, f"tests.faults.agents:{name}")
+"""
+DIFFERENCES = """
+import django
+django.setup()
+from apps.conversations.models import Context
+from apps.conversations.replay import differences
+for context in Context.objects.all():
+    for difference in differences(context.pk):
+        print(context.pk, difference)
+"""
+
+
+@contextmanager
+def standing(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
+    """A stack to be hurt; in the end all of its logs have no gap and say what the rows say."""
+    with stack.prepared(services, RUN_LEASE_SECONDS=str(LEASE), OUTBOUND_ALLOW="127.0.0.1") as own:
+        own.prepare()
+        own.environment.update(DJANGO_SETTINGS_MODULE="tests.faults.quick", **environment)
+        own.python("-c", REGISTER)
+        own.launch(*own.commands())
+        own.wait_for("/readyz")
+        yield own
+        own.kill()
+        assert own.python("-c", DIFFERENCES).stdout == ""
+
+
+def kill_the_worker(own: Stack) -> None:
+    """What executes runs dies at once, and is started again."""
+    name = "serve" if own.is_embedded else "worker"
+    own.kill(name)
+    own.start(name)
+
+
+def rows(own: Stack, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    """What the stack's database says."""
+    with psycopg.connect(own.environment["DATABASE_URL"]) as connection:
+        return connection.execute(query, values).fetchall()
 
 
 @pytest.fixture(scope="package")
-def frail() -> Iterator[Stack]:
-    """A stack to be hurt. Each test leaves it running."""
-    with stack.running(RUN_LEASE_SECONDS=str(LEASE), OUTBOUND_ALLOW="127.0.0.1") as running:
-        running.manage("register_agent", "patient", "--handler", "tests.faults.agents:Patient")
-        yield running
+def broker_line() -> Iterator[Line]:
+    with closing(Line(settings.CELERY_BROKER_URL)) as line:
+        yield line
+
+
+@pytest.fixture(scope="package")
+def frail(broker_line: Line) -> Iterator[Stack]:
+    """Each test leaves it running."""
+    with standing(CELERY_BROKER_URL=broker_line.url) as own:
+        yield own
 
 
 @pytest.fixture

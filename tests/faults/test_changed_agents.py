@@ -6,87 +6,56 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
-from tests import stack
-from tests.faults.calling import JSON, Caller, text_of
-from tests.faults.conftest import LEASE, PATIENCE
-from tests.faults.test_killed_workers import assert_it_is_whole, kill_the_worker
+from tests.faults.calling import Caller, text_of
+from tests.faults.conftest import PATIENCE, kill_the_worker, rows, standing
 from tests.llm import endpoint as endpoints
 from tests.llm.endpoint import Endpoint, hangs, says
 from tests.stack import Stack
 
-SOON = 30.0
-ONE, TWO, THREE = (f"Answer in {number} sentences." for number in ("one", "two", "three"))
-MAY_BE_REPEATED = "from apps.agents.models import Agent; Agent.objects.filter(slug='clerk').update(retry_safe=True)"
-NUMBERS = """
-from apps.conversations.models import Run
-print(*Run.objects.filter(task="{task}").values_list("input__agent__number", "attempt").get())
-"""
+pytestmark = pytest.mark.services("several processes, one of which is killed", only=True)
+ONE, TWO = (f"Answer in {number} sentences." for number in ("one", "two"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     with endpoints.running() as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def office(endpoint: Endpoint) -> Iterator[Stack]:
-    model = {"LLM_MODEL": "test-model", "LLM_BASE_URL": endpoint.url, "LLM_API_KEY": "sk-test"}
-    with stack.running(RUN_LEASE_SECONDS=str(LEASE), **model) as running:
-        yield running
+    with standing(LLM_MODEL="test-model", LLM_BASE_URL=endpoint.url, LLM_API_KEY="sk-test") as own:
+        yield own
 
 
-def define(office: Stack, folder: Path, instructions: str) -> None:
-    """Register or change the agent, in a process that is neither the server nor the worker."""
+def define(office: Stack, folder: Path, instructions: str) -> httpx.Response:
+    """Register or change the agent, in a process that is neither the server nor the worker; gives its card."""
     file = folder / "clerk.yaml"
     file.write_text(f"name: Clerk\ndescription: Answers letters.\ninstructions: {instructions}\n")
     office.manage("register_agent", "clerk", "--from", str(file))
-
-
-def card(office: Stack) -> httpx.Response:
     return httpx.get(f"{office.url}/a2a/clerk/.well-known/agent-card.json")
 
 
-def answered(clerk: Caller) -> JSON:
-    return clerk.ended(clerk.send("Will you?"), within=SOON)
-
-
-def test_a_change_is_in_every_process_at_once(office: Stack, endpoint: Endpoint, tmp_path: Path) -> None:
-    clerk = Caller(office, "clerk")
-    seen = []
-    for instructions, version in ((ONE, "1.0.0"), (TWO, "1.1.0")):
-        define(office, tmp_path, instructions)
-        shown = card(office)
-        assert shown.json()["version"] == version
-        seen.append(shown.headers["ETag"])
-        endpoint.replies = [says("Yes.")]
-        task = answered(clerk)
-        assert [text_of(artifact) for artifact in task["artifacts"]] == ["Yes."], text_of(task["status"]["message"])
-        assert endpoint.said()[0] == ("system", instructions)
-    assert seen[0] != seen[1]
-
-
-def test_a_turn_whose_worker_was_killed_goes_by_the_version_that_it_began_with(
+def test_a_change_is_in_every_process_at_once_and_a_killed_turn_goes_by_the_version_that_it_began_with(
     office: Stack, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     clerk = Caller(office, "clerk")
-    define(office, tmp_path, TWO)
-    office.manage("shell", "-v0", "-c", MAY_BE_REPEATED)
-    endpoint.replies, endpoint.requests[:] = [hangs("Ye"), says("Yes.")], []
-    endpoint.hanging.clear()
+    first = define(office, tmp_path, ONE)
+    with psycopg.connect(office.environment["DATABASE_URL"]) as connection:
+        connection.execute("UPDATE agents_agent SET retry_safe = true WHERE slug = 'clerk'")
+    endpoint.replies = [hangs("Ye"), says("Yes.")]
     task = clerk.send("Will you?")
-    assert endpoint.hanging.wait(SOON)
-    define(office, tmp_path, THREE)
+    assert endpoint.hanging.wait(PATIENCE)
+    second = define(office, tmp_path, TWO)
+    assert [card.json()["version"] for card in (first, second)] == ["1.0.0", "1.1.0"]
+    assert first.headers["ETag"] != second.headers["ETag"]
     kill_the_worker(office)
-    done = clerk.ended(task, within=PATIENCE + SOON)
+    done = clerk.ended(task, within=2 * PATIENCE)
     assert [text_of(artifact) for artifact in done["artifacts"]] == ["Yes."]
-    assert [endpoint.said(request)[0][1] for request in (0, 1)] == [TWO, TWO]
-    number, attempt = office.manage("shell", "-v0", "-c", NUMBERS.format(task=task["id"])).stdout.split()
-    assert attempt == "2"
-    assert card(office).json()["version"] == f"1.{int(number)}.0"  # the card is one further
-    assert_it_is_whole(office, task)
+    assert rows(office, "SELECT attempt FROM conversations_run WHERE task_id = %s", task["id"]) == [(2,)]
     endpoint.replies = [says("Yes.")]
-    answered(clerk)
-    assert endpoint.said()[0] == ("system", THREE)
+    clerk.ended(clerk.send("Will you?"), within=PATIENCE)
+    assert [endpoint.said(request)[0] for request in range(3)] == [("system", said) for said in (ONE, ONE, TWO)]

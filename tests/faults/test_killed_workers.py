@@ -1,111 +1,182 @@
-"""kill -9 in the middle of the work: it goes on, or fails with a reason, and nothing is doubled."""
+"""kill -9 in the middle of all kinds of work: it goes on, or fails with a reason, and nothing is doubled."""
 
 from __future__ import annotations
 
-import base64
-import random
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 
+import httpx
 import pytest
 from django.conf import settings
 
 from tests import stack
-from tests.faults.agents import lines_to
-from tests.faults.calling import JSON, Caller, text_of
-from tests.faults.conftest import PATIENCE
+from tests.a2a.receiving import receiver
+from tests.faults.agents import HELD_AT, lines_to
+from tests.faults.calling import JSON, Caller, message, text_of, until
+from tests.faults.conftest import PATIENCE, REGISTER, kill_the_worker, rows
+from tests.gateway.peers.starting import running
 from tests.stack import Stack
 
-
-def kill_the_worker(standing: Stack) -> None:
-    """What executes runs dies at once, and is started again."""
-    name = "serve" if standing.is_embedded else "worker"
-    standing.kill(name)
-    standing.start(name)
+pytestmark = pytest.mark.services("several processes, one of which is killed", only=True)
 
 
-def assert_it_is_whole(standing: Stack, task: JSON) -> None:
-    """The log has no gap and says what the rows say."""
-    replayed = standing.manage("replay", task["contextId"], check=False)
-    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+@dataclass(frozen=True)
+class Scene:
+    """Tasks that were in the middle of their work when their worker was killed."""
+
+    repeatable: JSON
+    stream: Iterator[JSON]
+    unrepeatable: JSON
+    foreman: JSON
+    builder: JSON
+    remote: JSON
 
 
-def test_work_that_may_be_repeated_goes_on_and_is_delivered_once(frail: Stack, patient: Caller) -> None:
-    task = patient.send("100")
-    patient.wait_until_streaming(task, chunks=20)
-    kill_the_worker(frail)
-    done = patient.ended(task, within=PATIENCE + 100 * 0.1)
-    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(100)]
+@pytest.fixture(scope="module")
+def api(frail: Stack) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {frail.demo_key}"}
+    with httpx.Client(base_url=f"{frail.url}/api/v1", headers=headers, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def peer(frail: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    """The SDK's own server, registered as the agent `cast`."""
+    with running("tests.gateway.peers.sdk_server") as url:
+        card = Path(tmp_path_factory.mktemp("peer"), "card.json")
+        card.write_text(json.dumps(httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()))
+        frail.manage("register_agent", "cast", "--card", str(card))
+        yield Caller(frail, "cast")
+
+
+@pytest.fixture(scope="module")
+def killed(frail: Stack, api: httpx.Client, peer: Caller) -> Iterator[Scene]:
+    foreman, builder, patient, reckless = (
+        Caller(frail, slug) for slug in ("foreman", "builder", "patient", "reckless")
+    )
+    with ExitStack() as exits:
+        leading = foreman.send("3, 20 held")
+        building = builder.send("a.md and b.md and c.md and d.md")
+        repeatable, unrepeatable = patient.send("30 held"), reckless.send("30 held")
+        session = api.get(f"/tasks/{repeatable['id']}").json()["sessionId"]
+        for number in ("2", "3"):
+            keyed = {"Idempotency-Key": f"{session}-{number}"}
+            assert api.post(f"/sessions/{session}/queue", json={"text": number}, headers=keyed).is_success
+        stream = exits.enter_context(patient.streaming("SubscribeToTask", id=repeatable["id"]))
+        assert next(stream)["task"]["id"] == repeatable["id"]
+        until(lambda: children(frail, leading) == [("completed", 1), ("working", 1)], PATIENCE)
+        until(lambda: children(frail, building) == [("completed", 1)] * 2 + [("working", 1)] * 3, PATIENCE)
+        for task in (repeatable, unrepeatable):
+            until(lambda task=task: chunks_of(frail, task) == HELD_AT, PATIENCE)
+        remote = peer.send("count 1000")  # ten seconds
+        peer.wait_until_streaming(remote, chunks=20)
+        kill_the_worker(frail)
+        yield Scene(repeatable, stream, unrepeatable, leading, building, remote)
+
+
+def children(own: Stack, task: JSON) -> list[tuple[str, int]]:
+    """Of each child, those that completed first: its state, and how many attempts its turn took."""
+    query = """
+        SELECT task.state, run.attempt FROM conversations_task task JOIN conversations_run run ON run.task_id = task.id
+        WHERE task.parent_id = %s ORDER BY task.state, run.attempt
+    """
+    return rows(own, query, task["id"])
+
+
+def chunks_of(own: Stack, task: JSON) -> int:
+    query = "SELECT count(*) FROM conversations_event WHERE task_id = %s AND type = 'artifact_update'"
+    return int(rows(own, query, task["id"])[0][0])
+
+
+def test_work_that_may_be_repeated_goes_on_and_is_delivered_once_as_a_stream_tells(frail: Stack, killed: Scene) -> None:
+    states = [event["statusUpdate"]["status"]["state"] for event in killed.stream if "statusUpdate" in event]
+    assert states[-1] == "TASK_STATE_COMPLETED"
+    done = Caller(frail, "patient").ended(killed.repeatable, within=PATIENCE)
+    assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(30)]
     assert [one["role"] for one in done["history"]] == ["ROLE_USER", "ROLE_AGENT"]
-    assert_it_is_whole(frail, task)
 
 
-def test_work_that_may_not_be_repeated_fails_with_a_reason(frail: Stack, countdown: Caller) -> None:
-    task = countdown.send("100")
-    countdown.wait_until_streaming(task, chunks=20)
-    kill_the_worker(frail)
-    failed = countdown.ended(task, within=PATIENCE)
+def test_work_that_may_not_be_repeated_fails_with_a_reason(frail: Stack, killed: Scene) -> None:
+    failed = Caller(frail, "reckless").ended(killed.unrepeatable, within=PATIENCE)
     assert failed["status"]["state"] == "TASK_STATE_FAILED"
     assert "not repeated" in text_of(failed["status"]["message"])
     assert not failed.get("artifacts")
-    assert_it_is_whole(frail, task)
 
 
-def test_a_report_is_made_though_its_worker_died(frail: Stack) -> None:
-    report = Caller(frail, "report")
-    numbers = random.Random(7)
-    table = "a,b,c,d\n" + "".join(f"{numbers.random()},{numbers.gauss(5, 2)},x,{n % 7}\n" for n in range(60_000))
-    raw = base64.b64encode(table.encode()).decode()
-    sheet = {"raw": raw, "filename": "measurements.csv", "mediaType": "text/csv"}
-    task = report.send("a report as PDF", sheet)
-    with report.streaming("SubscribeToTask", id=task["id"]) as events:
-        assert any("progress" in event.get("statusUpdate", {}).get("metadata", {}) for event in events)
-    kill_the_worker(frail)
-    done = report.ended(task, within=PATIENCE + 60)
+def test_what_waits_in_a_session_is_sent_once_and_in_order(killed: Scene, api: httpx.Client) -> None:
+    session = api.get(f"/tasks/{killed.repeatable['id']}").json()["sessionId"]
+
+    def said() -> list[str]:
+        messages = api.get(f"/sessions/{session}/messages").json()["items"]
+        return [one["content"] for one in messages if one["role"] == "user"]
+
+    until(lambda: len(said()) == 3, 2 * PATIENCE)
+    assert said() == ["30 held", "2", "3"]
+    assert api.get(f"/sessions/{session}/queue").json() == {"items": [], "held": ""}
+
+
+def test_an_agent_that_waits_for_others_finds_what_they_have_done_and_calls_nobody_twice(
+    frail: Stack, killed: Scene
+) -> None:
+    ended = Caller(frail, "foreman").ended(killed.foreman, within=2 * PATIENCE)
+    assert text_of(ended["status"]["message"]) == "3 20", ended
+    assert children(frail, killed.foreman) == [("completed", 1), ("completed", 2)]
+
+
+def test_a_project_is_built_and_each_file_written_once(frail: Stack, killed: Scene) -> None:
+    ended = Caller(frail, "builder").ended(killed.builder, within=2 * PATIENCE)
+    assert ended["status"]["state"] == "TASK_STATE_COMPLETED", ended
+    assert [artifact["name"] for artifact in ended["artifacts"]] == ["a.md", "b.md", "c.md", "d.md"]
+    assert children(frail, killed.builder) == [("completed", 1)] * 2 + [("completed", 2)] * 3
+
+
+def test_the_work_of_a_remote_agent_is_found_again(frail: Stack, killed: Scene, peer: Caller) -> None:
+    done = peer.ended(killed.remote, within=PATIENCE + 30)
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert sorted(artifact["name"] for artifact in done["artifacts"]) == ["chart.png", "report.pdf"]
-    assert_it_is_whole(frail, task)
+    assert [text_of(artifact) for artifact in done["artifacts"]] == ["".join(f"{n} " for n in range(1, 1001))]
+    [[fence]] = rows(frail, "SELECT fence FROM conversations_run WHERE task_id = %s", killed.remote["id"])
+    assert fence > 1, "another worker took the run up"
+
+
+async def test_a_webhooks_call_that_was_not_noted_is_made_again(frail: Stack, countdown: Caller) -> None:
+    async with receiver() as hook:
+        hook.waits_for = answering = asyncio.Event()
+        configuration = {"returnImmediately": True, "taskPushNotificationConfig": {"url": hook.url}}
+        sent = await asyncio.to_thread(countdown.call, "SendMessage", message=message("1"), configuration=configuration)
+        await hook.have(1)
+        await asyncio.to_thread(countdown.ended, sent["task"], within=30)
+        await asyncio.to_thread(kill_the_worker, frail)
+        hook.waits_for = None
+        answering.set()
+        await hook.have_heard("completed")
+    assert hook.told[:2] == ["working", "working"]
+    assert hook.told[-1] == "completed"
+    assert set(hook.told[2:-1]) <= {"artifact"}
+    assert hook.calls[0].body == hook.calls[1].body
 
 
 def test_sigterm_gives_the_work_back_at_once(frail: Stack, patient: Caller) -> None:
-    name = "serve" if frail.is_embedded else "worker"
-    task = patient.send("240")  # 12 seconds: longer than a process that is told to end waits for it
-    patient.wait_until_streaming(task, chunks=20)
-    frail.terminate(name, within=20)
-    runs = frail.manage("shell", "-v0", "-c", STATES_OF.format(task=task["id"])).stdout
-    assert runs.split() == ["queued", "None"]
-    frail.start(name)
-    done = patient.ended(task, within=PATIENCE + 240 * 0.1)
-    assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(240)]
-    assert_it_is_whole(frail, task)
+    task = patient.send("30 held")
+    until(lambda: chunks_of(frail, task) == HELD_AT, PATIENCE)
+    frail.terminate("worker", within=30)
+    found = rows(frail, "SELECT state, lease_until FROM conversations_run WHERE task_id = %s", task["id"])
+    assert found == [("queued", None)]
+    frail.start("worker")
+    until(lambda: chunks_of(frail, task) >= 2 * HELD_AT, PATIENCE)
+    patient.call("CancelTask", id=task["id"])
 
 
-STATES_OF = """
-from apps.conversations.models import Run
-for run in Run.objects.filter(task="{task}"):
-    print(run.state, run.lease_until)
-"""
-
-
-@pytest.mark.services("needs several processes or a real broker", only=True)
-def test_a_stream_outlives_the_worker_behind_it(frail: Stack, patient: Caller) -> None:
-    task = patient.send("100")
-    with patient.streaming("SubscribeToTask", id=task["id"]) as events:
-        for event in events:
-            if "artifactUpdate" in event:
-                break
-        kill_the_worker(frail)
-        states = [event["statusUpdate"]["status"]["state"] for event in events if "statusUpdate" in event]
-    assert states[-1] == "TASK_STATE_COMPLETED"
-
-
-@pytest.mark.services("needs several processes or a real broker", only=True)
+@pytest.mark.slow("the lease of an installation is half a minute")
 def test_another_worker_takes_over_within_the_lease_that_an_installation_has() -> None:
     with stack.running() as standing:
-        standing.manage("register_agent", "patient", "--handler", "tests.faults.agents:Patient")
+        standing.python("-c", REGISTER)
         patient = Caller(standing, "patient")
-        task = patient.send("100")
-        patient.wait_until_streaming(task, chunks=20)
+        task = patient.send("30 held")
+        until(lambda: chunks_of(standing, task) == HELD_AT, PATIENCE)
         kill_the_worker(standing)
-        done = patient.ended(task, within=settings.RUN_LEASE_SECONDS + 15 + 100 * 0.1)
-        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(100)]
-        assert_it_is_whole(standing, task)
+        done = patient.ended(task, within=settings.RUN_LEASE_SECONDS + 30)
+        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(30)]

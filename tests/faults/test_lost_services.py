@@ -1,81 +1,134 @@
-"""Brokers, Redis and database connections go away in the middle of the work; the record does not."""
+"""PostgreSQL and Redis go away in the middle of everything: who waited gets an answer, and the record is whole."""
 
 from __future__ import annotations
 
-import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import psycopg
 import pytest
 import redis
-from django.conf import settings
-from kombu import Connection
 
-from tests import stack
 from tests.faults import servers
 from tests.faults.agents import lines_to
-from tests.faults.calling import Caller, text_of
-from tests.faults.conftest import LEASE, PATIENCE
-from tests.faults.test_killed_workers import assert_it_is_whole
+from tests.faults.calling import JSON, TERMINAL, Caller, message, text_of
+from tests.faults.conftest import PATIENCE, standing
+from tests.faults.goings import work_on_without
+from tests.faults.servers import Postgres, Redis
 from tests.stack import Stack
 
-pytestmark = pytest.mark.services("needs several processes or a real broker", only=True)
+pytestmark = pytest.mark.services("services of their own, which are killed", only=True)
+TALKERS = 3
 
 
-def end_database_connections(frail: Stack) -> int:
-    """What a restart of PostgreSQL does to this stack's connections; says how many they were."""
-    with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
-        ended = connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [frail.name]
-        )
-        return len(ended.fetchall())
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with servers.postgres() as server:
+        yield server
 
 
-def test_work_goes_on_when_all_database_connections_break(frail: Stack, patient: Caller) -> None:
-    task = patient.send("200")
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Redis]:
+    with servers.redis_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def own(postgres: Postgres, memory: Redis) -> Iterator[Stack]:
+    """A stack whose record is in that cluster, and whose broker and channel layer are that Redis."""
+    services = {"DATABASE_URL": postgres.url, "CELERY_BROKER_URL": memory.url, "CHANNEL_LAYER_URL": memory.url}
+    commits_wait_for_the_disk = {"PGOPTIONS": ""}  # as they do where it matters: a crash loses none of them
+    with standing(services, **commits_wait_for_the_disk) as running:
+        yield running
+
+
+def talk(patient: Caller, context: str, over: threading.Event) -> list[JSON]:
+    """Send one message after the other, each when the task of the last one has ended; gives the tasks."""
+    tasks: list[JSON] = []
+    while not over.is_set():
+        tasks.append(patient.insist("SendMessage", message=message("2", contextId=context))["task"])
+    return tasks
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_what_runs_streams_waits_and_arrives_outlives_a_restart(own: Stack, postgres: Postgres, mode: str) -> None:
+    patient, countdown = Caller(own, "patient"), Caller(own, "countdown")
+    conversation = patient.send("1")
+    over = threading.Event()
+    with ThreadPoolExecutor() as callers:
+        said = message("80")
+        task = patient.call("SendMessage", message=said, configuration={"returnImmediately": True})["task"]
+        waiting = callers.submit(patient.insist, "SendMessage", message=said)  # again: it waits for the same task
+        heard = (said, message("80"))
+        streams = [callers.submit(patient.streamed, "SendStreamingMessage", message=one) for one in heard]
+        unrepeatable = countdown.send("60")
+        talking = [callers.submit(talk, patient, conversation["contextId"], over) for _ in range(TALKERS)]
+        patient.wait_until_streaming(task, chunks=10)
+        postgres.restart(mode)
+        patient.wait_until_streaming(task, chunks=10)
+        over.set()
+
+        done = waiting.result(2 * PATIENCE)["task"]
+        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(80)]
+        for stream in streams:
+            assert stream.result(2 * PATIENCE) == {"text": lines_to(80), "state": "TASK_STATE_COMPLETED"}
+        ended = countdown.ended(unrepeatable, within=2 * PATIENCE)
+        tasks = [task for talker in talking for task in talker.result(PATIENCE)]
+
+    assert ended["status"]["state"] in TERMINAL
+    assert text_of(ended["status"]["message"])
+    for answered in tasks:
+        assert [text_of(artifact) for artifact in answered["artifacts"]] == [lines_to(2)]
+    listed = patient.call("ListTasks", contextId=conversation["contextId"])
+    assert listed["totalSize"] == 1 + len(tasks)
+
+
+def test_pages_work_at_once_after_a_restart(own: Stack, postgres: Postgres) -> None:
+    def status_of_home(_: int) -> int:
+        return httpx.get(own.url, cookies={"sessionid": "nobody's, which is looked for"}, timeout=60).status_code
+
+    def visit() -> None:
+        with ThreadPoolExecutor(8) as visitors:
+            assert set(visitors.map(status_of_home, range(24))) == {httpx.codes.FOUND}, "to where people sign in"
+
+    visit()  # and leave connections that nobody uses
+    postgres.restart("fast")
+    visit()
+
+
+def test_work_and_calls_go_on_when_all_database_connections_break(own: Stack, postgres: Postgres) -> None:
+    patient = Caller(own, "patient")
+    task = patient.send("60")
     for _ in range(3):
-        patient.wait_until_streaming(task, chunks=20)
-        assert end_database_connections(frail) > 0
-    done = patient.ended(task, within=PATIENCE + 200 * 0.1)
-    assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(200)]
-    assert_it_is_whole(frail, task)
+        patient.wait_until_streaming(task, chunks=8)
+        assert end_connections(own, postgres) > 0
+        assert patient.call("GetTask", id=task["id"])["id"] == task["id"], "calls are answered at once"
+    done = patient.ended(task, within=2 * PATIENCE)
+    assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(60)]
 
 
-def test_pages_and_calls_work_again_at_once_after_database_connections_broke(frail: Stack, patient: Caller) -> None:
-    task = patient.send("1")
-    patient.ended(task, within=PATIENCE)
-    end_database_connections(frail)
-    assert patient.call("GetTask", id=task["id"])["status"]["state"] == "TASK_STATE_COMPLETED"
+def end_connections(own: Stack, postgres: Postgres) -> int:
+    """Says how many they were."""
+    query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        return len(connection.execute(query, [own.name]).fetchall())
 
 
-def test_what_a_queue_lost_is_found_by_the_sweep(frail: Stack, patient: Caller) -> None:
-    frail.terminate("worker")
-    tasks = [patient.send("3") for _ in range(5)]
-    lose_the_queue(frail)
-    frail.start("worker")
-    for task in tasks:
-        assert text_of(patient.ended(task, within=PATIENCE)["artifacts"][0]) == lines_to(3)
+def test_redis_as_broker_and_for_wake_ups_may_be_killed_and_started_again(own: Stack, memory: Redis) -> None:
+    work_on_without(own, memory.kill, memory.start)
 
 
-def lose_the_queue(frail: Stack) -> None:
-    with Connection(frail.environment["CELERY_BROKER_URL"]) as broker:
-        broker.default_channel.queue_purge(frail.name)
-
-
-def test_redis_as_broker_and_for_wake_ups_may_be_flushed_at_any_time() -> None:
-    with contextlib.ExitStack() as exits:
-        url = exits.enter_context(servers.redis_server()).url
-        memory = exits.enter_context(redis.Redis.from_url(url))
-        flushed = exits.enter_context(
-            stack.running(RUN_LEASE_SECONDS=str(LEASE), CELERY_BROKER_URL=url, CHANNEL_LAYER_URL=url)
-        )
-        flushed.manage("register_agent", "patient", "--handler", "tests.faults.agents:Patient")
-        patient = Caller(flushed, "patient")
-        tasks = []
+def test_redis_as_broker_and_for_wake_ups_may_be_flushed_at_any_time(own: Stack, memory: Redis) -> None:
+    patient = Caller(own, "patient")
+    tasks = []
+    with redis.Redis.from_url(memory.url) as client:
         for _ in range(5):
-            tasks.append(patient.send("40"))
-            memory.flushdb()
+            tasks.append(patient.send("20"))
+            client.flushdb()
         patient.wait_until_streaming(tasks[0], chunks=5)
-        memory.flushdb()
-        for task in tasks:
-            done = patient.ended(task, within=PATIENCE + 40 * 0.1)
-            assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(40)]
+        client.flushdb()
+    for task in tasks:
+        done = patient.ended(task, within=2 * PATIENCE)
+        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(20)]

@@ -1,0 +1,109 @@
+"""Moves a session into cold storage, or back, in processes that are killed at each step of it.
+
+`python -m tests.faults.dying going` says, as JSON, how the session was, and for each step how it was found, how it was
+in cold storage then, and how when it was back: whether it is in cold storage, whether it has rows, whether its file is
+there, and a digest of all rows; then what a replay finds wrong, and which files a sweep leaves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pkgutil
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import django
+from django.apps import apps
+
+if not apps.ready:
+    django.setup()
+
+from django.conf import settings
+from django.db import connection
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.conversations import unused
+from apps.conversations.archives.cooling import cool
+from apps.conversations.archives.warming import warm
+from apps.conversations.models import Context
+from apps.conversations.replay import differences
+from tests.conversations.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
+
+GOING = [
+    ("apps.conversations.archives.files.default_storage.save", "before"),
+    ("apps.conversations.archives.files.default_storage.save", "after"),
+    ("apps.conversations.archives.files._settle", "after"),
+    ("apps.conversations.archives.files.verify", "after"),
+    ("apps.conversations.archives.cooling._leave_keys", "after"),
+    ("django.db.models.query.QuerySet._raw_delete", "after"),
+]
+COMING = [
+    ("apps.conversations.archives.restoring._insert", "before"),
+    ("apps.conversations.archives.restoring._write", "after"),
+    ("apps.conversations.archives.restoring._insert", "after"),
+    ("apps.conversations.archives.restoring.default_storage.delete", "before"),
+    ("apps.conversations.archives.restoring.default_storage.delete", "after"),
+]
+
+
+def said(text: str, **fields: Any) -> dict[str, Any]:
+    return {"messageId": f"{text}, {sys.argv[1]}", "role": "ROLE_USER", "parts": [{"text": text}], **fields}
+
+
+def look(session: Any) -> list[Any]:
+    context = Context.objects.get(pk=session)
+    rows = json.dumps(everything(context), default=str, sort_keys=True).encode()
+    in_file = context.cold_file in cold_files()
+    return [bool(context.cold_file), rows_left(context) > 0, in_file, hashlib.sha256(rows).hexdigest()]
+
+
+def move(session: Any, *, goes: bool) -> list[Any]:
+    """Let it go or come back, and look at it."""
+    cool(session) if goes else warm(Context.objects.get(pk=session))
+    return look(session)
+
+
+def die_at(step: str, when: str, act: Callable[[], object]) -> None:
+    """Do it in a process that is killed before or after it takes that step."""
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]
+    if (child := os.fork()) == 0:
+        original = pkgutil.resolve_name(step)
+
+        def dies(*args: Any, **kwargs: Any) -> None:
+            if when == "after":
+                original(*args, **kwargs)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with mock.patch(step, dies):
+            act()
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), f"{step} was not taken"
+
+
+def main(way: str) -> None:
+    ada, echo = User.objects.get(email="demo@parley.local"), Agent.objects.get(slug="echo")
+    session = put_away(had_a_long_talk(ada, echo, said, way)).pk
+    whole, told = look(session), []
+    for step, when in GOING if way == "going" else COMING:
+        if way == "coming":
+            cool(session)
+        die_at(step, when, lambda: move(session, goes=way == "going"))
+        found = look(session)
+        gone = found if found[0] else move(session, goes=True)
+        told.append([found, gone, move(session, goes=False)])
+    settings.UNUSED_FILE_SECONDS = 0
+    unused.sweep()
+    left = {"differences": differences(session), "files": cold_files()}
+    print(json.dumps({"whole": whole, "steps": told, "left": left}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,37 @@
+"""Something that carries wake-ups goes and comes back, while a task works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from apps.runtime.sweeping import REPUBLISH
+from tests.faults.agents import lines_to
+from tests.faults.calling import JSON, Caller, message, text_of
+from tests.faults.conftest import PATIENCE
+from tests.stack import Stack
+
+
+def work_on_without(own: Stack, goes: Callable[[], object], comes_back: Callable[[], None]) -> None:
+    """It goes while a task is streamed and waited for, and while messages come; all that is done, once."""
+    patient = Caller(own, "patient")
+    said = message("80")
+    task = patient.call("SendMessage", message=said, configuration={"returnImmediately": True})["task"]
+    with ThreadPoolExecutor() as callers:
+        stream = callers.submit(patient.streamed, "SendStreamingMessage", message=said)
+        waiting = callers.submit(patient.call, "SendMessage", message=said)
+        patient.wait_until_streaming(task, chunks=10)
+        goes()
+        meanwhile = [patient.send("3") for _ in range(5)]
+        patient.wait_until_streaming(task, chunks=10)
+        comes_back()
+        afterwards = patient.send("3")
+        assert stream.result(2 * PATIENCE) == {"text": lines_to(80), "state": "TASK_STATE_COMPLETED"}
+        assert_it_counted(waiting.result(PATIENCE)["task"], 80)
+    for short in (*meanwhile, afterwards):
+        assert_it_counted(patient.ended(short, within=PATIENCE + REPUBLISH.total_seconds()), 3)
+
+
+def assert_it_counted(task: JSON, last: int) -> None:
+    assert [text_of(artifact) for artifact in task["artifacts"]] == [lines_to(last)]
+    assert [one["role"] for one in task["history"]] == ["ROLE_USER", "ROLE_AGENT"]

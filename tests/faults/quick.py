@@ -1,0 +1,10 @@
+"""The settings of an installation that looks soon for what was lost."""
+
+from config.settings import *  # noqa: F403
+from config.settings import CELERY_BEAT_SCHEDULE
+
+SWEEP_SECONDS = 1.0
+WEBHOOK_SECONDS = 2.0
+CELERY_BEAT_MAX_LOOP_INTERVAL = 1
+for name in ("runtime.sweep", "a2a.sweep", "orchestration.sweep", "gateway.cancel"):
+    CELERY_BEAT_SCHEDULE[name] |= {"schedule": SWEEP_SECONDS}
