@@ -54,6 +54,7 @@ lint: setup
 
 types: setup
 	$(PY) -m mypy platform/config platform/agentkit platform/bridge platform/console platform/outbound apps
+	$(PY) -m mypy --strict tests/agentkit/author_example.py
 
 # The client API's description, which clients are generated from.
 schema: setup

@@ -9,11 +9,17 @@ import pytest
 from tests import stack
 from tests.docs.pages import PAGES, Page, page_at
 from tests.docs.reading import Reader, reader_in
+from tests.type_checking import TypeChecked, type_checking
 
 
 @pytest.fixture(scope="session")
 def pages() -> list[Page]:
     return [page_at(path) for path in PAGES]
+
+
+@pytest.fixture(scope="session")
+def type_checked() -> TypeChecked:
+    return type_checking(stack.ROOT / ".mypy_cache" / "of-authors")
 
 
 @pytest.fixture(scope="session")
