@@ -1,18 +1,31 @@
 """Callers of the A2A endpoint: Ada, Bob, and anybody without a key."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from tests.a2a import agents
 from tests.a2a.calling import Caller
+from tests.a2a.old_calling import OldCaller, OldResource
+from tests.a2a.resting import Resource
+from tests.a2a.strictness import strict_clients, strict_operations
 from tests.a2a.talking import Talking, client
 from tests.stack import Stack
 
+ECHO = "apps.showcase.agents.echo:Echo"
+
 At = Callable[..., Caller]
+
+
+@pytest.fixture(autouse=True)
+def answers_are_read_strictly() -> Iterator[None]:
+    with strict_operations(), strict_clients():
+        yield
 
 
 @pytest.fixture
@@ -32,6 +45,23 @@ def ada_at(ada_key: str) -> At:
 
 
 @pytest.fixture
+def ada_rests(ada_key: str) -> Callable[..., Resource]:
+    """The same over HTTP+JSON."""
+    return lambda slug, **options: Resource(slug, ada_key, **options)
+
+
+@pytest.fixture
+def old_at(ada_key: str) -> Callable[..., OldCaller]:
+    """Ada with a client of 0.3."""
+    return lambda slug, **options: OldCaller(slug, ada_key, **options)
+
+
+@pytest.fixture
+def old_rests(ada_key: str) -> Callable[..., OldResource]:
+    return lambda slug, **options: OldResource(slug, ada_key, **options)
+
+
+@pytest.fixture
 def bob_at(bob_key: str) -> At:
     return lambda slug, **options: Caller(slug, bob_key, **options)
 
@@ -41,20 +71,35 @@ def anybody_at() -> At:
     return lambda slug, **options: Caller(slug, **options)
 
 
-@pytest.fixture
-def hello(db: None) -> Agent:
-    return register_hosted("hello", "apps.showcase.agents.hello:Hello")
+def hosted(slug: str, handler: str = ECHO, **fields: Any) -> Callable[[None], Agent]:
+    """A fixture: an agent of this handler."""
+
+    def agent(db: None) -> Agent:
+        return register_hosted(slug, handler, **fields)
+
+    return pytest.fixture(agent)
+
+
+hello = hosted("hello", "apps.showcase.agents.hello:Hello")
+public_echo = hosted("open-echo", access=Agent.Access.PUBLIC)
+asking = hosted("asking", "tests.a2a.agents:Asking")
+greeting = hosted("greeting", "tests.a2a.agents:Greeting")
 
 
 @pytest.fixture
-def public_echo(db: None) -> Agent:
-    return register_hosted("open-echo", "apps.showcase.agents.echo:Echo", access=Agent.Access.PUBLIC)
+def club(ada: User) -> Agent:
+    """An agent for a group that Ada is in."""
+    group = Group.objects.create(name="club")
+    ada.groups.add(group)
+    agent = register_hosted("club", ECHO, access=Agent.Access.GROUPS)
+    agent.groups.add(group)
+    return agent
 
 
 @pytest.fixture
 def quiet(db: None) -> Agent:
     """An agent whose card declares neither streaming nor webhooks."""
-    agent = register_hosted("quiet", "apps.showcase.agents.echo:Echo")
+    agent = register_hosted("quiet", ECHO)
     agent.capabilities = {"streaming": False, "pushNotifications": False}
     agent.save()
     return agent
@@ -71,13 +116,3 @@ def stepping(db: None) -> Iterator[Agent]:
     agents.steps.reset()
     yield register_hosted("stepping", "tests.a2a.agents:Stepping")
     agents.steps.allow(1000)
-
-
-@pytest.fixture
-def asking(db: None) -> Agent:
-    return register_hosted("asking", "tests.a2a.agents:Asking")
-
-
-@pytest.fixture
-def greeting(db: None) -> Agent:
-    return register_hosted("greeting", "tests.a2a.agents:Greeting")

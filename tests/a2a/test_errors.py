@@ -11,25 +11,22 @@ from tests.a2a.calling import message
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-DOMAIN = "a2a-protocol.org"
+NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 
-def rpc(method: str = "SendMessage", params: Any = None, **fields: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": {} if params is None else params, **fields}
+def rpc(method: str = "GetTask", params: Any = None, **fields: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {"id": NO_TASK}, **fields}
 
 
 def parts(*parts: Any) -> dict[str, Any]:
     """A send of these parts."""
-    return rpc(params={"message": message(parts=list(parts))})
+    return rpc("SendMessage", {"message": message(parts=list(parts))})
 
 
 def nested(levels: int) -> bytes:
     """A request whose deepest value is at this level of nesting."""
     data = "[" * (levels - 5) + "]" * (levels - 5)  # request, params, message, parts and part are five
     return json.dumps(parts({"data": "@"})).replace('"@"', data).encode()
-
-
-NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 
 @pytest.fixture
@@ -48,34 +45,25 @@ def nothing_is_stored(db):
 def check_error(answer: Any, code: int, request_id: Any = 7, status: int = 200) -> None:
     assert answer.code == code, answer.body
     assert answer.status == status
-    assert answer.body["jsonrpc"] == "2.0"
-    assert answer.body["id"] == request_id
+    assert (answer.body["jsonrpc"], answer.body["id"]) == ("2.0", request_id)
     assert set(answer.body) == {"jsonrpc", "id", "error"}
     assert answer.error["message"]
     assert "Traceback" not in json.dumps(answer.body)
-    for detail in answer.error.get("data", []):
-        if detail["@type"] == "type.googleapis.com/google.rpc.ErrorInfo":
-            assert detail["domain"] == DOMAIN
 
 
-async def test_a_stream_that_cannot_begin_is_a_plain_error(calls, subtests):
+async def test_a_stream_that_cannot_begin_is_a_plain_error(calls, ada_at, quiet, subtests):
     for method in ("SendStreamingMessage", "SubscribeToTask"):
         with subtests.test(method):
             check_error(await calls.post(rpc(method, {"message": {}, "id": NO_TASK, "tenant": "x"})), -32602)
-
-
-async def test_an_agent_that_does_not_stream_refuses_every_stream(ada_at, quiet, subtests):
-    for method in ("SendStreamingMessage", "SubscribeToTask"):
-        with subtests.test(method):
             answer = await ada_at("quiet").post(rpc(method, {"message": message(), "id": NO_TASK}))
             check_error(answer, -32004)
             assert answer.reason == "UNSUPPORTED_OPERATION"
 
 
 async def test_an_id_comes_back_as_it_was(calls, subtests):
-    for request_id in ("", "a", "ü", 0, -5, 2**70, None):
+    for request_id in ("", "ü", 0, -5, 2**70, None):
         with subtests.test(repr(request_id)):
-            answer = await calls.post(rpc("GetTask", {"id": NO_TASK}, id=request_id))
+            answer = await calls.post(rpc(id=request_id))
             assert answer.body["id"] == request_id
             assert type(answer.body["id"]) is type(request_id)
 
@@ -85,10 +73,11 @@ async def test_sixty_four_levels_are_read_and_no_more(calls):
     assert (await calls.post(nested(64).replace(b"ROLE_USER", b"ROLE_AGENT"))).fields == ["message.role"]
 
 
-async def test_every_way_to_say_json_is_taken(calls, subtests):
+async def test_every_way_to_say_json_is_taken_and_a_trailing_slash(calls, subtests):
     for content_type in ("application/json; charset=utf-8", "application/a2a+json", "APPLICATION/JSON"):
         with subtests.test(content_type):
-            check_error(await calls.post(rpc("GetTask", {"id": NO_TASK}), content_type=content_type), -32001)
+            check_error(await calls.post(rpc(), content_type=content_type), -32001)
+    check_error(await calls.post(rpc(), path="/a2a/countdown/"), -32001)
 
 
 async def test_a_body_that_is_too_large_is_refused(calls, settings):
@@ -99,15 +88,10 @@ async def test_a_body_that_is_too_large_is_refused(calls, settings):
 
 
 async def test_only_post_is_allowed(calls, subtests):
-    for method in ("get", "put", "patch", "delete", "head", "options"):
+    for method in ("get", "put", "delete", "head", "options"):
         with subtests.test(method):
             response = await getattr(calls.client, method)("/a2a/countdown")
-            assert response.status_code == 405
-            assert response["Allow"] == "POST"
-
-
-async def test_the_endpoint_answers_with_a_trailing_slash_too(calls):
-    check_error(await calls.post(rpc("GetTask", {"id": NO_TASK}), path="/a2a/countdown/"), -32001)
+            assert (response.status_code, response["Allow"]) == (405, "POST")
 
 
 async def test_an_unforeseen_error_shows_nothing_of_what_is_inside(calls, monkeypatch, caplog):
@@ -115,7 +99,7 @@ async def test_an_unforeseen_error_shows_nothing_of_what_is_inside(calls, monkey
         raise RuntimeError("secret of the house")
 
     monkeypatch.setattr("apps.conversations.addressing.find_task", fails)
-    answer = await calls.post(rpc("GetTask", {"id": NO_TASK}))
+    answer = await calls.post(rpc())
     check_error(answer, -32603)
     assert "secret" not in json.dumps(answer.body)
     assert "secret of the house" in caplog.text

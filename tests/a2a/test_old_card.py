@@ -1,13 +1,11 @@
 """Clients of 0.3 find a card of theirs at its old path, or by naming their version."""
 
-import json
-
 import pytest
 from a2a.compat.v0_3 import types as old
 
 from apps.a2a.old.cards import old_card
 from apps.agents import cards
-from tests.a2a.old_calling import strictly_read
+from tests.a2a.old_calling import strictly_read, told
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -16,28 +14,30 @@ OLD_PATH = "/a2a/echo/.well-known/agent.json"
 URL = "http://127.0.0.1:8000/a2a/echo"
 
 
-async def card(caller, path, version="", **headers):
-    return await caller.client.get(path, headers={"A2A-Version": version} | headers if version else headers)
+async def card(client, path, version="", **headers):
+    return await client.get(path, headers={"A2A-Version": version} | headers if version else headers)
 
 
-async def test_the_old_card_says_in_words_of_0_3_what_the_card_says(anybody_at, echo):
-    response = await card(anybody_at("echo"), OLD_PATH)
-    shown = strictly_read(json.loads(response.content), old.AgentCard)
+async def test_the_old_card_says_in_words_of_0_3_what_the_card_says(async_client, echo, public_echo):
+    response = await card(async_client, OLD_PATH)
+    shown = strictly_read(response.json(), old.AgentCard)
     assert (shown.protocol_version, shown.url, shown.preferred_transport) == ("0.3.0", URL, "JSONRPC")
-    assert (shown.url, shown.preferred_transport) in {(one.url, one.transport) for one in shown.additional_interfaces}
+    assert {(one.url, one.transport) for one in shown.additional_interfaces} == {(URL, "JSONRPC"), (URL, "HTTP+JSON")}
     assert shown.capabilities.streaming
     assert shown.supports_authenticated_extended_card is False
     assert shown.security == [{"apiKey": ["tasks:read", "tasks:write"]}]
-    assert (shown.security_schemes["apiKey"].root.type, shown.security_schemes["apiKey"].root.scheme) == (
-        "http",
-        "Bearer",
-    )
+    scheme = shown.security_schemes["apiKey"].root
+    assert (scheme.type, scheme.scheme) == ("http", "Bearer")
     new = cards.card(echo)
     for name in ("name", "description", "version", "skills", "defaultInputModes", "defaultOutputModes", "provider"):
-        assert json.loads(response.content)[name] == new[name]
+        assert response.json()[name] == new[name]
+    signed = new | {"signatures": [{"protected": "a", "signature": "b"}]}
+    assert "signatures" not in old_card(signed), "it is one of the new card"
+    opened = await card(async_client, OLD_PATH.replace("echo", "open-echo"))
+    assert not {"security", "securitySchemes"} & opened.json().keys()
 
 
-async def test_who_names_a_version_gets_its_card(anybody_at, echo, subtests):
+async def test_who_names_a_version_gets_its_card(async_client, echo, subtests):
     for path, version, is_old in (
         (PATH, "", False),
         (PATH, "1.0", False),
@@ -47,7 +47,7 @@ async def test_who_names_a_version_gets_its_card(anybody_at, echo, subtests):
         (OLD_PATH, "1.0", True),
     ):
         with subtests.test(f"{path} {version}"):
-            shown = json.loads((await card(anybody_at("echo"), path, version)).content)
+            shown = (await card(async_client, path, version)).json()
             assert ("url" in shown) == is_old
             assert ("supportedInterfaces" in shown) != is_old
 
@@ -60,25 +60,26 @@ async def test_the_card_of_1_0_has_no_old_fields_and_names_the_old_version(echo)
         assert {"url": URL, "protocolBinding": binding, "protocolVersion": "0.3"} in shown["supportedInterfaces"]
 
 
-async def test_caches_keep_the_cards_apart(anybody_at, echo):
-    new = await card(anybody_at("echo"), PATH)
-    former = await card(anybody_at("echo"), PATH, "0.3")
+async def test_caches_keep_the_cards_apart(async_client, echo):
+    new, former = await card(async_client, PATH), await card(async_client, PATH, "0.3")
     assert new["Vary"] == former["Vary"] == "A2A-Version"
     assert new["ETag"] != former["ETag"]
-    assert (await card(anybody_at("echo"), PATH, "0.3", **{"If-None-Match": new["ETag"]})).status_code == 200
-    again = await card(anybody_at("echo"), PATH, "0.3", **{"If-None-Match": former["ETag"]})
+    assert (await card(async_client, PATH, "0.3", **{"If-None-Match": new["ETag"]})).status_code == 200
+    again = await card(async_client, PATH, "0.3", **{"If-None-Match": former["ETag"]})
     assert (again.status_code, again["Vary"], again["ETag"]) == (304, "A2A-Version", former["ETag"])
 
 
-async def test_a_public_agents_old_card_asks_for_no_key(anybody_at, public_echo):
-    response = await card(anybody_at("open-echo"), "/a2a/open-echo/.well-known/agent.json")
-    assert not {"security", "securitySchemes"} & json.loads(response.content).keys()
-
-
-async def test_an_old_card_of_nobody_is_a_404(anybody_at):
-    assert (await card(anybody_at("echo"), "/a2a/nobody/.well-known/agent.json")).status_code == 404
-
-
-def test_a_signature_of_the_card_is_none_of_the_old_card(echo):
-    signed = cards.card(echo) | {"signatures": [{"protected": "a", "signature": "b"}]}
-    assert "signatures" not in old_card(signed)
+async def test_the_front_door_has_an_old_card_where_a_router_answers(async_client, old_rests, worker, echo, settings):
+    for path, version in (
+        ("/.well-known/agent.json", ""),
+        ("/a2a/.well-known/agent.json", ""),
+        ("/.well-known/agent-card.json", "0.3"),
+    ):
+        settings.ROUTER_AGENT = "router"
+        missing = await card(async_client, path, version)
+        assert missing.status_code == 404
+        assert missing.json()["error"]["status"] == "NOT_FOUND"
+        settings.ROUTER_AGENT = "echo"
+        shown = strictly_read((await card(async_client, path, version)).json(), old.AgentCard)
+        assert shown.url == "http://127.0.0.1:8000/a2a"
+    assert (await old_rests("").sent(told("hi")))["artifacts"][0]["parts"] == [{"text": "hi"}]

@@ -1,7 +1,7 @@
 """Clients of A2A 0.3 find their methods at the same endpoint, and the same facts as clients of 1.0."""
 
 import base64
-from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -13,50 +13,22 @@ from tests.a2a.old_calling import OldCaller, said
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-OldAt = Callable[..., OldCaller]
 MISSING = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
-
-
-@pytest.fixture
-def old_at(ada_key) -> OldAt:
-    """Ada with a client of 0.3."""
-    return lambda slug, **options: OldCaller(slug, ada_key, **options)
 
 
 async def events_of(caller, method, params, **options) -> list[dict[str, Any]]:
     return [event async for _, event in caller.stream(method, params, **options)]
 
 
-async def until_a_chunk(stream) -> list[tuple[int, dict[str, Any]]]:
-    """What a stream brings until an artifact's first chunk, after which its reader leaves."""
-    seen = []
-    async for index, event in stream:
-        seen.append((index, event))
-        if event["kind"] == "artifact-update":
-            break
-    await stream.aclose()
-    return seen
-
-
-async def test_a_send_that_says_nothing_of_blocking_waits_for_the_end(worker, old_at, echo):
-    task = (await old_at("echo").call("message/send", {"message": said("hi")})).result
-    assert task["kind"] == "task"
-    assert task["status"]["state"] == "completed"
+async def test_a_send_that_says_nothing_of_blocking_waits_for_the_end(worker, old_at, echo, subtests):
+    for version in ("", "0.3", "0.3.0", "0.3.26"):
+        with subtests.test(version):
+            task = (await old_at("echo", version=version).call("message/send", {"message": said("hi")})).result
+            assert (task["kind"], task["status"]["state"]) == ("task", "completed")
     assert [text_of(artifact) for artifact in task["artifacts"]] == ["hi"]
     assert [one["role"] for one in task["history"]] == ["user", "agent"]
     assert {one["kind"] for one in task["history"]} == {"message"}
     assert task["artifacts"][0]["parts"] == [{"kind": "text", "text": "hi"}]
-
-
-async def test_a_send_that_does_not_block_answers_at_once(old_at, echo):
-    task = (await old_at("echo").send(said(), blocking=False)).result
-    assert task["status"]["state"] == "submitted"
-
-
-async def test_the_version_may_be_named(worker, old_at, echo, subtests):
-    for version in ("0.3", "0.3.0", "0.3.26"):
-        with subtests.test(version):
-            assert (await old_at("echo", version=version).send(said())).result["status"]["state"] == "completed"
 
 
 async def test_an_answer_may_be_a_message(old_at, greeting):
@@ -70,8 +42,7 @@ async def test_a_stream_ends_with_the_update_that_is_marked_as_final(worker, old
     events = await events_of(old_at("echo"), "message/stream", {"message": said("hi")})
     assert [event["kind"] for event in events] == ["task", "status-update", "artifact-update", "status-update"]
     assert [event["final"] for event in events if "final" in event] == [False, True]
-    assert events[-1]["status"]["state"] == "completed"
-    assert events[0]["status"]["state"] == "submitted"
+    assert (events[0]["status"]["state"], events[-1]["status"]["state"]) == ("submitted", "completed")
 
 
 async def test_a_question_is_final_and_the_answer_goes_on(worker, old_at, asking):
@@ -93,13 +64,13 @@ async def test_a_sign_in_elsewhere_is_not_final(worker, old_at, asking):
 
 async def test_a_stream_that_was_lost_is_taken_up_again(worker, old_at, stepping):
     steps.allow()
-    first = old_at("stepping").stream("message/stream", {"message": said("2")})
-    seen = await until_a_chunk(first)
+    seen = []
+    async with aclosing(old_at("stepping").stream("message/stream", {"message": said("2")})) as first:
+        while not seen or seen[-1][1]["kind"] != "artifact-update":
+            seen.append(await anext(first))
     steps.allow(10)
-    resumed = old_at("stepping").stream(
-        "tasks/resubscribe", {"id": seen[0][1]["id"]}, {"Last-Event-ID": str(seen[-1][0])}
-    )
-    missed = [event async for _, event in resumed]
+    place = {"Last-Event-ID": str(seen[-1][0])}
+    missed = await events_of(old_at("stepping"), "tasks/resubscribe", {"id": seen[0][1]["id"]}, headers=place)
     assert next(text_of(event["artifact"]) for event in missed if event["kind"] == "artifact-update") == "2\n"
     assert missed[-1]["final"]
 
@@ -157,38 +128,36 @@ async def test_a_history_of_0_is_all_of_it(worker, old_at, echo):
         assert len(asked["history"]) == shown
 
 
-async def test_a_task_is_canceled_once(old_at, ada_at, echo):
+async def test_a_send_that_does_not_block_answers_at_once_and_its_task_is_canceled_once(old_at, echo):
     task = (await old_at("echo").send(said(), blocking=False)).result
+    assert task["status"]["state"] == "submitted"
     canceled = (await old_at("echo").call("tasks/cancel", {"id": task["id"]})).result
     assert canceled["status"]["state"] == "canceled"
     assert (await old_at("echo").call("tasks/cancel", {"id": task["id"]})).result == canceled
 
 
-async def test_either_version_goes_on_with_a_task_of_the_other(worker, old_at, ada_at, asking, subtests):
-    for start, finish in (("0.3", "1.0"), ("1.0", "0.3")):
-        with subtests.test(f"{start}, then {finish}"):
-            if start == "0.3":
-                task = (await old_at("asking").send(said("ask"))).result
-            else:
-                task = (await ada_at("asking").send(message("ask"))).result["task"]
-            followed = ada_at("asking").stream("SubscribeToTask", {"id": task["id"]})
-            old_followed = old_at("asking").stream("tasks/resubscribe", {"id": task["id"]})
-            assert (await anext(followed))[1]["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-            assert (await anext(old_followed))[1]["status"]["state"] == "input-required"
-            if finish == "0.3":
-                await old_at("asking").send(said("blue", taskId=task["id"]))
-            else:
-                await ada_at("asking").send(message("blue", taskId=task["id"]))
-            updates = [(index, event) async for index, event in followed]
-            old_updates = [(index, event) async for index, event in old_followed]
-            assert [index for index, _ in updates] == [index for index, _ in old_updates]
-            new = (await ada_at("asking").call("GetTask", {"id": task["id"]})).result
-            old = (await old_at("asking").call("tasks/get", {"id": task["id"]})).result
-            assert new["status"]["state"] == "TASK_STATE_COMPLETED"
-            assert old["status"]["state"] == "completed"
-            assert new["status"]["timestamp"] == old["status"]["timestamp"]
-            assert [one["messageId"] for one in new["history"]] == [one["messageId"] for one in old["history"]]
-            assert [text_of(one) for one in new["history"]] == [text_of(one) for one in old["history"]]
+@pytest.mark.parametrize("begun_by", ["0.3", "1.0"])
+async def test_either_version_follows_and_goes_on_with_a_task_of_the_other(worker, old_at, ada_at, asking, begun_by):
+    if begun_by == "0.3":
+        task = (await old_at("asking").send(said("ask"))).result
+    else:
+        task = (await ada_at("asking").send(message("ask"))).result["task"]
+    followed = ada_at("asking").stream("SubscribeToTask", {"id": task["id"]})
+    old_followed = old_at("asking").stream("tasks/resubscribe", {"id": task["id"]})
+    assert (await anext(followed))[1]["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert (await anext(old_followed))[1]["status"]["state"] == "input-required"
+    if begun_by == "0.3":
+        await ada_at("asking").send(message("blue", taskId=task["id"]))
+    else:
+        await old_at("asking").send(said("blue", taskId=task["id"]))
+    assert [index async for index, _ in followed] == [index async for index, _ in old_followed]
+    new = (await ada_at("asking").call("GetTask", {"id": task["id"]})).result
+    old = (await old_at("asking").call("tasks/get", {"id": task["id"]})).result
+    assert (new["status"]["state"], old["status"]["state"]) == ("TASK_STATE_COMPLETED", "completed")
+    assert new["status"]["timestamp"] == old["status"]["timestamp"]
+    assert [(one["messageId"], text_of(one)) for one in new["history"]] == [
+        (one["messageId"], text_of(one)) for one in old["history"]
+    ]
 
 
 async def test_a_message_that_is_repeated_in_the_other_version_is_the_same_message(worker, old_at, ada_at, echo):
@@ -216,67 +185,58 @@ def configured(**fields: Any) -> dict[str, Any]:
 
 
 INVALID = {
-    "a list as params": ([], ["params"]),
-    "null as params": (None, ["params"]),
-    "no message": ({}, ["message"]),
-    "a message of another kind": (asked(kind="task"), ["message.kind"]),
-    "a role of 1.0": (asked(role="ROLE_USER"), ["message.role"]),
-    "the agent's role": (asked(role="agent"), ["message.role"]),
-    "no messageId": (asked(messageId=...), ["message.messageId"]),
-    "a name in both spellings": (asked(message_id="m"), ["message.messageId"]),
-    "no parts": (asked(parts=...), ["message.parts"]),
-    "no list of parts": (asked(parts={}), ["message.parts"]),
-    "too many parts": (asked(parts=[{"kind": "text", "text": "a"}] * 101), ["message.parts"]),
-    "a string as part": (part("hello"), ["message.parts[0]"]),
-    "a part of nothing": (part({}), ["message.parts[0]"]),
-    "a part of another kind": (part({"kind": "image"}), ["message.parts[0].kind"]),
-    "a list as the part's kind": (part({"kind": []}), ["message.parts[0].kind"]),
-    "a text without text": (part({"kind": "text", "data": {}}), ["message.parts[0].text"]),
-    "a number as text": (part({"kind": "text", "text": 5}), ["message.parts[0].text"]),
-    "U+0000 in a text": (part({"kind": "text", "text": "a\0"}), ["message.parts[0].text"]),
-    "a list as data": (part({"kind": "data", "data": [1]}), ["message.parts[0].data"]),
-    "half a surrogate pair in data": (part({"kind": "data", "data": {"a": "\ud800"}}), ["message.parts[0].data"]),
-    "a number in data that is too large": (part({"kind": "data", "data": {"a": 10**350}}), ["message.parts[0].data"]),
-    "a string as file": (part({"kind": "file", "file": "a"}), ["message.parts[0].file"]),
-    "a file of nothing": (file(name="a"), ["message.parts[0].file"]),
-    "a file of bytes and a URL": (file(bytes="aGk=", uri="https://example.com/"), ["message.parts[0].file"]),
-    "no base64": (file(bytes="!"), ["message.parts[0].file.bytes"]),
-    "a number as bytes": (file(bytes=5), ["message.parts[0].file.bytes"]),
-    "a file URL": (file(uri="file:///etc/passwd"), ["message.parts[0].file.uri"]),
-    "a URL of this machine": (file(uri="http://localhost/"), ["message.parts[0].file.uri"]),
-    "a newline in a file name": (file(bytes="aGk=", name="a\nb"), ["message.parts[0].file.name"]),
-    "a list as mimeType": (file(bytes="aGk=", mimeType=[]), ["message.parts[0].file.mimeType"]),
-    "a list as metadata": (asked(metadata=[]), ["message.metadata"]),
-    "a list as the part's metadata": (
-        part({"kind": "text", "text": "a", "metadata": []}),
-        ["message.parts[0].metadata"],
-    ),
-    "a newline in the contextId": (asked(contextId="a\nb"), ["message.contextId"]),
-    "a list as configuration": (asked() | {"configuration": []}, ["configuration"]),
-    "a word as blocking": (configured(blocking="no"), ["configuration.blocking"]),
-    "a negative historyLength": (configured(historyLength=-1), ["configuration.historyLength"]),
-    "false as historyLength": (configured(historyLength=False), ["configuration.historyLength"]),
-    "a string as acceptedOutputModes": (configured(acceptedOutputModes="a"), ["configuration.acceptedOutputModes"]),
-    "a list as webhook": (configured(pushNotificationConfig=[]), ["configuration.pushNotificationConfig"]),
+    "a list as params": ([], "params"),
+    "null as params": (None, "params"),
+    "no message": ({}, "message"),
+    "a message of another kind": (asked(kind="task"), "message.kind"),
+    "a role of 1.0": (asked(role="ROLE_USER"), "message.role"),
+    "the agent's role": (asked(role="agent"), "message.role"),
+    "no messageId": (asked(messageId=...), "message.messageId"),
+    "a name in both spellings": (asked(message_id="m"), "message.messageId"),
+    "no parts": (asked(parts=...), "message.parts"),
+    "no list of parts": (asked(parts={}), "message.parts"),
+    "too many parts": (asked(parts=[{"kind": "text", "text": "a"}] * 101), "message.parts"),
+    "a string as part": (part("hello"), "message.parts[0]"),
+    "a part of nothing": (part({}), "message.parts[0]"),
+    "a part of another kind": (part({"kind": "image"}), "message.parts[0].kind"),
+    "a list as the part's kind": (part({"kind": []}), "message.parts[0].kind"),
+    "a text without text": (part({"kind": "text", "data": {}}), "message.parts[0].text"),
+    "a number as text": (part({"kind": "text", "text": 5}), "message.parts[0].text"),
+    "U+0000 in a text": (part({"kind": "text", "text": "a\0"}), "message.parts[0].text"),
+    "a list as data": (part({"kind": "data", "data": [1]}), "message.parts[0].data"),
+    "half a surrogate pair in data": (part({"kind": "data", "data": {"a": "\ud800"}}), "message.parts[0].data"),
+    "a number in data that is too large": (part({"kind": "data", "data": {"a": 10**350}}), "message.parts[0].data"),
+    "a string as file": (part({"kind": "file", "file": "a"}), "message.parts[0].file"),
+    "a file of nothing": (file(name="a"), "message.parts[0].file"),
+    "a file of bytes and a URL": (file(bytes="aGk=", uri="https://example.com/"), "message.parts[0].file"),
+    "no base64": (file(bytes="!"), "message.parts[0].file.bytes"),
+    "a number as bytes": (file(bytes=5), "message.parts[0].file.bytes"),
+    "a URL of this machine": (file(uri="http://localhost/"), "message.parts[0].file.uri"),
+    "a newline in a file name": (file(bytes="aGk=", name="a\nb"), "message.parts[0].file.name"),
+    "a list as mimeType": (file(bytes="aGk=", mimeType=[]), "message.parts[0].file.mimeType"),
+    "a list as metadata": (asked(metadata=[]), "message.metadata"),
+    "a list as a part's metadata": (part({"kind": "text", "text": "a", "metadata": []}), "message.parts[0].metadata"),
+    "a newline in the contextId": (asked(contextId="a\nb"), "message.contextId"),
+    "a list as configuration": (asked() | {"configuration": []}, "configuration"),
+    "a word as blocking": (configured(blocking="no"), "configuration.blocking"),
+    "a negative historyLength": (configured(historyLength=-1), "configuration.historyLength"),
+    "false as historyLength": (configured(historyLength=False), "configuration.historyLength"),
+    "a string as acceptedOutputModes": (configured(acceptedOutputModes="a"), "configuration.acceptedOutputModes"),
+    "a list as webhook": (configured(pushNotificationConfig=[]), "configuration.pushNotificationConfig"),
 }
 
 
-@pytest.mark.parametrize("wrong", INVALID)
-async def test_params_that_are_wrong_are_refused_by_their_old_names(old_at, echo, wrong):
-    params, fields = INVALID[wrong]
-    for method in ("message/send", "message/stream"):
-        answer = await old_at("echo").call(method, params)
-        assert (answer.status, answer.code) == (200, -32602)
-        assert answer.fields == fields
+async def test_params_that_are_wrong_are_refused_by_their_old_names(old_at, echo, subtests):
+    for wrong, (params, field) in INVALID.items():
+        for method in ("message/send", "message/stream"):
+            with subtests.test(f"{wrong}: {method}"):
+                answer = await old_at("echo").call(method, params)
+                assert (answer.status, answer.code, answer.fields) == (200, -32602, [field])
+    for params, field in (({}, "id"), ({"id": 5}, "id"), ({"id": "a", "historyLength": -1}, "historyLength")):
+        answer = await old_at("echo").call("tasks/get", params)
+        assert (answer.code, answer.fields) == (-32602, [field])
     assert not await Event.objects.aexists()
     assert not await Context.objects.aexists()
-
-
-async def test_a_task_is_asked_for_by_its_id(old_at, echo, subtests):
-    for params, field in (({}, "id"), ({"id": 5}, "id"), ({"id": "a", "historyLength": -1}, "historyLength")):
-        with subtests.test(str(params)):
-            answer = await old_at("echo").call("tasks/get", params)
-            assert (answer.code, answer.fields) == (-32602, [field])
 
 
 async def test_a_part_says_what_it_is_or_has_one_thing(worker, old_at, echo):
@@ -295,7 +255,9 @@ async def test_somebody_elses_task_is_not_found(worker, old_at, bob_key, echo):
     assert await Task.objects.acount() == 1
 
 
-async def test_errors_speak_of_the_methods_of_0_3(worker, old_at, echo, quiet):
+async def test_errors_speak_of_the_methods_of_0_3(worker, old_at, asking, echo, quiet):
+    answer = await old_at("asking").call("message/send", file(bytes="aGk=", mimeType="image/png"))
+    assert answer.code == -32005
     task = (await old_at("echo").send(said())).result
     ended = await old_at("echo").call("tasks/resubscribe", {"id": task["id"]})
     assert (ended.code, "tasks/get" in ended.error["message"]) == (-32004, True)
@@ -304,11 +266,6 @@ async def test_errors_speak_of_the_methods_of_0_3(worker, old_at, echo, quiet):
     assert refused.code == -32004
     assert "message/send" in refused.error["message"]
     assert "SendMessage" not in refused.error["message"]
-
-
-async def test_a_media_type_that_is_not_taken_is_refused(old_at, asking):
-    answer = await old_at("asking").call("message/send", file(bytes="aGk=", mimeType="image/png"))
-    assert answer.code == -32005
 
 
 async def test_an_extension_is_activated_by_its_old_header(worker, old_at, echo):

@@ -12,7 +12,7 @@ from apps.a2a.requests import Listing
 from apps.runtime import sending
 from tests.a2a.calling import message
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database is asked in its own way")]
 
 
 def counted(function, *args):
@@ -40,29 +40,27 @@ async def test_admitting_a_caller_takes_one_query(ada_key, ada_at, echo, public_
     assert await bridge.run(counted, callers.admit, "", "127.0.0.1", "open-echo") == 1
 
 
-async def test_a_task_is_shown_by_one_query_or_where_a_query_costs_little_by_three(tasks, ada, echo):
-    in_one = connection.vendor == "postgresql"
-    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], None) == (1 if in_one else 3)
-    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], 0) == (1 if in_one else 2)
-
-
-async def test_a_task_of_somebody_else_is_refused_by_one_query(tasks, bob, echo):
+async def test_a_task_is_shown_by_one_query_or_where_a_query_costs_little_by_three(tasks, ada, bob, echo):
     def refused():
         with pytest.raises(Exception, match="no such task"):
             snapshots.find(bob.principal, echo, tasks[0])
 
+    in_one = connection.vendor == "postgresql"
+    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], None) == (1 if in_one else 3)
+    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], 0) == (1 if in_one else 2)
     assert await bridge.run(counted, refused) == 1
 
 
 async def test_a_page_of_tasks_takes_three_queries_a_count_and_one_for_its_context(tasks, ada, echo):
-    principal = ada.principal
-    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything()) == 3
-    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(context="one", page_size=3)) == 5
-    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(context="other")) == 1
-    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(page_size=3)) == 4
-    assert await bridge.run(counted, listing.list_tasks, principal, echo, everything(page_size=11)) == 4
-    bare = everything(include_artifacts=False, history_length=0)
-    assert await bridge.run(counted, listing.list_tasks, principal, echo, bare) == 1
+    for count, fields in (
+        (3, {}),
+        (5, {"context": "one", "page_size": 3}),
+        (1, {"context": "other"}),
+        (4, {"page_size": 3}),
+        (4, {"page_size": 11}),
+        (1, {"include_artifacts": False, "history_length": 0}),
+    ):
+        assert await bridge.run(counted, listing.list_tasks, ada.principal, echo, everything(**fields)) == count, fields
 
 
 async def test_accepting_a_message_takes_the_same_queries_in_an_empty_and_in_a_long_conversation(tasks, ada, echo):
@@ -74,10 +72,8 @@ async def test_accepting_a_message_takes_the_same_queries_in_an_empty_and_in_a_l
     assert await bridge.run(lambda: accepted(contextId="new")) <= new + 1
     assert await bridge.run(lambda: accepted(contextId="one")) <= new + 3
 
-
-async def test_a_stream_that_begins_anew_takes_three_queries_before_its_first_event(tasks, ada, echo):
     def begun():
         receipt = sending.accept_and_publish(ada.principal, echo, message())
         return counted(snapshots.accepted, receipt.task, receipt.index, None)
 
-    assert await bridge.run(begun) <= 3
+    assert await bridge.run(begun) <= 3, "before the first event of a stream"

@@ -1,96 +1,186 @@
-"""A caller sees its own. Somebody else's task is not found, with the same words as one that never was."""
+"""Two users, every operation, every field that names something: the other's is as if it had never been.
+
+A new operation needs a row in NAMING; one that names nothing has an empty one.
+"""
 
 import asyncio
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from django.test import AsyncClient
+from django.urls import reverse
 
 import bridge
-from apps.conversations.models import Context, Task
+from apps.a2a.operations import OPERATIONS, OWN_METHODS
+from apps.conversations.models import Context, Event, Message, Task
 from tests.a2a.calling import message
+from tests.nonces import without_nonces
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("PostgreSQL reads tasks by SQL of its own")]
+
+Ids = dict[str, str]
+"""What there is to be named: tasks, a context, a messageId and page tokens."""
+
+
+@dataclass
+class Naming:
+    """A field of an operation that names something.
+
+    Attributes:
+        params: with the ids of what is named.
+        refuses: the error's code; None where the other's id is simply free to be used.
+    """
+
+    params: Callable[[Ids], Any]
+    refuses: int | None = -32001
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def sending(**fields: str) -> Callable[[Ids], Any]:
+    """A message whose fields name things."""
+
+    def params(ids: Ids) -> Any:
+        named = {name: [ids[what]] if name == "referenceTaskIds" else ids[what] for name, what in fields.items()}
+        return {"message": message("mine", **named)}
+
+    return params
+
+
+HOOK = {"id": "hook", "url": "https://hooks.invalid/hook"}
+SENDING = {
+    "taskId": Naming(sending(taskId="task")),
+    "taskId and contextId": Naming(sending(taskId="task", contextId="context")),
+    "contextId": Naming(sending(contextId="context"), refuses=None),
+    "messageId": Naming(sending(messageId="message"), refuses=None),
+    "referenceTaskIds": Naming(sending(referenceTaskIds="task"), refuses=None),
+}
+NAMING: dict[str, dict[str, Naming]] = {
+    "SendMessage": SENDING,
+    "SendStreamingMessage": SENDING,
+    "GetTask": {"id": Naming(lambda ids: {"id": ids["task"]})},
+    "ListTasks": {
+        "contextId": Naming(lambda ids: {"contextId": ids["context"]}, refuses=None),
+        "pageToken": Naming(lambda ids: {"pageSize": 1, "pageToken": ids["page"]}, refuses=-32602),
+    },
+    "CancelTask": {"id": Naming(lambda ids: {"id": ids["task"]})},
+    "SubscribeToTask": {
+        "id": Naming(lambda ids: {"id": ids["task"]}),
+        "Last-Event-ID": Naming(lambda ids: {"id": ids["task"]}, headers={"Last-Event-ID": "1"}),
+    },
+    "CreateTaskPushNotificationConfig": {"taskId": Naming(lambda ids: {"taskId": ids["task"]} | HOOK)},
+    "GetTaskPushNotificationConfig": {"taskId": Naming(lambda ids: {"taskId": ids["task"], "id": "hook"})},
+    "ListTaskPushNotificationConfigs": {"taskId": Naming(lambda ids: {"taskId": ids["task"]})},
+    "DeleteTaskPushNotificationConfig": {"taskId": Naming(lambda ids: {"taskId": ids["task"], "id": "hook"})},
+    "GetExtendedAgentCard": {},
+    "tasks/feedback": {"taskId": Naming(lambda ids: {"taskId": ids["task"], "rating": 1})},
+    "contexts/list": {"pageToken": Naming(lambda ids: {"pageToken": ids["contexts page"]}, refuses=-32602)},
+    "contexts/clear": {"contextId": Naming(lambda ids: {"contextId": ids["context"]}, refuses=-32602)},
+}
+CASES = [(operation, name, naming) for operation, names in NAMING.items() for name, naming in names.items()]
 
 
 @pytest.fixture
 async def adas(worker, ada_at, echo):
-    """A finished task of Ada's."""
-    return (await ada_at("echo").send(message("secret", contextId="mine"))).result["task"]
+    """What Ada has: two tasks that ended in conversations of their own; the ids name one, which has a webhook."""
+    caller = ada_at("echo")
+    said = message("secret", contextId="hers")
+    task = (await caller.send(said)).result["task"]
+    await caller.call("CreateTaskPushNotificationConfig", {"taskId": task["id"]} | HOOK)
+    await caller.send(message("more", contextId="also hers"))
+    return {
+        "task": task["id"],
+        "context": "hers",
+        "message": said["messageId"],
+        "page": (await caller.call("ListTasks", {"pageSize": 1})).result["nextPageToken"],
+        "contexts page": (await caller.call("contexts/list", {"pageSize": 1})).result["nextPageToken"],
+    }
 
 
 @pytest.fixture
-async def adas_running(worker, ada_at, countdown):
-    """A task of Ada's that goes on."""
-    sent = await ada_at("countdown").send(message("2000"), returnImmediately=True)
-    yield sent.result["task"]
-    await ada_at("countdown").call("CancelTask", {"id": sent.result["task"]["id"]})
+async def adas_open(worker, ada_at, asking):
+    """The id of a task of Ada's that goes on."""
+    return (await ada_at("asking").send(message("hi"))).result["task"]["id"]
 
 
-def everything_about(task_id):
-    """Each method with each field that names a task."""
-    return [
-        ("GetTask", {"id": task_id}),
-        ("CancelTask", {"id": task_id}),
-        ("SubscribeToTask", {"id": task_id}),
-        ("SendMessage", {"message": message("mine too", taskId=task_id)}),
-        ("SendStreamingMessage", {"message": message("mine too", taskId=task_id)}),
-        ("CreateTaskPushNotificationConfig", {"taskId": task_id, "url": "https://hooks.invalid/hook"}),
-        ("GetTaskPushNotificationConfig", {"taskId": task_id, "id": "hook"}),
-        ("ListTaskPushNotificationConfigs", {"taskId": task_id}),
-        ("DeleteTaskPushNotificationConfig", {"taskId": task_id, "id": "hook"}),
-    ]
+@pytest.fixture
+def nobodys():
+    """The same of what never was."""
+    names = ("context", "message", "page", "contexts page")
+    return {"task": str(uuid.uuid4()), **{name: f"never {name}" for name in names}}
 
 
-async def test_somebody_elses_task_is_not_found(adas, adas_running, bob_at, subtests):
-    unknown = str(uuid.uuid4())
-    for slug, theirs in (("echo", adas["id"]), ("countdown", adas_running["id"])):
-        for (method, params), (_, of_nothing) in zip(everything_about(theirs), everything_about(unknown), strict=True):
-            with subtests.test(f"{method} at {slug}"):
-                answer = await bob_at(slug).call(method, params)
-                assert answer.code == -32001
-                assert answer.body == (await bob_at(slug).call(method, of_nothing)).body
+def everything_of(owner):
+    """All that the record holds of somebody."""
+    contexts = Context.objects.filter(owner=owner)
+    return (
+        list(contexts.order_by("pk").values_list("pk", "context_id", "last_event", "deleted_at")),
+        list(Task.objects.filter(owner=owner).order_by("pk").values_list("pk", "state", "references")),
+        list(Task.objects.filter(owner=owner).order_by("pk").values_list("push_configs__url", "push_configs__token")),
+        list(Message.objects.filter(context__in=contexts).order_by("pk").values_list("pk", "parts")),
+        list(Event.objects.filter(context__in=contexts).order_by("pk").values_list("pk", "type")),
+    )
 
 
-async def test_a_webhook_of_somebody_elses_task_stays_as_it_is(adas, ada_at, bob_at):
-    about = {"taskId": adas["id"], "id": "hook"}
-    made = (
-        await ada_at("echo").call("CreateTaskPushNotificationConfig", about | {"url": "https://hooks.invalid/a"})
-    ).result
-    for method in ("Create", "Get", "Delete"):
-        refused = await bob_at("echo").call(
-            f"{method}TaskPushNotificationConfig", about | {"url": "https://hooks.invalid/b"}
-        )
-        assert refused.code == -32001
-    assert (await ada_at("echo").call("GetTaskPushNotificationConfig", about)).result == made
+async def test_what_is_somebody_elses_is_refused_like_what_never_was(adas, adas_open, nobodys, ada, bob_at, subtests):
+    assert NAMING.keys() == OPERATIONS.keys() | OWN_METHODS.keys()
+    before = await bridge.run(everything_of, ada)
+    for operation, name, naming in [case for case in CASES if case[2].refuses is not None]:
+        for slug, there in (("echo", adas), ("asking", adas | {"task": adas_open})):
+            with subtests.test(f"{operation}: {name} at {slug}"):
+                theirs, never = [
+                    await bob_at(slug).call(operation, naming.params(ids), naming.headers) for ids in (there, nobodys)
+                ]
+                assert (theirs.status, theirs.body) == (never.status, never.body)
+                assert theirs.code == naming.refuses
+    assert await bridge.run(everything_of, ada) == before
 
 
-async def test_somebody_elses_context_does_not_show(adas, bob_at):
-    listed = (await bob_at("echo").call("ListTasks", {"contextId": "mine"})).result
-    assert listed["tasks"] == []
-    assert listed["totalSize"] == 0
+async def test_what_somebody_else_uses_is_free_to_be_used(adas, ada, bob, bob_at, subtests):
+    before = await bridge.run(everything_of, ada)
+    for name, naming in SENDING.items():
+        for operation in ("SendMessage", "SendStreamingMessage") if naming.refuses is None else ():
+            with subtests.test(f"{operation}: {name}"):
+                params = naming.params(adas)
+                if operation == "SendMessage":
+                    sent = (await bob_at("echo").call(operation, params)).result["task"]
+                else:
+                    responses = [response async for _, response in bob_at("echo").stream(operation, params)]
+                    sent = responses[0]["task"]
+                shown = (await bob_at("echo").call("GetTask", {"id": sent["id"]})).result
+                assert "secret" not in str(shown)
+                row = await bridge.run(Task.objects.get, pk=sent["id"])
+                assert row.owner_id == bob.pk
+                assert adas["task"] not in row.references
+    assert await bridge.run(everything_of, ada) == before
+
+
+async def test_lists_have_nothing_of_other_callers_contexts_and_agents(adas, adas_open, nobodys, ada_at, bob_at):
+    listed = [await bob_at("echo").call("ListTasks", {"contextId": ids["context"]}) for ids in (adas, nobodys)]
+    assert listed[0].body == listed[1].body
+    assert listed[0].result == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
     assert (await bob_at("echo").call("ListTasks", {})).result["tasks"] == []
+    assert (await ada_at("asking").call("GetTask", {"id": adas["task"]})).code == -32001
+    assert [task["id"] for task in (await ada_at("asking").call("ListTasks", {})).result["tasks"]] == [adas_open]
 
 
-async def test_two_callers_may_use_the_same_context_id(adas, ada_at, bob_at):
-    bobs = (await bob_at("echo").send(message("hi", contextId="mine"))).result["task"]
-    assert bobs["contextId"] == "mine"
-    assert len(bobs["history"]) == 2
-    again = (await ada_at("echo").send(message("more", contextId="mine"))).result["task"]
-    listed = (await ada_at("echo").call("ListTasks", {"contextId": "mine"})).result["tasks"]
-    assert [task["id"] for task in listed] == [again["id"], adas["id"]]
+async def test_a_download_from_somebody_elses_conversation_is_not_found(worker, ada_at, ada_key, bob_key, echo):
+    await ada_at("echo").send(message(parts=[{"raw": "AAAA" * 100_000, "filename": "secret.bin"}], contextId="hers"))
+    [part] = (await bridge.run(Message.objects.get, role="user")).parts
+    context = await bridge.run(Context.objects.get, context_id="hers")
+    digest = part["stored"]["sha256"]
 
+    async def got(key, *args):
+        response = await AsyncClient().get(reverse("file", args=args), headers={"Authorization": f"Bearer {key}"})
+        return response.status_code, None if response.streaming else without_nonces(response.content)
 
-async def test_a_reference_to_somebody_elses_task_leads_nowhere(adas, bob_at):
-    sent = (await bob_at("echo").send(message("hi", referenceTaskIds=[adas["id"]]))).result["task"]
-    row = await bridge.run(Task.objects.get, pk=sent["id"])
-    assert row.references == []
-
-
-async def test_an_agents_endpoint_shows_only_that_agents_tasks(adas, adas_running, ada_at):
-    assert (await ada_at("countdown").call("GetTask", {"id": adas["id"]})).code == -32001
-    assert (await ada_at("countdown").call("CancelTask", {"id": adas["id"]})).code == -32001
-    listed = (await ada_at("echo").call("ListTasks", {})).result["tasks"]
-    assert [task["id"] for task in listed] == [adas["id"]]
+    assert (await got(ada_key, context.pk, digest))[0] == 200
+    never = await got(bob_key, uuid.uuid4(), digest)
+    assert never[0] == 404
+    assert await got(bob_key, context.pk, digest) == never
+    assert await got(ada_key, context.pk, "0" * 64) == never
 
 
 async def test_anybody_reaches_a_task_at_an_open_agent_by_its_id_alone(worker, anybody_at, ada_at, public_echo):
@@ -102,23 +192,16 @@ async def test_anybody_reaches_a_task_at_an_open_agent_by_its_id_alone(worker, a
     assert (await ada_at("open-echo").call("GetTask", {"id": task["id"]})).code == -32001
 
 
-async def test_what_anybody_calls_a_context_is_not_shared(worker, anybody_at, public_echo):
+async def test_anybody_shares_neither_context_ids_nor_messages_but_goes_on_by_the_id_that_was_given(
+    worker, anybody_at, public_echo
+):
     anybody = anybody_at("open-echo")
-    both = await asyncio.gather(
-        *(anybody.send(message("hi", contextId="ours")) for _ in range(2)), return_exceptions=True
-    )
+    both = await asyncio.gather(*(anybody.send(message("hi", contextId="ours")) for _ in range(2)))
     assert [answer.result["task"]["contextId"] for answer in both] == ["ours", "ours"]
     assert await bridge.run(Context.objects.filter(context_id="ours").count) == 2
-
-
-async def test_anybody_continues_a_conversation_by_the_id_that_it_was_given(worker, anybody_at, public_echo):
-    anybody = anybody_at("open-echo")
-    given = (await anybody.send(message("hi"))).result["task"]["contextId"]
-    assert (await anybody.send(message("more", contextId=given))).result["task"]["contextId"] == given
-    assert await bridge.run(Context.objects.count) == 1
-
-
-async def test_anybodys_message_is_not_remembered(worker, anybody_at, public_echo):
     same = message("hi")
-    first, second = [(await anybody_at("open-echo").send(same)).result["task"]["id"] for _ in range(2)]
-    assert first != second
+    first, second = [(await anybody.send(same)).result["task"] for _ in range(2)]
+    assert first["id"] != second["id"]
+    given = first["contextId"]
+    assert (await anybody.send(message("more", contextId=given))).result["task"]["contextId"] == given
+    assert await bridge.run(Context.objects.count) == 4

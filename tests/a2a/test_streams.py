@@ -11,7 +11,7 @@ from apps.conversations.models import Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("streams follow the log")]
 
 
 def kinds(events):
@@ -52,11 +52,6 @@ async def stream(worker, ada_at, stepping):
     async with aclosing(ada_at("stepping").stream("SendStreamingMessage", {"message": message("3")})) as events:
         yield events
     steps.allow(100)
-
-
-async def subscribed(caller, task_id, headers=None, **how):
-    events = caller.stream("SubscribeToTask", {"id": task_id}, headers)
-    return [event async for event in events]
 
 
 async def test_a_send_streams_the_task_then_its_updates_then_closes(stream):
@@ -115,14 +110,15 @@ async def test_a_stream_that_was_cut_off_is_resumed_without_a_gap_or_a_repetitio
     # The task has ended by now: what was missed is replayed, and the stream closes.
     for position in range(len(seen)):
         after = {"Last-Event-ID": str(seen[position][0])}
-        assert await subscribed(ada_at("stepping"), task_id, after) == seen[position + 1 :]
+        replayed = ada_at("stepping").stream("SubscribeToTask", {"id": task_id}, after)
+        assert [event async for event in replayed] == seen[position + 1 :]
 
 
 async def test_a_place_that_no_stream_told_is_refused(stream, ada_at, subtests):
     steps.allow(5)
     events = [event async for event in stream]
     task_id = events[0][1]["task"]["id"]
-    for place in ("-1", "x", "1.5", "99", "9" * 400, "0" * 20 + "99", "0" * 5000, "١"):
+    for place in ("-1", "1.5", "99", "0" * 20 + "99", "١"):
         with subtests.test(place):
             headers = {"Last-Event-ID": place.encode().decode("latin-1")}
             answer = await ada_at("stepping").call("SubscribeToTask", {"id": task_id}, headers)
@@ -166,13 +162,6 @@ async def test_what_a_task_asks_for_is_said_with_its_form(worker, ada_at, countd
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_a_repeated_message_streams_the_same_task_from_its_beginning(worker, ada_at, countdown):
-    same = {"message": message("3")}
-    first = [event async for event in ada_at("countdown").stream("SendStreamingMessage", same)]
-    assert [event async for event in ada_at("countdown").stream("SendStreamingMessage", same)] == first
-    assert await bridge.run(Task.objects.count) == 1
-
-
 async def test_a_repeated_answer_streams_from_where_it_came_in(worker, ada_at, asking):
     task = (await ada_at("asking").send(message("hi"))).result["task"]
     same = {"message": message("blue", taskId=task["id"])}
@@ -182,17 +171,11 @@ async def test_a_repeated_answer_streams_from_where_it_came_in(worker, ada_at, a
     assert states(again) == ["WORKING", "COMPLETED"]
 
 
-async def test_a_stream_says_that_it_must_not_be_kept_or_buffered(worker, ada_at, echo):
-    response = await ada_at("echo").open("SendStreamingMessage", {"message": message()})
-    assert response["Cache-Control"] == "no-store"
-    assert response["X-Accel-Buffering"] == "no"
-    assert [chunk async for chunk in response.streaming_content]
-
-
-async def test_a_stream_where_nothing_happens_shows_that_it_is_alive(stream, ada_at, monkeypatch):
+async def test_a_stream_where_nothing_happens_shows_that_it_is_alive_and_is_not_buffered(stream, ada_at, monkeypatch):
     monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.05)
     task_id = (await take(stream, lambda response: "task" in response))[0][1]["task"]["id"]
     response = await ada_at("stepping").open("SubscribeToTask", {"id": task_id})
+    assert (response["Cache-Control"], response["X-Accel-Buffering"]) == ("no-store", "no")
     async with aclosing(aiter(response.streaming_content)) as chunks:
         seen = [await anext(chunks) for _ in range(4)]
     assert seen[-1] == b": still here\n\n"
@@ -207,6 +190,13 @@ async def test_a_stream_that_breaks_ends_with_an_error_that_shows_nothing_inside
     chunks = [chunk async for chunk in response.streaming_content]
     assert b'"error":{"code":-32603' in chunks[-1]
     assert b"secret" not in b"".join(chunks)
+
+
+async def test_a_repeated_message_streams_the_same_task_from_its_beginning(worker, ada_at, countdown):
+    same = {"message": message("3")}
+    first = [event async for event in ada_at("countdown").stream("SendStreamingMessage", same)]
+    assert [event async for event in ada_at("countdown").stream("SendStreamingMessage", same)] == first
+    assert await bridge.run(Task.objects.count) == 1
 
 
 async def test_the_stream_of_a_message_is_that_message_alone(worker, ada_at, greeting):

@@ -62,71 +62,6 @@ ERROR: JSON = {
         }
     },
 }
-UNIT: JSON = {"type": "number", "minimum": 0, "maximum": 1}
-SUBSCORES = ("skill", "io", "performance", "load", "cost")
-NAMES: JSON = {"type": "array", "maxItems": 100, "items": {"type": "string", "maxLength": 200}}
-MEDIA_TYPES: JSON = NAMES | {"items": {"type": "string", "pattern": r"^[a-z]+/[a-z]+$"}}
-ASK: JSON = {
-    "type": "object",
-    "required": ["task_summary"],
-    "properties": {
-        "task_summary": {"type": "string", "minLength": 1, "maxLength": 10_000},
-        "task_details": {"type": "string", "maxLength": 10_000},
-        "input_mime_types": MEDIA_TYPES,
-        "output_mime_types": MEDIA_TYPES,
-        "max_latency_ms": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-        "max_cost_amount": {"type": "number", "minimum": 0},
-        "required_tools": NAMES,
-        "forbidden_tools": NAMES,
-        "min_score": UNIT,
-        "weights": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {name: {"type": "number", "minimum": 0, "maximum": 1_000_000} for name in SUBSCORES},
-        },
-    },
-}
-MATCH: JSON = {
-    "type": "object",
-    "required": ["skill_id", "skill_name", "score", "reasons"],
-    "properties": {"score": UNIT, "reasons": {"type": "array", "items": {"type": "string", "minLength": 1}}},
-}
-ASSESSMENT: JSON = {
-    "type": "object",
-    "required": [
-        "accepted", "score", "confidence", "rejection_reason", "skill_matches", "matched_tags", "latency_estimate_ms",
-        "queue_depth", "subscores",
-    ],
-    "additionalProperties": False,
-    "properties": {
-        "accepted": {"type": "boolean"},
-        "score": UNIT,
-        "confidence": UNIT | {"minimum": 0.5},
-        "rejection_reason": {"type": ["string", "null"], "pattern": "^[a-z_]+$"},
-        "skill_matches": {"type": "array", "maxItems": 5, "items": MATCH},
-        "matched_tags": {"type": "array", "items": {"type": "string"}},
-        "latency_estimate_ms": {"type": ["integer", "null"], "minimum": 0},
-        "queue_depth": {"type": ["integer", "null"], "minimum": 0},
-        "subscores": {
-            "type": "object",
-            "required": list(SUBSCORES),
-            "additionalProperties": False,
-            "properties": dict.fromkeys(SUBSCORES, UNIT),
-        },
-    },
-}  # fmt: skip
-NEGOTIATION: JSON = {
-    "operationId": "negotiate",
-    "requestBody": {"content": {"application/json": {"schema": ASK}}, "required": True},
-    "responses": {
-        "200": {"description": "The answer.", "content": {"application/json": {"schema": ASSESSMENT}}},
-        "4XX": {
-            "description": "Why not.",
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Status"}}},
-        },
-    },
-}
-"""Our own extension, `docs/extensions/negotiation-v1.md`."""
 
 
 def description() -> JSON:
@@ -136,7 +71,6 @@ def description() -> JSON:
         f"/{address}": {verb.lower(): _operation(verb, address, name, schemas) for verb, name in verbs.items()}
         for address, verbs in ADDRESSES.items()
     }
-    paths["/negotiation"] = {"post": NEGOTIATION}
     return {
         "openapi": "3.1.0",
         "info": {"title": "A2A over HTTP+JSON", "version": "1.0"},

@@ -14,8 +14,7 @@ from apps.a2a.operations import OPERATIONS
 from apps.agents.models import Agent
 from tests.a2a.agents import steps
 from tests.a2a.calling import JSON, message, strictly_parsed, text_of
-from tests.conformance.speaking import SPEAKERS, Speaker
-from tests.conformance.telling import UNKNOWN
+from tests.conformance.speaking import SPEAKERS, UNKNOWN, Speaker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -7,42 +7,141 @@ of the test knows (`scene` in test_wrong_inputs).
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.conformance.rows import (
-    MAY_NOT,
-    MEDIA_TYPE,
-    METHOD,
-    NO_AGENT,
-    NO_SUCH_TASK,
-    NO_WEBHOOKS,
-    NOT_CANCELABLE,
-    NOT_JSON,
-    NOWHERE,
-    PARAMS,
-    TOO_LARGE,
-    UNSUPPORTED,
-    VERB,
-    VERSION,
-    WHO,
-    WrongInput,
-    addressed,
-    asked,
-    called,
-    configured,
-    encoded,
-    enveloped,
-    listed,
-    nested,
-    of_parts,
-    rpc_with,
-    said,
-    sending,
-    written,
-)
-from tests.conformance.sending import RPC_ID, Sent, rpc
-from tests.outbound.forbidden import BY_THEMSELVES
+from tests.conformance.sending import JSON, RPC_ID, Sent, dumped, rest, rpc
+
+
+@dataclass(frozen=True)
+class Error:
+    """A line of the protocol's table of errors: JSON-RPC's code, HTTP's status, google.rpc's name, the reason."""
+
+    code: int
+    status: int
+    name: str
+    reason: str = ""
+
+    @property
+    def rpc_status(self) -> int:
+        """JSON-RPC's errors travel with 200, those of HTTP itself do not."""
+        return self.status if self.code > 0 or self.status == 415 else 200
+
+
+PARSE = Error(-32700, 400, "INVALID_ARGUMENT")
+REQUEST = Error(-32600, 400, "INVALID_ARGUMENT")
+METHOD = Error(-32601, 404, "NOT_FOUND")
+PARAMS = Error(-32602, 400, "INVALID_ARGUMENT")
+NO_SUCH_TASK = Error(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND")
+NOT_CANCELABLE = Error(-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE")
+NO_WEBHOOKS = Error(-32003, 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED")
+UNSUPPORTED = Error(-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION")
+MEDIA_TYPE = Error(-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED")
+NOT_JSON = Error(-32005, 415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED")
+VERSION = Error(-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED")
+WHO = Error(401, 401, "UNAUTHENTICATED", "UNAUTHENTICATED")
+MAY_NOT = Error(403, 403, "PERMISSION_DENIED", "PERMISSION_DENIED")
+NO_AGENT = Error(404, 404, "NOT_FOUND", "AGENT_NOT_FOUND")
+NOWHERE = Error(404, 404, "NOT_FOUND", "NOT_FOUND")
+VERB = Error(405, 405, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED")
+TOO_LARGE = Error(413, 413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE")
+
+
+@dataclass(frozen=True)
+class WrongInput:
+    """A row: what is sent, to which agent, and the error that is due.
+
+    Attributes:
+        at: the agent's slug; empty at the front door.
+        fields: those that are named as wrong.
+        rest_error: where HTTP+JSON cannot say the same thing, what is due instead; likewise `rest_fields`.
+        rpc_id: the id of JSON-RPC's answer; None where the request was not read so far.
+    """
+
+    name: str
+    rpc: Sent
+    rest: Sent
+    error: Error
+    fields: tuple[str, ...] = ()
+    at: str = "countdown"
+    rest_error: Error | None = None
+    rest_fields: tuple[str, ...] | None = None
+    rpc_id: int | None = RPC_ID
+
+    @property
+    def due_of_rest(self) -> tuple[Error, tuple[str, ...]]:
+        return self.rest_error or self.error, self.fields if self.rest_fields is None else self.rest_fields
+
+
+def asked(name: str, method: str, params: Any, error: Error, *fields: str, **more: Any) -> WrongInput:
+    """An operation with a request message that will not do."""
+    return WrongInput(name, rpc(method, params), rest(method, params), error, fields, **more)
+
+
+def said(name: str, *fields: str, **message: Any) -> WrongInput:
+    """A message that will not do: these of its fields are another's than they should be, or missing (...)."""
+    return asked(name, "SendMessage", sending(**message), PARAMS, *fields)
+
+
+def of_parts(name: str, parts: Any, *fields: str, error: Error = PARAMS) -> WrongInput:
+    return asked(name, "SendMessage", sending(parts=parts), error, *fields)
+
+
+def configured(name: str, *fields: str, **configuration: Any) -> WrongInput:
+    return asked(name, "SendMessage", sending() | {"configuration": configuration}, PARAMS, *fields)
+
+
+def listed(name: str, *fields: str, **params: Any) -> WrongInput:
+    return asked(name, "ListTasks", params, PARAMS, *fields)
+
+
+def written(name: str, params: bytes) -> WrongInput:
+    """A request message that cannot be read."""
+    envelope = b'{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":%b}' % params
+    return WrongInput(name, Sent(body=envelope), Sent(below="/message:send", body=params), PARSE, rpc_id=None)
+
+
+def encoded(name: str, encode: Callable[[bytes], bytes], error: Error = PARSE) -> WrongInput:
+    """A request that would do, if it were not for how its bytes are."""
+    row = asked(name, "SendMessage", sending(), error, rpc_id=None)
+    return replace(row, rpc=row.rpc.encoded(encode), rest=row.rest.encoded(encode))
+
+
+def enveloped(name: str, body: Any, *, rpc_id: int | None = None, rest_fields: Sequence[str] = ()) -> WrongInput:
+    """What is no JSON-RPC request; nor is it a message to be sent."""
+    sent = Sent(body=dumped(body))
+    over_rest = replace(sent, below="/message:send")
+    return WrongInput(name, sent, over_rest, REQUEST, rest_error=PARAMS, rest_fields=tuple(rest_fields), rpc_id=rpc_id)
+
+
+def called(name: str, error: Error, *, rpc_id: int | None = None, **headers: str | None) -> WrongInput:
+    """A request that would do, if it were not for its headers."""
+    row = asked(name, "SendMessage", sending(), error, rpc_id=rpc_id)
+    return replace(row, rpc=row.rpc.with_headers(**headers), rest=row.rest.with_headers(**headers))
+
+
+def addressed(name: str, rpc: Sent, rest: Sent, error: Error, **more: Any) -> WrongInput:
+    """A request to an address that will not do."""
+    return WrongInput(name, rpc, rest, error, rpc_id=None, **more)
+
+
+def sending(**message: Any) -> JSON:
+    """A SendMessageRequest; a field that is ... is left out of its message."""
+    fields = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]} | message
+    return {"message": {name: value for name, value in fields.items() if value is not ...}}
+
+
+def nested(levels: int) -> bytes:
+    """A SendMessageRequest with data that deep."""
+    data = json.dumps(sending(parts=[{"data": "@"}])).encode()
+    return data.replace(b'"@"', b"[" * levels + b"]" * levels)
+
+
+def rpc_with(**fields: Any) -> JSON:
+    return {"jsonrpc": "2.0", "id": RPC_ID, "method": "SendMessage", "params": {}} | fields
+
 
 NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 ADAS_TASK, ADAS_CONTEXT = "ADAS-TASK", "ADAS-CONTEXT"  # finished; of the agent that is asked
@@ -52,16 +151,13 @@ ADAS_MESSAGE = "ADAS-MESSAGE"  # the id of the message that began her task
 
 ENVELOPES = (
     enveloped("a batch", [rpc_with(), rpc_with()]),
-    enveloped("an empty batch", []),
     enveloped("a string", "SendMessage"),
     enveloped("null", None),
-    enveloped("a number", 7),
     enveloped("an empty object", {}, rest_fields=["message"]),
     enveloped("no id", {"jsonrpc": "2.0", "method": "GetTask", "params": {}}, rest_fields=["message"]),
     enveloped("a fraction as id", rpc_with(id=1.5), rest_fields=["message"]),
     enveloped("true as id", rpc_with(id=True), rest_fields=["message"]),
     enveloped("an object as id", rpc_with(id={}), rest_fields=["message"]),
-    enveloped("a list as id", rpc_with(id=[1]), rest_fields=["message"]),
     enveloped("half a surrogate pair as id", rpc_with(id="\ud800"), rest_fields=["message"]),
     enveloped("another version of JSON-RPC", rpc_with(jsonrpc="1.0"), rpc_id=RPC_ID, rest_fields=["message"]),
     enveloped("no version of JSON-RPC", {"id": 7, "method": "GetTask"}, rpc_id=RPC_ID, rest_fields=["message"]),
@@ -76,27 +172,20 @@ ENCODINGS = (
     encoded("nothing but space", lambda body: b" "),
     encoded("half of a body", lambda body: body[: len(body) // 2]),
     encoded("two values", lambda body: body + body),
-    encoded("single quotes", lambda body: body.replace(b'"', b"'")),
-    encoded("a trailing comma", lambda body: body[:-1] + b",}"),
     encoded("a comment", lambda body: b"/* hello */" + body),
     encoded("not UTF-8", lambda body: body.replace(b"hello", b"caf\xe9")),
     encoded("an overlong encoding", lambda body: body.replace(b"hello", b"\xc0\xaf")),
     encoded("half of a surrogate pair in UTF-8", lambda body: body.replace(b"hello", b"\xed\xa0\x80")),
     encoded("UTF-16", lambda body: body.decode().encode("utf-16")),
-    encoded("UTF-16 without a mark", lambda body: body.decode().encode("utf-16-le")),
-    encoded("UTF-32", lambda body: body.decode().encode("utf-32")),
     encoded("a byte order mark", lambda body: b"\xef\xbb\xbf" + body),
     encoded("a raw control character in a string", lambda body: body.replace(b"hello", b"hel\nlo")),
-    encoded("a raw U+0000", lambda body: body.replace(b"hello", b"hel\0lo")),
     encoded("an escape that is none", lambda body: body.replace(b"hello", rb"\x41")),
     encoded("bytes at random", lambda body: bytes(range(255, 0, -1))),
     written("NaN", b'{"x":NaN}'),
     written("Infinity", b'{"x":-Infinity}'),
     written("a number beyond doubles", b'{"x":1e999}'),
     written("a number with a leading zero", b'{"x":01}'),
-    written("a hexadecimal number", b'{"x":0x10}'),
     written("an integer of 401 digits", b'{"x":%b}' % (b"9" * 401)),
-    written("an integer of 5,000 digits", b'{"x":%b}' % (b"9" * 5000)),
     written("a fraction of 5,000 digits", b'{"x":0.%b}' % (b"1" * 5000)),
     written("an exponent of 5,000 digits", b'{"x":1e%b}' % (b"1" * 5000)),
     written("a key twice", b'{"tenant":"a","tenant":"b"}'),
@@ -111,15 +200,11 @@ ENCODINGS = (
 HEADERS = (
     called("plain text", NOT_JSON, Content_Type="text/plain"),
     called("a form", NOT_JSON, Content_Type="application/x-www-form-urlencoded"),
-    called("a multipart form", NOT_JSON, Content_Type="multipart/form-data; boundary=x"),
-    called("XML", NOT_JSON, Content_Type="application/xml"),
     called("nearly JSON", NOT_JSON, Content_Type="application/jsonp"),
     called("a Content-Type that is none", NOT_JSON, Content_Type=";;;"),
     called("no Content-Type", NOT_JSON, Content_Type=None),
     called("a compressed body", NOT_JSON, Content_Encoding="gzip"),
-    called("a body compressed twice", NOT_JSON, Content_Encoding="br, gzip"),
     called("a version to come", VERSION, rpc_id=RPC_ID, A2A_Version="1.1"),
-    called("a version from far away", VERSION, rpc_id=RPC_ID, A2A_Version="2.0"),
     called("a word as version", VERSION, rpc_id=RPC_ID, A2A_Version="abc"),
     called("two versions", VERSION, rpc_id=RPC_ID, A2A_Version="1.0, 0.3"),
     called("a version of Arabic digits", VERSION, rpc_id=RPC_ID, A2A_Version="\u0661.\u0660"),
@@ -127,8 +212,6 @@ HEADERS = (
     replace(called("no version", METHOD, rpc_id=RPC_ID, A2A_Version=None), rest_error=VERSION),
     called("no key", WHO, Authorization=None),
     called("a key that is none", WHO, Authorization="Bearer parley_000000000000_wrong"),
-    called("a key of odd characters", WHO, Authorization="Bearer parley_%00'\"_\u00fc"),
-    called("an empty key", WHO, Authorization="Bearer "),
     called("another scheme", WHO, Authorization="Basic YWRhOmFkYQ=="),
     called("a key that may only read", MAY_NOT, rpc_id=RPC_ID, Authorization="Bearer READING-KEY"),
 )
@@ -136,15 +219,12 @@ HEADERS = (
 ADDRESSES = (
     addressed("GET at the endpoint", Sent("GET", headers={}), Sent("GET", "/message:send", headers={}), VERB),
     addressed("PUT", Sent("PUT", body=b"{}"), Sent("PUT", "/tasks", b"{}"), VERB),
-    addressed("DELETE", Sent("DELETE"), Sent("DELETE", f"/tasks/{NO_TASK}"), VERB),
-    addressed("PATCH", Sent("PATCH", body=b"{}"), Sent("PATCH", f"/tasks/{NO_TASK}:cancel", b"{}"), VERB),
     addressed("a verb of nobody", Sent("BREW"), Sent("BREW", "/tasks"), VERB),
     addressed("an agent that is not there", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="nobody"),
     addressed("an agent that is switched off", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="gone"),
     addressed("an agent for others", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="club"),
     addressed("an agent of an endless name", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="x" * 3000),
     addressed("an agent of an odd name", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="a%00b"),
-    addressed("a name that is not UTF-8", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="%ff%fe"),
     addressed("somewhere else", Sent("POST", "/a/b/c/d"), Sent("GET", "/tasks/a/b/c"), NOWHERE),
     addressed("two slashes", Sent("POST", "//"), Sent("GET", "//tasks"), NOWHERE),
     addressed("a way up", Sent("POST", "/%2e%2e/%2e%2e/etc/passwd"), Sent("GET", "/tasks/%2e%2e%2fa"), NOWHERE),
@@ -152,12 +232,8 @@ ADDRESSES = (
     WrongInput(
         "a method in lower case", rpc("sendMessage", {}), Sent("POST", "/Message:Send"), METHOD, rest_error=NOWHERE
     ),
-    WrongInput("no method's name", rpc("", {}), Sent("POST", "/:send"), METHOD, rest_error=NOWHERE),
-    WrongInput("a method with a space", rpc("GetTask ", {}), Sent("GET", "/tasks /a"), METHOD, rest_error=NOWHERE),
     WrongInput("Python's own name", rpc("__class__", {}), Sent("GET", "/__class__/a"), METHOD, rest_error=NOWHERE),
     asked("no tenant", "ListTasks", {}, PARAMS, "tenant", at=""),
-    asked("an empty tenant", "ListTasks", {"tenant": ""}, PARAMS, "tenant", at=""),
-    asked("a message without a tenant", "SendMessage", sending(), PARAMS, "tenant", at=""),
     asked("a tenant with a line break", "ListTasks", {"tenant": "a\nb"}, PARAMS, "tenant", at=""),
     asked("a tenant too long", "SendMessage", {"tenant": "x" * 201}, PARAMS, "tenant", at=""),
     asked("a list as tenant", "SendMessage", {"tenant": ["countdown"]}, PARAMS, "tenant", at=""),
@@ -167,12 +243,10 @@ ADDRESSES = (
     asked("another agent as tenant", "SendMessage", sending() | {"tenant": "echo"}, PARAMS, "tenant"),
     asked("another agent as tenant of a task", "GetTask", {"id": ADAS_TASK, "tenant": "echo"}, PARAMS, "tenant"),
     asked("another agent as tenant of a list", "ListTasks", {"tenant": "echo"}, PARAMS, "tenant"),
-    asked("another agent as tenant of a card", "GetExtendedAgentCard", {"tenant": "echo"}, PARAMS, "tenant"),
 )
 
 MESSAGES = (
     asked("no message", "SendMessage", {}, PARAMS, "message"),
-    asked("null as message", "SendMessage", {"message": None}, PARAMS, "message"),
     asked("a list as message", "SendMessage", {"message": []}, PARAMS, "message"),
     asked("a string as message", "SendStreamingMessage", {"message": "hello"}, PARAMS, "message"),
     asked(
@@ -187,7 +261,6 @@ MESSAGES = (
     said("half a surrogate pair in the messageId", "message.messageId", messageId="\udfff"),
     said("a messageId that was used", "messageId", messageId=ADAS_MESSAGE),
     said("a name in both spellings", "message.messageId", message_id="m"),
-    said("a newline in the contextId", "message.contextId", contextId="a\nb"),
     said("a contextId too long", "message.contextId", contextId="c" * 201),
     said("U+0000 in the contextId", "message.contextId", contextId="a\0"),
     said("a C1 control character in the contextId", "message.contextId", contextId="a\x85b"),
@@ -195,11 +268,7 @@ MESSAGES = (
     said("a list as taskId", "message.taskId", taskId=[]),
     said("no role", "message.role", role=...),
     said("the agent's role", "message.role", role="ROLE_AGENT"),
-    said("the agent's role by number", "message.role", role=2),
-    said("no role in particular", "message.role", role="ROLE_UNSPECIFIED"),
-    said("a role of 0.3", "message.role", role="user"),
     said("true as role", "message.role", role=True),
-    said("a list as role", "message.role", role=["ROLE_USER"]),
     said("no parts", "message.parts", parts=...),
     said("an empty list of parts", "message.parts", parts=[]),
     said("an object as parts", "message.parts", parts={}),
@@ -216,39 +285,23 @@ MESSAGES = (
     asked("a message to another agent's task", "SendMessage", sending(taskId=ECHOS_TASK), NO_SUCH_TASK),
     asked("a message to a task that has ended", "SendMessage", sending(taskId=ADAS_TASK), UNSUPPORTED),
     asked("the same, to be streamed", "SendStreamingMessage", sending(taskId=ADAS_TASK), UNSUPPORTED),
-    asked(
-        "a task of another context", "SendMessage", sending(taskId=ADAS_TASK, contextId="x"), PARAMS, "contextId"
-    ),
-    asked(
-        "a task in another caller's context",
-        "SendMessage",
-        sending(taskId=BOBS_TASK, contextId=BOBS_CONTEXT),
-        NO_SUCH_TASK,
-    ),
+    asked("a task of another context", "SendMessage", sending(taskId=ADAS_TASK, contextId="x"), PARAMS, "contextId"),
+    asked("another's context", "SendMessage", sending(taskId=BOBS_TASK, contextId=BOBS_CONTEXT), NO_SUCH_TASK),
     configured("a negative historyLength", "configuration.historyLength", historyLength=-1),
     configured("half a historyLength", "configuration.historyLength", historyLength=1.5),
     configured("a word as historyLength", "configuration.historyLength", historyLength="all"),
     configured("true as historyLength", "configuration.historyLength", historyLength=True),
-    configured("a huge historyLength", "configuration.historyLength", historyLength=2**31),
     configured("a word as returnImmediately", "configuration.returnImmediately", returnImmediately="yes"),
-    configured("a number as returnImmediately", "configuration.returnImmediately", returnImmediately=1),
     configured("a string as acceptedOutputModes", "configuration.acceptedOutputModes", acceptedOutputModes="a/b"),
-    configured("numbers as acceptedOutputModes", "configuration.acceptedOutputModes[0]", acceptedOutputModes=[1]),
-    asked(
-        "a list as configuration", "SendMessage", sending() | {"configuration": []}, PARAMS, "configuration"
-    ),
+    asked("a list as configuration", "SendMessage", sending() | {"configuration": []}, PARAMS, "configuration"),
     asked("a stream of an agent that has none", "SendStreamingMessage", sending(), UNSUPPORTED, at="quiet"),
 )  # fmt: skip
 
 PARTS = (
     of_parts("a string as part", ["hello"], "message.parts[0]"),
-    of_parts("null as part", [None], "message.parts[0]"),
     of_parts("too many parts", [{"text": "a"}] * 101, "message.parts"),
     of_parts("a part of nothing", [{}], "message.parts[0]"),
-    of_parts("a part of metadata alone", [{"metadata": {}}], "message.parts[0]"),
     of_parts("a part of text and data", [{"text": "a", "data": 1}], "message.parts[0]"),
-    of_parts("a part of text and null data", [{"text": "a", "data": None}], "message.parts[0]"),
-    of_parts("a part of everything", [{"text": "a", "raw": "", "url": "", "data": 1}], "message.parts[0]"),
     of_parts("a part of null text", [{"text": None}], "message.parts[0]"),
     of_parts("a part of 0.3", [{"kind": "file", "file": {"bytes": "aGk="}}], "message.parts[0]"),
     of_parts("the second part is wrong", [{"text": "a"}, {"text": 5}], "message.parts[1].text"),
@@ -257,9 +310,7 @@ PARTS = (
     of_parts("half a surrogate pair in a text", [{"text": "a\ud83db"}], "message.parts[0].text"),
     of_parts("no base64", [{"raw": "\u00fc"}], "message.parts[0].raw"),
     of_parts("base64 of a wrong length", [{"raw": "abcde"}], "message.parts[0].raw"),
-    of_parts("base64 with a line break", [{"raw": "aGVs\nbG8="}], "message.parts[0].raw"),
     of_parts("a number as raw", [{"raw": 5}], "message.parts[0].raw"),
-    of_parts("U+0000 in data", [{"data": {"a": ["b\0"]}}], "message.parts[0].data"),
     of_parts("U+0000 in a key of data", [{"data": {"a\0": 1}}], "message.parts[0].data"),
     of_parts("half a surrogate pair in data", [{"data": ["\udc00"]}], "message.parts[0].data"),
     of_parts("a number in data that no double comes near", [{"data": 10**350}], "message.parts[0].data"),
@@ -267,35 +318,10 @@ PARTS = (
     of_parts("a newline in a file name", [{"text": "a", "filename": "a\nb"}], "message.parts[0].filename"),
     of_parts("a control character in a media type", [{"text": "a", "mediaType": "t/\1"}], "message.parts[0].mediaType"),
     of_parts("a media type that is not taken", [{"raw": "aGk=", "mediaType": "image/png"}], error=MEDIA_TYPE),
-    of_parts(
-        "a second part that is not taken",
-        [{"text": "a"}, {"data": 1, "mediaType": "application/xml"}],
-        error=MEDIA_TYPE,
-    ),
+    of_parts("a second part that is not taken", [{"text": "a"}, {"data": 1, "mediaType": "a/xml"}], error=MEDIA_TYPE),
     *(
         of_parts(f"the URL {url}", [{"url": url}], "message.parts[0].url")
-        for url in (
-            "",
-            "file:///etc/passwd",
-            "//example.com/a",
-            "javascript:alert(1)",
-            "ftp://example.com/a",
-            "https://",
-            "https://example.com/a b",
-            "https://example.com:x/",
-            "https://example.com/\0",
-            "http://localhost:8000/",
-            "http://127.0.0.1/",
-            "http://127.1/",
-            "http://2130706433/",
-            "http://0x7f000001/",
-            "http://169.254.169.254/",
-            "http://10.0.0.1/",
-            "http://[::1]/",
-            "http://[::ffff:127.0.0.1]/",
-            "https://[fd00::1]/",
-            "https://printer.local/",
-        )
+        for url in ("", "file:///etc/passwd", "//example.com/a", "https://", "http://2130706433/", "https://[fd00::1]/")
     ),
     of_parts("an endless URL", [{"url": "https://example.com/" + "a" * 2048}], "message.parts[0].url"),
 )  # fmt: skip
@@ -319,7 +345,6 @@ TASKS = (
     ),
     asked("a cancel of a task that has ended", "CancelTask", {"id": ADAS_TASK}, NOT_CANCELABLE),
     asked("a subscription to a task that has ended", "SubscribeToTask", {"id": ADAS_TASK}, UNSUPPORTED),
-    asked("a subscription at an agent that has none", "SubscribeToTask", {"id": NO_TASK}, UNSUPPORTED, at="quiet"),
     *(
         asked(f"{n} messages of a task", "GetTask", {"id": ADAS_TASK, "historyLength": n}, PARAMS, "historyLength")
         for n in (-5, 0.5, "all", 2**31)
@@ -335,17 +360,14 @@ TASKS = (
     listed("a page too large", "pageSize", pageSize=101),
     listed("half a page", "pageSize", pageSize=1.5),
     listed("a page of a word", "pageSize", pageSize="ten"),
-    listed("a page in Arabic digits", "pageSize", pageSize="\u0661\u0660"),
     listed("a page in both spellings", "pageSize", pageSize=1, page_size=1),
     listed("a page token of another make", "pageToken", pageToken="2"),
     listed("a page token of another caller", "pageToken", pageToken=BOBS_TOKEN),
     listed("a negative historyLength of a list", "historyLength", historyLength=-1),
     listed("a state of 0.3", "status", status="working"),
-    listed("a list as state", "status", status=["TASK_STATE_WORKING"]),
     listed("an object as state", "status", status={}),
     listed("a number of no state", "status", status=9),
     listed("a time without a zone", "statusTimestampAfter", statusTimestampAfter="2026-01-01T00:00:00"),
-    listed("a day as time", "statusTimestampAfter", statusTimestampAfter="2026-01-01"),
     listed("a time that never was", "statusTimestampAfter", statusTimestampAfter="2026-02-31T00:00:00Z"),
     listed("a time before all times", "statusTimestampAfter", statusTimestampAfter="0001-01-01T00:00:00+14:00"),
     listed("a time after all times", "statusTimestampAfter", statusTimestampAfter="9999-12-31T23:59:59-14:00"),
@@ -353,88 +375,47 @@ TASKS = (
     listed("a word as includeArtifacts", "includeArtifacts", includeArtifacts="maybe"),
 )  # fmt: skip
 
+CREATE, GET, LIST, DELETE = (
+    f"{word}TaskPushNotificationConfig{'s' * (word == 'List')}" for word in ("Create", "Get", "List", "Delete")
+)
 WEBHOOK = {"taskId": ADAS_TASK, "id": "c", "url": "https://hooks.invalid/hook"}
-UNKNOWN_WEBHOOK = {"taskId": NO_TASK, "id": "c"}
+TWO_LINES = {"scheme": "Bearer", "credentials": "a\r\nHost: b"}
+WITH_WEBHOOK = sending() | {"configuration": {"taskPushNotificationConfig": {"url": WEBHOOK["url"]}}}
 INLINE = "configuration.taskPushNotificationConfig"
 
 
 def hooked(name: str, *fields: str, **config: Any) -> WrongInput:
     """A webhook that will not do: these of its fields are another's than they should be, or missing (...)."""
     params = {name: value for name, value in (WEBHOOK | config).items() if value is not ...}
-    return asked(name, "CreateTaskPushNotificationConfig", params, PARAMS, *fields)
+    return asked(name, CREATE, params, PARAMS, *fields)
 
 
 WEBHOOKS = (
-    asked("a webhook of who calls none", "CreateTaskPushNotificationConfig", WEBHOOK, NO_WEBHOOKS, at="quiet"),
-    asked(
-        "asking for a webhook of who calls none",
-        "GetTaskPushNotificationConfig", {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS, at="quiet",
-    ),
-    asked(
-        "listing webhooks of who calls none",
-        "ListTaskPushNotificationConfigs", {"taskId": ADAS_TASK}, NO_WEBHOOKS, at="quiet",
-    ),
-    asked(
-        "deleting a webhook of who calls none",
-        "DeleteTaskPushNotificationConfig", {"taskId": ADAS_TASK, "id": "c"}, NO_WEBHOOKS, at="quiet",
-    ),
-    asked(
-        "an inline webhook for who calls none",
-        "SendMessage",
-        sending() | {"configuration": {"taskPushNotificationConfig": {"url": "https://hooks.invalid/hook"}}},
-        NO_WEBHOOKS,
-        at="quiet",
-    ),
+    asked("a webhook of who calls none", CREATE, WEBHOOK, NO_WEBHOOKS, at="quiet"),
+    asked("an inline webhook for who calls none", "SendMessage", WITH_WEBHOOK, NO_WEBHOOKS, at="quiet"),
     hooked("a webhook of no task", "taskId", taskId=...),
     hooked("a webhook of no URL", "url", url=...),
     hooked("a webhook of this machine", "url", url="http://127.0.0.1/"),
-    hooked("a webhook of a scheme that is none", "authentication.scheme", authentication={"scheme": "a b"}),
+    hooked("a list as a webhook's authentication", "authentication", authentication=[]),
     hooked("a webhook of no scheme", "authentication.scheme", authentication={"credentials": "a"}),
-    hooked(
-        "a webhook whose credentials are two lines", "authentication.credentials",
-        authentication={"scheme": "Bearer", "credentials": "a\r\nHost: b"},
-    ),
+    hooked("a webhook of two schemes", "authentication.scheme", authentication={"scheme": "Basic, Bearer"}),
+    hooked("a webhook whose credentials are two lines", "authentication.credentials", authentication=TWO_LINES),
     hooked("a webhook whose token is two lines", "token", token="a\nb"),
     hooked("a webhook whose token is not ASCII", "token", token="ü"),
     hooked("a webhook whose token is too long", "token", token="a" * 4097),
     hooked("a webhook whose id is too long", "id", id="a" * 201),
-    configured(
-        "an inline webhook of this machine", "configuration.taskPushNotificationConfig.url",
-        taskPushNotificationConfig={"url": "http://localhost/"},
-    ),
-    asked("asking for a webhook of no id", "GetTaskPushNotificationConfig", {"taskId": ADAS_TASK}, PARAMS, "id"),
-    asked("deleting a webhook of no task", "DeleteTaskPushNotificationConfig", {"id": "a"}, PARAMS, "taskId"),
-    asked(
-        "a page of no webhooks",
-        "ListTaskPushNotificationConfigs", {"taskId": ADAS_TASK, "pageSize": 0}, PARAMS, "pageSize",
-    ),
-    asked(
-        "a webhook of a task that is not there",
-        "CreateTaskPushNotificationConfig", WEBHOOK | {"taskId": NO_TASK}, NO_SUCH_TASK,
-    ),
-    asked("asking for a webhook of it", "GetTaskPushNotificationConfig", UNKNOWN_WEBHOOK, NO_SUCH_TASK),
-    asked("listing webhooks of it", "ListTaskPushNotificationConfigs", {"taskId": NO_TASK}, NO_SUCH_TASK),
-    asked("deleting a webhook of it", "DeleteTaskPushNotificationConfig", UNKNOWN_WEBHOOK, NO_SUCH_TASK),
-    *(hooked(f"a webhook at {what}", "url", url=url) for what, url in BY_THEMSELVES.items()),
-    *(
-        configured(f"an inline webhook at {what}", f"{INLINE}.url", taskPushNotificationConfig={"url": url})
-        for what, url in BY_THEMSELVES.items()
-    ),
-    hooked("a list as a webhook's authentication", "authentication", authentication=[]),
-    hooked("a webhook of two schemes", "authentication.scheme", authentication={"scheme": "Basic, Bearer"}),
     hooked("a webhook whose id has a line break", "id", id="a\nb"),
+    configured("an inline webhook at home", f"{INLINE}.url", taskPushNotificationConfig={"url": "http://localhost/"}),
     configured("a list as inline webhook", INLINE, taskPushNotificationConfig=[]),
     configured("an inline webhook of no URL", f"{INLINE}.url", taskPushNotificationConfig={}),
-    asked(
-        "a webhook of somebody else's task",
-        "CreateTaskPushNotificationConfig", WEBHOOK | {"taskId": BOBS_TASK}, NO_SUCH_TASK,
-    ),
-    asked(
-        "a webhook of a task of another agent",
-        "CreateTaskPushNotificationConfig", WEBHOOK | {"taskId": ECHOS_TASK}, NO_SUCH_TASK,
-    ),
-    asked("a webhook that is not there", "GetTaskPushNotificationConfig", WEBHOOK, NO_SUCH_TASK),
+    asked("asking for a webhook of no id", GET, {"taskId": ADAS_TASK}, PARAMS, "id"),
+    asked("deleting a webhook of no task", DELETE, {"id": "a"}, PARAMS, "taskId"),
+    asked("a page of no webhooks", LIST, {"taskId": ADAS_TASK, "pageSize": 0}, PARAMS, "pageSize"),
+    asked("a webhook of a task that is not there", CREATE, WEBHOOK | {"taskId": NO_TASK}, NO_SUCH_TASK),
+    asked("deleting a webhook of it", DELETE, {"taskId": NO_TASK, "id": "c"}, NO_SUCH_TASK),
+    asked("a webhook of somebody else's task", CREATE, WEBHOOK | {"taskId": BOBS_TASK}, NO_SUCH_TASK),
+    asked("a webhook of a task of another agent", CREATE, WEBHOOK | {"taskId": ECHOS_TASK}, NO_SUCH_TASK),
     asked("the extended card", "GetExtendedAgentCard", {}, UNSUPPORTED),
-)  # fmt: skip
+)
 
 WRONG_INPUTS = (*ENVELOPES, *ENCODINGS, *HEADERS, *ADDRESSES, *MESSAGES, *PARTS, *TASKS, *WEBHOOKS)

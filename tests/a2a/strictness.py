@@ -1,0 +1,138 @@
+"""Whatever Parley answers in these tests is read by the SDK's A2A 1.0 types as strictly as they can be read.
+
+In the test's own process that happens where operations answer, behind every binding; with servers that run as
+processes of their own, where the SDK's clients read. An unknown field, a field that is required and not there, and a
+choice of none or of several are failures of the test in which they come, whatever it is about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from a2a.client.transports import jsonrpc, rest
+from a2a.types import a2a_pb2 as a2a
+from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
+from google.protobuf import empty_pb2, json_format, struct_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from apps.a2a.operations import OPERATIONS, OWN_METHODS, Call, Operation
+
+JSON = dict[str, Any]
+ANSWERS: dict[str, type[Message]] = {
+    "SendMessage": a2a.SendMessageResponse,
+    "SendStreamingMessage": a2a.StreamResponse,
+    "GetTask": a2a.Task,
+    "ListTasks": a2a.ListTasksResponse,
+    "CancelTask": a2a.Task,
+    "SubscribeToTask": a2a.StreamResponse,
+    "CreateTaskPushNotificationConfig": a2a.TaskPushNotificationConfig,
+    "GetTaskPushNotificationConfig": a2a.TaskPushNotificationConfig,
+    "ListTaskPushNotificationConfigs": a2a.ListTaskPushNotificationConfigsResponse,
+    "DeleteTaskPushNotificationConfig": empty_pb2.Empty,
+    "GetExtendedAgentCard": a2a.AgentCard,
+    "tasks/feedback": empty_pb2.Empty,
+    "contexts/list": struct_pb2.Struct,  # our own: docs/extensions says what is in it
+    "contexts/clear": empty_pb2.Empty,
+}
+"""What each operation answers with, or streams."""
+CHOICES = (a2a.SendMessageResponse, a2a.StreamResponse, a2a.Part)
+"""Of these, exactly one of the alternatives is there."""
+
+
+def read_strictly[M: Message](value: Any, kind: type[M]) -> M:
+    """The value as the SDK reads it. Raises AssertionError for what is unknown, or missing."""
+    try:
+        parsed = json_format.ParseDict(value, kind(), ignore_unknown_fields=False)
+    except json_format.ParseError as error:
+        raise AssertionError(f"{kind.__name__}: {error}") from None
+    lacking = [*_missing(parsed, value, kind.__name__)]
+    assert not lacking, f"missing: {', '.join(lacking)}"
+    return parsed
+
+
+def _missing(parsed: Message, value: JSON, path: str) -> Iterator[str]:
+    """Where a required field is absent, or a choice is not made."""
+    if isinstance(parsed, struct_pb2.Struct | struct_pb2.Value) or not isinstance(value, dict):
+        return
+    if isinstance(parsed, CHOICES) and len(parsed.ListFields()) < 1:
+        yield f"{path}: one of its alternatives"
+    for field in parsed.DESCRIPTOR.fields:
+        if FieldBehavior.REQUIRED in field.GetOptions().Extensions[field_behavior] and field.json_name not in value:
+            yield f"{path}.{field.json_name}"
+        if field.message_type is not None and field.json_name in value:
+            yield from _missing_within(field, parsed, value, path)
+
+
+def _missing_within(field: FieldDescriptor, parsed: Message, value: JSON, path: str) -> Iterator[str]:
+    """The same in the values of one field: a message, a list of them, or a map. Data may be anything."""
+    inner, given = getattr(parsed, field.name), value[field.json_name]
+    if isinstance(inner, struct_pb2.Struct | struct_pb2.Value):
+        return
+    where = f"{path}.{field.json_name}"
+    if field.message_type.GetOptions().map_entry:
+        pairs = [(inner[key], given[key]) for key in given if isinstance(inner[key], Message)]
+    elif isinstance(given, list):
+        pairs = list(zip(inner, given, strict=True))
+    else:
+        pairs = [(inner, given)]
+    for one, one_given in pairs:
+        yield from _missing(one, one_given, where)
+
+
+@contextmanager
+def strict_operations() -> Iterator[None]:
+    """Check whatever operations answer in this process; what was wrong fails the test at its end."""
+    wrong: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for table in (OPERATIONS, OWN_METHODS):
+            for name, operation in table.items():
+                patch.setitem(table, name, _checked(operation, ANSWERS[name], wrong.append))
+        yield
+    assert not wrong, wrong
+
+
+def _checked(operation: Operation, kind: type[Message], tell: Callable[[str], None]) -> Operation:
+    def check(value: Any) -> None:
+        try:
+            read_strictly(value, kind)
+        except AssertionError as error:
+            tell(f"{error}: {value}")
+
+    async def checked(call: Call) -> Any:
+        answer = await operation(call)
+        if isinstance(answer, dict):
+            check(answer)
+            return answer
+        return _followed(answer, check)
+
+    return checked
+
+
+async def _followed(updates: AsyncGenerator[Any], check: Callable[[Any], None]) -> AsyncGenerator[Any]:
+    try:
+        async for batch in updates:
+            for _, response in batch:
+                check(response)
+            yield batch
+    finally:
+        await updates.aclose()
+
+
+@contextmanager
+def strict_clients() -> Iterator[None]:
+    """Let the SDK's clients refuse what they would pass over."""
+
+    def strictly(data: Any, message: Message) -> Message:
+        value = json.loads(data) if isinstance(data, str | bytes) else data
+        message.CopyFrom(read_strictly(value, type(message)))
+        return message
+
+    with pytest.MonkeyPatch.context() as patch:
+        for transport in (jsonrpc, rest):
+            patch.setattr(transport, "parse_lenient", strictly)
+        yield
