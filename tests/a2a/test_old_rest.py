@@ -2,25 +2,17 @@
 
 import base64
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from a2a.compat.v0_3 import types as old
 
 from apps.conversations.models import Context, Event
 from tests.a2a.calling import message, text_of
-from tests.a2a.old_calling import OldCaller, OldResource, said, strictly_read, told
+from tests.a2a.old_calling import OldResource, said, told
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-OldRests = Callable[..., OldResource]
 MISSING = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
-
-
-@pytest.fixture
-def old_rests(ada_key) -> OldRests:
-    return lambda slug, **options: OldResource(slug, ada_key, **options)
 
 
 async def test_a_send_waits_for_the_end(worker, old_rests, echo):
@@ -93,29 +85,22 @@ async def test_files_and_data_go_both_ways_as_they_are(worker, old_rests, ada_at
         {"url": "https://example.com/a.png", "mediaType": "image/png"},
         {"text": ""},
     ]
+    # Bytes that are no base64 inside are the content itself.
+    task = await old_rests("echo").sent(told(content=[{"file": {"file_with_bytes": content, "name": "all.bin"}}]))
+    assert (await ada_at("echo").call("GetTask", {"id": task["id"]})).result["history"][0]["parts"][0]["raw"] == content
 
 
-async def test_bytes_that_are_no_base64_inside_are_the_content_itself(worker, old_rests, ada_at, echo):
-    once = base64.b64encode(bytes(range(256))).decode()
-    task = await old_rests("echo").sent(told(content=[{"file": {"file_with_bytes": once, "name": "all.bin"}}]))
-    assert (await ada_at("echo").call("GetTask", {"id": task["id"]})).result["history"][0]["parts"][0]["raw"] == once
-
-
-async def test_what_0_3_has_no_field_for_is_left_out(worker, old_rests, ada_at, echo):
-    first = (await ada_at("echo").send(message())).result["task"]
-    second = (await ada_at("echo").send(message(referenceTaskIds=[first["id"]]))).result["task"]
-    shown = await old_rests("echo").task("GET", f"v1/tasks/{second['id']}")
-    assert "referenceTaskIds" not in shown["history"][0]
-
-
-async def test_both_forms_of_0_3_show_the_same_task(worker, old_rests, ada_key, echo):
+async def test_both_forms_of_0_3_show_the_same_task_and_know_the_same_message(worker, old_at, old_rests, ada_at, echo):
     task = await old_rests("echo").sent(told("hi"))
-    by_rpc = (await OldCaller("echo", ada_key).call("tasks/get", {"id": task["id"]})).result
+    by_rpc = (await old_at("echo").call("tasks/get", {"id": task["id"]})).result
     assert by_rpc["status"]["timestamp"] == task["status"]["timestamp"]
     assert [one["messageId"] for one in by_rpc["history"]] == [one["messageId"] for one in task["history"]]
     sent = said("again")
-    first = (await OldCaller("echo", ada_key).send(sent)).result
+    first = (await old_at("echo").send(sent)).result
     assert (await old_rests("echo").sent(told("again", messageId=sent["messageId"])))["id"] == first["id"]
+    named = (await ada_at("echo").send(message(referenceTaskIds=[first["id"]]))).result["task"]
+    shown = await old_rests("echo").task("GET", f"v1/tasks/{named['id']}")
+    assert "referenceTaskIds" not in shown["history"][0], "it has no field for them"
 
 
 def sending(*parts: Any, **fields: Any) -> dict[str, Any]:
@@ -124,38 +109,33 @@ def sending(*parts: Any, **fields: Any) -> dict[str, Any]:
     return {"message": {name: value for name, value in built.items() if value is not ...}}
 
 
+CONTENT = "message.content[0]"
 INVALID = {
-    "no message": ({}, ["message"]),
-    "a role of JSON-RPC": (sending(role="user"), ["message.role"]),
-    "true as role": (sending(role=True), ["message.role"]),
-    "no messageId": (sending(messageId=...), ["message.messageId"]),
-    "parts by their name in JSON-RPC": (sending(content=..., parts=[{"text": "a"}]), ["message.content"]),
-    "a part of nothing": (sending({}), ["message.content[0]"]),
-    "a part of text and a file": (sending({"text": "a", "file": {}}), ["message.content[0]"]),
-    "a number as text": (sending({"text": 5}), ["message.content[0].text"]),
-    "data without data": (sending({"data": {"a": 1}}), ["message.content[0].data.data"]),
-    "a list as data": (sending({"data": []}), ["message.content[0].data"]),
-    "a file of nothing": (sending({"file": {}}), ["message.content[0].file"]),
-    "no base64": (sending({"file": {"fileWithBytes": "!"}}), ["message.content[0].file.fileWithBytes"]),
-    "a URL of this machine": (
-        sending({"file": {"fileWithUri": "http://[::1]/"}}),
-        ["message.content[0].file.fileWithUri"],
-    ),
-    "a list as mimeType": (
-        sending({"file": {"fileWithBytes": "aGk=", "mimeType": []}}),
-        ["message.content[0].file.mimeType"],
-    ),
-    "a word as blocking": (sending() | {"configuration": {"blocking": "no"}}, ["configuration.blocking"]),
-    "a list as webhook": (sending() | {"configuration": {"pushNotification": []}}, ["configuration.pushNotification"]),
+    "no message": ({}, "message"),
+    "a role of JSON-RPC": (sending(role="user"), "message.role"),
+    "true as role": (sending(role=True), "message.role"),
+    "no messageId": (sending(messageId=...), "message.messageId"),
+    "parts by their name in JSON-RPC": (sending(content=..., parts=[{"text": "a"}]), "message.content"),
+    "a part of nothing": (sending({}), CONTENT),
+    "a part of text and a file": (sending({"text": "a", "file": {}}), CONTENT),
+    "a number as text": (sending({"text": 5}), f"{CONTENT}.text"),
+    "data without data": (sending({"data": {"a": 1}}), f"{CONTENT}.data.data"),
+    "a list as data": (sending({"data": []}), f"{CONTENT}.data"),
+    "a file of nothing": (sending({"file": {}}), f"{CONTENT}.file"),
+    "no base64": (sending({"file": {"fileWithBytes": "!"}}), f"{CONTENT}.file.fileWithBytes"),
+    "a URL of this machine": (sending({"file": {"fileWithUri": "http://[::1]/"}}), f"{CONTENT}.file.fileWithUri"),
+    "a list as mimeType": (sending({"file": {"fileWithBytes": "aGk=", "mimeType": []}}), f"{CONTENT}.file.mimeType"),
+    "a word as blocking": (sending() | {"configuration": {"blocking": "no"}}, "configuration.blocking"),
+    "a list as webhook": (sending() | {"configuration": {"pushNotification": []}}, "configuration.pushNotification"),
 }
 
 
-@pytest.mark.parametrize("wrong", INVALID)
-async def test_what_is_wrong_is_refused_by_its_name(old_rests, echo, wrong):
-    body, fields = INVALID[wrong]
-    for address in ("v1/message:send", "v1/message:stream"):
-        answer = await old_rests("echo").ask("POST", address, body)
-        assert (answer.status, answer.error["status"], answer.fields) == (400, "INVALID_ARGUMENT", fields)
+async def test_what_is_wrong_is_refused_by_its_name(old_rests, echo, subtests):
+    for wrong, (body, field) in INVALID.items():
+        for address in ("v1/message:send", "v1/message:stream"):
+            with subtests.test(f"{wrong}: {address}"):
+                answer = await old_rests("echo").ask("POST", address, body)
+                assert (answer.status, answer.error["status"], answer.fields) == (400, "INVALID_ARGUMENT", [field])
     assert not await Event.objects.aexists()
     assert not await Context.objects.aexists()
 
@@ -167,49 +147,16 @@ async def test_the_address_is_of_0_3_whatever_is_named(old_rests, echo):
         answer = await old_rests("echo", version=version).ask("GET", f"v1/tasks/{MISSING}")
         assert (answer.status, answer.reason) == (400, "VERSION_NOT_SUPPORTED")
         assert "A2A-Version: 0.3" in answer.error["message"]
-
-
-async def test_wrong_verbs_and_addresses_are_told_apart(old_rests, echo):
     verb = await old_rests("echo").ask("GET", "v1/message:send")
     assert (verb.status, verb.headers["Allow"]) == (405, "POST")
     for address in ("v1/tasks", "v1/message:sent", "v1", "v1/extendedAgentCard"):
         assert (await old_rests("echo").send("GET", address)).status_code == 404
 
 
-async def test_somebody_elses_task_is_not_found(worker, old_rests, bob_key, echo):
-    task = await old_rests("echo").sent(told())
+async def test_somebody_elses_task_is_not_found(old_rests, bob_key, echo):
+    task = await old_rests("echo").sent(told(), configuration={"blocking": False})
     bob = OldResource("echo", bob_key)
     for verb, action in (("GET", ""), ("POST", ":cancel"), ("GET", ":subscribe")):
         theirs = await bob.ask(verb, f"v1/tasks/{task['id']}{action}")
         assert (theirs.status, theirs.reason) == (404, "TASK_NOT_FOUND")
         assert theirs.body == (await bob.ask(verb, f"v1/tasks/{MISSING}{action}")).body
-
-
-async def test_an_extended_card_that_is_not_declared_is_not_supported(old_rests, echo):
-    answer = await old_rests("echo").ask("GET", "v1/card")
-    assert (answer.status, answer.reason) == (400, "UNSUPPORTED_OPERATION")
-
-
-async def test_the_old_card_names_this_binding(async_client, echo):
-    response = await async_client.get("/a2a/echo/.well-known/agent.json")
-    shown = strictly_read(json.loads(response.content), old.AgentCard)
-    assert ("HTTP+JSON", "http://127.0.0.1:8000/a2a/echo") in {
-        (one.transport, one.url) for one in shown.additional_interfaces
-    }
-
-
-async def test_the_front_door_has_an_old_card_where_a_router_answers(async_client, old_rests, worker, echo, settings):
-    for path, headers in (
-        ("/.well-known/agent.json", {}),
-        ("/a2a/.well-known/agent.json", {}),
-        ("/.well-known/agent-card.json", {"A2A-Version": "0.3"}),
-    ):
-        missing = await async_client.get(path, headers=headers)
-        assert missing.status_code == 404
-        assert json.loads(missing.content)["error"]["status"] == "NOT_FOUND"
-        settings.ROUTER_AGENT = "echo"
-        shown = strictly_read(json.loads((await async_client.get(path, headers=headers)).content), old.AgentCard)
-        assert shown.url == "http://127.0.0.1:8000/a2a"
-        settings.ROUTER_AGENT = "router"
-    settings.ROUTER_AGENT = "echo"
-    assert (await old_rests("").sent(told("hi")))["artifacts"][0]["parts"] == [{"text": "hi"}]
