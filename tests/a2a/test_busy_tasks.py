@@ -10,7 +10,7 @@ from apps.conversations.models import Message, Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("messages meet turns in the database")]
 
 
 @pytest.fixture
@@ -50,6 +50,8 @@ async def test_a_message_becomes_the_next_turn_before_the_task_ends(busy, ada_at
     assert [text for text in await texts_of(task["id"]) if text != "nearly there"] == ["2", "1", "end", "end"]
     row = await bridge.run(Task.objects.get, pk=task["id"])
     assert await bridge.run(replay.differences, row.context_id) == []
+    answer = await ada_at("stepping").send(message("1", taskId=task["id"]))
+    assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION"), "it is done"
 
 
 async def test_a_message_is_refused_and_not_kept_where_the_agent_takes_none_while_it_works(busy, ada_at, stepping):
@@ -75,11 +77,3 @@ async def test_a_message_stops_the_turn_and_follows_it_where_the_agent_says_so(b
     done = (await ada_at("stepping").call("GetTask", {"id": task["id"]})).result
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [text_of(artifact) for artifact in done["artifacts"]] == ["1\n", "1 lines"], "the first turn was cut off"
-
-
-async def test_a_task_that_is_done_takes_no_message(busy, ada_at):
-    task, events = busy
-    steps.allow(100)
-    assert [response async for response in events]
-    answer = await ada_at("stepping").send(message("1", taskId=task["id"]))
-    assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION")

@@ -56,14 +56,23 @@ class Stream:
 
     async def last(self):
         """The lines of the last frame, by their names, once the stream has ended."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self.more():
                 pass
         return dict(line.split(b": ", 1) for line in self.frames[-1].split(b"\n"))
 
+    async def ends_with(self, code):
+        data = json.loads((await self.last())[b"data"])
+        assert data["error"]["code"] == code
+        return data
+
 
 async def json_rpc(slug, key):
     return Stream(await Caller(slug, key).open("SendStreamingMessage", {"message": message("3")}))
+
+
+async def front_door(slug, key):
+    return Stream(await Caller("", key).open("SendStreamingMessage", {"tenant": slug, "message": message("3")}))
 
 
 async def http_json(slug, key):
@@ -78,13 +87,13 @@ async def old_http_json(slug, key):
     return Stream(await OldResource(slug, key).send("POST", "v1/message:stream", {"message": told("3")}))
 
 
-@pytest.mark.parametrize("begin", [json_rpc, old_json_rpc])
+@pytest.mark.parametrize("begin", [json_rpc, old_json_rpc, front_door])
 async def test_a_revoked_key_ends_a_stream_with_an_error_of_its_request(ada_key, stepping, begin):
     stream = await begin("stepping", ada_key)
     await stream.is_looked_at()
     await bridge.run(lambda: ApiKey.objects.get().revoke())
-    error = json.loads((await stream.last())[b"data"])
-    assert (error["id"], error["error"]["code"]) == (7, 401)
+    error = await stream.ends_with(401)
+    assert error["id"] == 7
     assert "Make a new one" in error["error"]["message"]
     assert followed() == 0
     assert (await bridge.run(Task.objects.get)).state == "submitted"  # it goes on without anybody who listens
@@ -101,37 +110,31 @@ async def test_a_key_that_expires_ends_a_stream_with_an_event_of_its_own(ada_key
     assert (error["code"], error["status"]) == (401, "UNAUTHENTICATED")
 
 
-@pytest.fixture
-async def browser(ada):
-    client = AsyncClient()
-    await client.aforce_login(ada)
-    return client
+async def test_expiring_and_signing_out_end_the_streams_of_the_console(ada, stepping, monkeypatch):
+    browser = AsyncClient()
+    await browser.aforce_login(ada)
 
+    async def begun():
+        token = (await browser.post("/agents/stepping/try/token")).json()["token"]
+        return await json_rpc("stepping", token)
 
-async def token_of(browser):
-    return (await browser.post("/agents/stepping/try/token")).json()["token"]
-
-
-async def test_the_token_of_the_console_ends_its_streams_when_it_expires(browser, stepping, monkeypatch):
-    monkeypatch.setattr(access_tokens, "LIFETIME", datetime.timedelta(seconds=2))
-    stream = await json_rpc("stepping", await token_of(browser))
-    await stream.is_looked_at(1)
-    error = json.loads((await stream.last())[b"data"])["error"]
-    assert (error["code"], "has expired" in error["message"]) == (401, True)
-
-
-async def test_signing_out_ends_the_streams_of_the_console(browser, stepping):
-    stream = await json_rpc("stepping", await token_of(browser))
+    stream = await begun()
+    await stream.is_looked_at()
+    with monkeypatch.context() as patch:
+        later = timezone.now() + access_tokens.LIFETIME + datetime.timedelta(seconds=1)
+        patch.setattr("apps.accounts.access_tokens.timezone.now", lambda: later)
+        assert "has expired" in (await stream.ends_with(401))["error"]["message"]
+    stream = await begun()
     await stream.is_looked_at()
     await browser.post("/sign-out")
-    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 401
+    await stream.ends_with(401)
 
 
 async def test_an_agent_that_is_closed_to_a_caller_ends_their_stream(ada_key, stepping):
     stream = await json_rpc("stepping", ada_key)
     await stream.is_looked_at()
     await Agent.objects.filter(pk=stepping.pk).aupdate(access=Agent.Access.GROUPS)
-    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 404
+    await stream.ends_with(404)
 
 
 async def test_a_stream_outlives_a_database_that_is_away_when_it_is_looked_at(ada_key, stepping, monkeypatch):
@@ -147,24 +150,14 @@ async def test_a_stream_outlives_a_database_that_is_away_when_it_is_looked_at(ad
         await stream.is_looked_at()
         assert asked
     await bridge.run(lambda: ApiKey.objects.get().revoke())
-    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 401
+    await stream.ends_with(401)
 
 
 async def test_a_stream_goes_on_to_its_end_while_its_key_is_good(worker, ada_at, stepping):
-    async def read():
-        return [event async for event in ada_at("stepping").stream("SendStreamingMessage", {"message": message("3")})]
-
     steps.allow(5)
-    events = await read()
+    stream = ada_at("stepping").stream("SendStreamingMessage", {"message": message("3")})
+    events = [event async for event in stream]
     assert events[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
-async def test_at_the_front_door_it_is_looked_at_with_the_agent_that_was_named(ada_key, stepping):
-    asked = {"tenant": "stepping", "message": message("3")}
-    stream = Stream(await Caller("", ada_key).open("SendStreamingMessage", asked))
-    await stream.is_looked_at()
-    await bridge.run(lambda: ApiKey.objects.get().revoke())
-    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 401
 
 
 async def test_looking_again_is_one_query_and_no_request(ada_at, ada_key, stepping, settings):
@@ -174,4 +167,4 @@ async def test_looking_again_is_one_query_and_no_request(ada_at, ada_key, steppi
     assert (await ada_at("stepping").call("ListTasks", {})).status == 429
     assert await bridge.run(counted, callers.admit_again, f"Bearer {ada_key}", "stepping") == 1
     await bridge.run(lambda: ApiKey.objects.get().revoke())
-    assert json.loads((await stream.last())[b"data"])["error"]["code"] == 401
+    await stream.ends_with(401)

@@ -8,10 +8,12 @@ import bridge
 from apps.agents.registration import register_hosted
 from apps.conversations import switching
 from apps.conversations.models import Context, Run
-from tests.a2a.calling import Caller, message
-from tests.a2a.resting import Resource
+from tests.a2a.calling import message
+from tests.a2a.old_calling import said
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+AT_ONCE = {"returnImmediately": True}
 
 
 async def sent(caller, text="hi", **fields):
@@ -51,30 +53,25 @@ async def test_the_old_endpoint_takes_no_new_task_in_it_and_says_what_to_do(swit
     assert (await new.call("contexts/clear", {"contextId": "talk"})).result == {}
 
 
-async def test_each_message_says_which_agent_wrote_it(switched):
+async def test_each_message_says_which_agent_wrote_it(switched, ada_at):
     _, new, first = switched
     second = await sent(new, "and", contextId="talk")
     assert first["status"]["message"]["metadata"] == {"agent": "echo"}
     assert second["status"]["message"]["metadata"] == {"agent": "other"}
     assert [one.get("metadata") for one in second["history"]] == [None, {"agent": "other"}]
-
-
-async def test_an_answer_without_a_task_says_it_too(ada_at, hello):
     answer = (await ada_at("hello").send(message("hi"))).result["message"]
     assert answer["metadata"]["agent"] == "hello"
 
 
-@pytest.mark.parametrize("binding", ["json-rpc", "http+json", "0.3"])
-async def test_the_callers_trace_goes_on_over_every_binding(ada_key, echo, worker, binding):
-    trace = uuid.uuid4().hex
-    header = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
-    match binding:
-        case "json-rpc":
-            await Caller("echo", ada_key).call("SendMessage", {"message": message()}, header)
-        case "http+json":
-            await Resource("echo", ada_key).ask("POST", "message:send", {"message": message()}, headers=header)
-        case _:
-            said = {"kind": "message", "messageId": trace, "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
-            await Caller("echo", ada_key, version="0.3").call("message/send", {"message": said}, header)
-    run = await bridge.run(Run.objects.get)
-    assert run.traceparent[3:35] == trace
+async def test_the_callers_trace_goes_on_over_every_binding(ada_at, ada_rests, old_at, echo):
+    header = "00-{}-00f067aa0ba902b7-01"
+    traces = [uuid.uuid4().hex for _ in range(3)]
+    of_rpc, of_rest, of_old = [{"traceparent": header.format(trace)} for trace in traces]
+    await ada_at("echo").call("SendMessage", {"message": message(), "configuration": AT_ONCE}, of_rpc)
+    body = {"message": message(), "configuration": AT_ONCE}
+    await ada_rests("echo").ask("POST", "message:send", body, headers=of_rest)
+    await old_at("echo").call("message/send", {"message": said(), "configuration": {"blocking": False}}, of_old)
+    found = await bridge.run(
+        lambda: list(Run.objects.order_by("task__created_at").values_list("traceparent", flat=True))
+    )
+    assert [trace[3:35] for trace in found] == traces

@@ -14,13 +14,13 @@ from apps.a2a import callers
 from apps.accounts import access_tokens
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.agents.registration import register_hosted
 from tests.a2a.calling import Caller, message
 from tests.a2a.test_queries import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 CHALLENGE = 'Bearer realm="parley"'
+TRY = "/agents/echo/try/token"
 
 
 @pytest.fixture
@@ -32,13 +32,7 @@ async def browser(ada):
 
 @pytest.fixture
 async def token(browser, echo):
-    given = (await browser.post("/agents/echo/try/token")).json()
-    return given["token"]
-
-
-@pytest.fixture
-def other(db):
-    return register_hosted("other", "apps.showcase.agents.echo:Echo", access=Agent.Access.PUBLIC)
+    return (await browser.post(TRY)).json()["token"]
 
 
 async def listed(token, slug="echo"):
@@ -59,93 +53,78 @@ async def test_it_speaks_for_its_owner_at_its_agent(worker, token, ada_at):
     assert [task["id"] for task in (await listed(token)).result["tasks"]] == [sent["id"]]
 
 
-async def test_it_says_for_how_long_it_is_good(browser, echo):
-    given = await browser.post("/agents/echo/try/token")
+async def test_it_says_for_how_long_it_is_good_and_expires(browser, echo, monkeypatch):
+    given = await browser.post(TRY)
     left = datetime.datetime.fromisoformat(given.json()["expiresAt"]) - timezone.now()
     assert datetime.timedelta(minutes=9) < left <= access_tokens.LIFETIME
     assert "no-store" in given.headers["Cache-Control"]
+    later = timezone.now() + access_tokens.LIFETIME
+    monkeypatch.setattr("apps.accounts.access_tokens.timezone.now", lambda: later)
+    await refused(given.json()["token"])
 
 
-async def test_another_agent_does_not_take_it_even_one_that_is_open_to_all(token, other):
-    await refused(token, "other")
-    assert (await Caller("other").call("ListTasks", {})).status == 200
-
-
-async def test_no_other_door_takes_it(token):
-    bearer = {"Authorization": f"Bearer {token}"}
-    client = AsyncClient()
+async def test_no_other_door_takes_it_and_no_other_agent_even_one_that_is_open_to_all(token, public_echo):
+    await refused(token, "open-echo")
+    assert (await Caller("open-echo").call("ListTasks", {})).status == 200
     for path in ("/api/v1/sessions", "/api/v1/agents", "/api/v1/agents/echo"):
-        assert (await client.get(path, headers=bearer)).status_code == 401, path
+        answer = await AsyncClient().get(path, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 401, path
     front_door = await Caller("", token).call("ListTasks", {"tenant": "echo"})
     assert (front_door.status, front_door.headers["WWW-Authenticate"]) == (401, CHALLENGE)
 
 
-async def test_it_expires(token, monkeypatch):
-    later = timezone.now() + access_tokens.LIFETIME
-    monkeypatch.setattr("apps.accounts.access_tokens.timezone.now", lambda: later)
-    await refused(token)
-
-
-async def test_signing_out_ends_it_and_leaves_that_of_another_sign_in(browser, token, ada):
+async def test_it_ends_with_the_sign_in_the_session_the_password_and_the_account(browser, token, ada):
     elsewhere = AsyncClient()
     await elsewhere.aforce_login(ada)
-    lasting = (await elsewhere.post("/agents/echo/try/token")).json()["token"]
+    lasting = (await elsewhere.post(TRY)).json()["token"]
     await browser.post("/sign-out")
     await refused(token)
     assert (await listed(lasting)).status == 200
-
-
-async def test_it_ends_with_the_session_the_password_and_the_account(token, ada):
     await Session.objects.aupdate(expire_date=timezone.now())
-    await refused(token)
+    await refused(lasting)
     await Session.objects.aupdate(expire_date=timezone.now() + datetime.timedelta(days=1))
-    assert (await listed(token)).status == 200
+    assert (await listed(lasting)).status == 200
     await User.objects.filter(pk=ada.pk).aupdate(is_active=False)
-    await refused(token)
+    await refused(lasting)
     ada.set_password("another one")
     await ada.asave()
-    await refused(token)
+    await refused(lasting)
 
 
-@pytest.mark.parametrize("text", ["try_", "try_x", "try_aesgcm.00000000.AAAA", "try_aesgcm..", "try_ä"])
-async def test_what_is_no_token_is_refused(echo, text):
-    answer = await listed(text.encode().decode("latin1"))
-    assert answer.status == 401
+async def test_what_is_no_token_or_was_changed_is_refused(token):
+    for text in ("try_", "try_x", "try_aesgcm.00000000.AAAA", "try_aesgcm..", "try_ä"):
+        assert (await listed(text.encode().decode("latin1"))).status == 401, text
+    await refused(token[:-6] + ("A" if token[-6] != "A" else "B") + token[-5:])
 
 
-async def test_a_changed_token_is_refused(token):
-    changed = token[:-6] + ("A" if token[-6] != "A" else "B") + token[-5:]
-    await refused(changed)
-
-
-async def test_the_sign_in_cannot_be_read_out_of_it(browser, token):
+async def test_the_sign_in_cannot_be_read_out_of_it_and_is_nobody_over_a2a(browser, token):
     key = browser.cookies["sessionid"].value
     content = token.rpartition(".")[2]
     assert key not in token
     assert key.encode() not in base64.urlsafe_b64decode(content + "=" * (-len(content) % 4))
-
-
-async def test_a_cookie_alone_is_nobody_over_a2a(browser, echo):
     for headers in ({}, {"X-CSRFToken": "x"}):
         answer = await Caller("echo", client=browser).call("ListTasks", {}, headers)
         assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, CHALLENGE)
 
 
-async def test_only_who_may_use_the_agent_is_given_one(browser, bob, echo):
-    await Agent.objects.filter(pk=echo.pk).aupdate(access=Agent.Access.WORKSPACE)
-    assert (await browser.post("/agents/echo/try/token")).status_code == 404
+async def test_only_who_may_use_the_agent_is_given_one_and_it_is_good_for_as_long(browser, token, bob, echo):
+    for access in (Agent.Access.WORKSPACE, Agent.Access.GROUPS):
+        await Agent.objects.filter(pk=echo.pk).aupdate(access=access)
+        assert (await browser.post(TRY)).status_code == 404
+    answer = await listed(token)
+    assert (answer.status, answer.reason) == (404, "AGENT_NOT_FOUND")
     assert (await browser.post("/agents/nobody/try/token")).status_code == 404
-    assert (await AsyncClient().post("/agents/echo/try/token")).status_code == 302
+    assert (await AsyncClient().post(TRY)).status_code == 302
 
 
 async def test_it_is_given_to_our_own_pages_alone(ada, echo):
     client = AsyncClient(enforce_csrf_checks=True)
     await client.aforce_login(ada)
-    assert (await client.post("/agents/echo/try/token")).status_code == 403
-    assert (await client.get("/agents/echo/try/token")).status_code == 405
+    assert (await client.post(TRY)).status_code == 403
+    assert (await client.get(TRY)).status_code == 405
 
 
-async def test_admitting_its_owner_takes_one_query(token, other):
+async def test_admitting_its_owner_takes_one_query(token):
     assert await bridge.run(counted, callers.admit, f"Bearer {token}", "127.0.0.1", "echo") == 1
 
     def away():
@@ -153,12 +132,6 @@ async def test_admitting_its_owner_takes_one_query(token, other):
             callers.admit(f"Bearer {token}", "127.0.0.1", "other")
 
     assert await bridge.run(counted, away) == 0
-
-
-async def test_it_is_no_longer_good_where_the_agent_is_no_longer_open_to_its_owner(token, echo):
-    await Agent.objects.filter(pk=echo.pk).aupdate(access=Agent.Access.GROUPS)
-    answer = await listed(token)
-    assert (answer.status, answer.reason) == (404, "AGENT_NOT_FOUND")
 
 
 def test_a_token_is_sealed_for_its_place(ada):

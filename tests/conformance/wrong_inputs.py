@@ -226,6 +226,8 @@ ADDRESSES = (
     addressed("an agent of an endless name", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="x" * 3000),
     addressed("an agent of an odd name", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="a%00b"),
     addressed("somewhere else", Sent("POST", "/a/b/c/d"), Sent("GET", "/tasks/a/b/c"), NOWHERE),
+    addressed("nowhere at the front door", Sent("POST", "/a/b/c/d"), Sent("GET", "/tasks/a/b"), NOWHERE, at=""),
+    addressed("PUT at the front door", Sent("PUT", body=b"{}"), Sent("PUT", "/tasks", b"{}"), VERB, at=""),
     addressed("two slashes", Sent("POST", "//"), Sent("GET", "//tasks"), NOWHERE),
     addressed("a way up", Sent("POST", "/%2e%2e/%2e%2e/etc/passwd"), Sent("GET", "/tasks/%2e%2e%2fa"), NOWHERE),
     WrongInput("a method of nobody", rpc("Nothing", {}), Sent("POST", "/message:nothing"), METHOD, rest_error=NOWHERE),
