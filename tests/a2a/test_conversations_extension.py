@@ -9,7 +9,6 @@ from django.conf import settings
 from django.urls import reverse
 
 import bridge
-from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
 from apps.conversations import feed, ledger, replay, wire
 from apps.conversations.errors import TaskNotFound
@@ -18,9 +17,9 @@ from apps.conversations.leases import LeaseLost
 from apps.conversations.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
 from apps.conversations.projection import tombstone_of
 from apps.runtime.sending import settled
-from tests.a2a.calling import Caller, message, text_of
+from tests.a2a.calling import message, text_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("lists and clearing are SQL of our own")]
 
 URI = f"{settings.PUBLIC_BASE_URL}/ext/conversations/v1"
 EXTENSIONS = ("conversations", "message-ids", "negotiation", "cursor", "signature", "health")
@@ -39,55 +38,31 @@ async def cleared(caller, context_id):
     return (await caller.call("contexts/clear", {"contextId": context_id})).result
 
 
-# Knowing of it
+async def names_of(caller):
+    return [one["contextId"] for one in (await listed(caller))["contexts"]]
 
 
-async def test_the_card_declares_it_and_its_page_is_at_its_address(ada_at, echo):
-    await bridge.run(Agent.objects.filter(pk=echo.pk).update, sign_artifacts=True)
-    caller = ada_at("echo")
-    card = (await caller.client.get("/a2a/echo/.well-known/agent-card.json")).json()
-    declared = [one["uri"] for one in card["capabilities"]["extensions"]]
-    assert declared == [URI.replace("conversations", name) for name in EXTENSIONS]
-    for uri in declared:
-        page = await caller.client.get(uri.removeprefix(settings.PUBLIC_BASE_URL))
-        assert page.status_code == 200
-        assert page["Content-Type"] == "text/plain; charset=utf-8"
+async def test_the_card_declares_it_and_its_page_is_at_its_address(async_client, ada_at, echo, quiet):
+    await Agent.objects.filter(pk=echo.pk).aupdate(sign_artifacts=True)
+
+    async def declared(slug):
+        card = (await async_client.get(f"/a2a/{slug}/.well-known/agent-card.json")).json()
+        return [one["uri"] for one in card["capabilities"]["extensions"]]
+
+    def uris(*without):
+        return [URI.replace("conversations", name) for name in EXTENSIONS if name not in without]
+
+    assert await declared("echo") == uris()
+    assert await declared("quiet") == uris("cursor", "signature"), "it neither streams nor signs"
+    for uri in uris():
+        page = await async_client.get(uri.removeprefix(settings.PUBLIC_BASE_URL))
+        assert (page.status_code, page["Content-Type"]) == (200, "text/plain; charset=utf-8")
         assert "An A2A extension of Parley's." in page.content.decode()
-    assert (await caller.client.get("/ext/conversations/v2")).status_code == 404
-    assert (await caller.client.get("/ext/nothing/v1")).status_code == 404
-
-
-async def test_an_agent_that_does_not_stream_declares_no_cursor(ada_at, quiet):
-    card = (await ada_at("quiet").client.get("/a2a/quiet/.well-known/agent-card.json")).json()
-    declared = [one["uri"] for one in card["capabilities"]["extensions"]]
-    assert declared == [
-        URI.replace("conversations", name) for name in EXTENSIONS if name not in ("cursor", "signature")
-    ]
-
-
-async def test_it_may_be_named_and_need_not(ada_at, echo):
-    assert (await ada_at("echo").call("contexts/list", {})).result == {"contexts": [], "nextPageToken": ""}
+    for path in ("/ext/conversations/v2", "/ext/nothing/v1"):
+        assert (await async_client.get(path)).status_code == 404
+    assert await listed(ada_at("echo")) == {"contexts": [], "nextPageToken": ""}, "it need not be named"
     answer = await ada_at("echo").call("contexts/list", {}, {"A2A-Extensions": URI})
     assert answer.headers["A2A-Extensions"] == URI
-    assert answer.result == {"contexts": [], "nextPageToken": ""}
-
-
-async def test_a_key_needs_the_scope_to_write_for_what_changes_something(worker, ada, ada_at, echo):
-    task = await sent(ada_at("echo"))
-    keys = {
-        scope: (await bridge.run(ApiKey.issue, ada, "k", scopes=[scope]))[1] for scope in ("tasks:read", "tasks:write")
-    }
-    reading, writing = Caller("echo", keys["tasks:read"]), Caller("echo", keys["tasks:write"])
-    assert len((await listed(reading))["contexts"]) == 1
-    assert (await writing.call("contexts/list", {})).status == 403
-    rated = {"taskId": task["id"], "rating": 5}
-    assert (await reading.call("tasks/feedback", rated)).status == 403
-    assert (await reading.call("contexts/clear", {"contextId": task["contextId"]})).status == 403
-    assert (await writing.call("tasks/feedback", rated)).result == {}
-    assert await cleared(writing, task["contextId"]) == {}
-
-
-# Feedback
 
 
 async def test_feedback_is_kept_line_by_line_and_changes_no_row(worker, ada_at, echo):
@@ -117,11 +92,8 @@ async def test_feedback_that_cannot_be_used_is_refused_and_not_kept(worker, ada_
     assert not await bridge.run(Event.objects.filter(type=EventType.FEEDBACK).exists)
 
 
-# Listing
-
-
 async def test_conversations_are_listed_the_busiest_first_with_the_number_of_their_tasks(
-    worker, ada_at, bob_at, echo, greeting
+    worker, ada_at, bob_at, anybody_at, echo, public_echo, greeting
 ):
     for place in ("a", "b", "c", "a"):
         await sent(ada_at("echo"), contextId=place)
@@ -129,47 +101,32 @@ async def test_conversations_are_listed_the_busiest_first_with_the_number_of_the
     await ada_at("greeting").send(message("hi", contextId="elsewhere"))
     page = await listed(ada_at("echo"))
     assert [(one["contextId"], one["taskCount"]) for one in page["contexts"]] == [("a", 2), ("c", 1), ("b", 1)]
-    assert [one["lastUpdated"] for one in page["contexts"]] == sorted(
-        (one["lastUpdated"] for one in page["contexts"]), reverse=True
-    )
+    times = [one["lastUpdated"] for one in page["contexts"]]
+    assert times == sorted(times, reverse=True)
     assert page["nextPageToken"] == ""
     [talk] = (await listed(ada_at("greeting")))["contexts"]
     assert (talk["contextId"], talk["taskCount"]) == ("elsewhere", 0)
+    await sent(anybody_at("open-echo"))
+    assert await names_of(anybody_at("open-echo")) == [], "nobody in particular lists nothing"
 
 
-async def test_pages_of_conversations_follow_one_another_without_a_gap_or_a_repetition(worker, ada_at, echo):
+async def test_pages_of_conversations_follow_one_another_by_tokens_of_this_list_alone(ada_at, bob_at, quiet, echo):
     for number in range(5):
-        await sent(ada_at("echo"), contextId=str(number))
-    await bridge.run(
-        lambda: Context.objects.filter(context_id__in="123").update(
-            updated_at=Context.objects.get(context_id="1").updated_at
-        )
-    )
-    found, token = [], ""
+        await ada_at("echo").send(message(contextId=str(number)), returnImmediately=True)
+    same = Context.objects.filter(context_id__in="123")
+    await bridge.run(lambda: same.update(updated_at=Context.objects.get(context_id="1").updated_at))
+    found, token, tokens = [], "", []
     for _ in range(3):
         page = await listed(ada_at("echo"), pageSize=2, pageToken=token)
         found += [one["contextId"] for one in page["contexts"]]
         token = page["nextPageToken"]
+        tokens.append(token)
     assert token == ""
     assert sorted(found) == list("01234")
-
-
-async def test_a_token_of_conversations_is_good_for_its_caller_and_list_alone(worker, ada_at, bob_at, quiet, echo):
-    for place in "ab":
-        await sent(ada_at("echo"), contextId=place)
-    token = (await listed(ada_at("echo"), pageSize=1))["nextPageToken"]
     for caller in (bob_at("echo"), ada_at("quiet")):
-        assert (await caller.call("contexts/list", {"pageToken": token})).fields == ["pageToken"]
-    assert (await ada_at("echo").call("ListTasks", {"pageToken": token})).fields == ["pageToken"]
+        assert (await caller.call("contexts/list", {"pageToken": tokens[0]})).fields == ["pageToken"]
+    assert (await ada_at("echo").call("ListTasks", {"pageToken": tokens[0]})).fields == ["pageToken"]
     assert (await ada_at("echo").call("contexts/list", {"pageSize": 101})).fields == ["pageSize"]
-
-
-async def test_nobody_in_particular_lists_nothing(worker, anybody_at, public_echo):
-    await sent(anybody_at("open-echo"))
-    assert await listed(anybody_at("open-echo")) == {"contexts": [], "nextPageToken": ""}
-
-
-# Clearing
 
 
 @pytest.fixture
@@ -180,10 +137,9 @@ async def conversation(worker, ada_at, echo):
     return [*tasks, await sent(ada_at("echo"), contextId="stays")]
 
 
-async def test_a_cleared_conversation_is_gone_from_everywhere(conversation, ada_at, ada):
+async def test_a_cleared_conversation_is_gone_from_everywhere_but_its_log(conversation, ada_at, ada):
     *gone, stays = conversation
     context = await bridge.run(Context.objects.get, context_id="gone")
-    assert await bridge.run(lambda: Blob.objects.get().uses) > 0
     part = await bridge.run(lambda: next(iter(Message.objects.exclude(parts__icontains="text"))).parts[0])
     path = reverse("file", args=[context.pk, part["stored"]["sha256"]])
     caller = ada_at("echo")
@@ -193,7 +149,7 @@ async def test_a_cleared_conversation_is_gone_from_everywhere(conversation, ada_
 
     assert (await download()).status_code == 200
     assert await cleared(caller, "gone") == {}
-    assert [one["contextId"] for one in (await listed(caller))["contexts"]] == ["stays"]
+    assert await names_of(caller) == ["stays"]
     assert [task["id"] for task in (await caller.call("ListTasks", {})).result["tasks"]] == [stays["id"]]
     assert (await caller.call("ListTasks", {"contextId": "gone"})).result["tasks"] == []
     for task in gone:
@@ -202,29 +158,20 @@ async def test_a_cleared_conversation_is_gone_from_everywhere(conversation, ada_
         assert (await caller.call("tasks/feedback", {"taskId": task["id"], "rating": 1})).code == -32001
         assert (await caller.send(message("more", taskId=task["id"]))).code == -32001
     assert (await download()).status_code == 404
-    assert await bridge.run(lambda: Blob.objects.get().uses) == 0
-    assert await bridge.run(
-        lambda: list(Context.objects.visible_to(ada.principal).values_list("context_id", flat=True))
-    ) == ["stays"]
-
-
-async def test_what_is_left_is_a_tombstone_and_a_log_that_replays(conversation, ada_at):
-    context = await bridge.run(Context.objects.get, context_id="gone")
-    before = await bridge.run(Event.objects.filter(context=context).count)
-    await cleared(ada_at("echo"), "gone")
 
     def left():
+        last = context.last_event
         context.refresh_from_db()
         models = (Task, Message, Artifact, Run)
         return (
-            context.deleted_at is not None,
-            context.title,
-            context.last_event,
+            list(Context.objects.visible_to(ada.principal).values_list("context_id", flat=True)),
+            (context.deleted_at is not None, context.title, context.last_event - last),
             [model.objects.count() for model in models],
+            Blob.objects.get().uses,
             replay.differences(context.pk),
         )
 
-    assert await bridge.run(left) == (True, "", before + 1, [1, 2, 1, 1], [])
+    assert await bridge.run(left) == (["stays"], (True, "", 1), [1, 2, 1, 1], 0, [])
 
 
 async def test_what_runs_there_is_canceled_and_whoever_waits_for_it_is_told(worker, ada_at, stepping):
@@ -238,7 +185,6 @@ async def test_what_runs_there_is_canceled_and_whoever_waits_for_it_is_told(work
     assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
     with pytest.raises(TaskNotFound):
         await waiting
-    assert (await caller.call("GetTask", {"id": task["id"]})).code == -32001
     assert not await bridge.run(Run.objects.exists)
 
 
@@ -247,10 +193,8 @@ async def test_its_id_begins_another_conversation(conversation, ada_at):
     again = await sent(ada_at("echo"), "anew", contextId="gone")
     assert again["contextId"] == "gone"
     assert [text_of(said) for said in again["history"]] == ["anew", "anew"]
-    assert [(one["contextId"], one["taskCount"]) for one in (await listed(ada_at("echo")))["contexts"]] == [
-        ("gone", 1),
-        ("stays", 1),
-    ]
+    shown = [(one["contextId"], one["taskCount"]) for one in (await listed(ada_at("echo")))["contexts"]]
+    assert shown == [("gone", 1), ("stays", 1)]
     assert await bridge.run(lambda: Task.objects.get(pk=again["id"]).references) == []
     await cleared(ada_at("echo"), "gone")
     assert await bridge.run(Context.objects.exclude(deleted_at=None).count) == 2
@@ -266,7 +210,9 @@ async def test_a_message_that_was_sent_there_does_not_run_again(worker, ada_at, 
     assert not await bridge.run(Message.objects.exists)
 
 
-async def test_what_is_not_there_cannot_be_cleared(conversation, ada_at, bob_at, quiet):
+async def test_what_is_not_there_cannot_be_cleared(ada_at, bob_at, quiet, echo):
+    for place in ("gone", "stays"):
+        await ada_at("echo").send(message(contextId=place), returnImmediately=True)
     await cleared(ada_at("echo"), "gone")
     never = await ada_at("echo").call("contexts/clear", {"contextId": "never"})
     assert never.code == -32602
@@ -302,7 +248,8 @@ async def test_a_message_that_comes_while_a_conversation_is_cleared_begins_anoth
     assert [text_of(said) for said in again["history"]] == ["late", "late"]
 
 
-async def test_a_worker_that_is_late_writes_nothing_into_a_cleared_conversation(conversation, ada_at):
+async def test_a_worker_that_is_late_writes_nothing_into_a_cleared_conversation(ada_at, echo):
+    await ada_at("echo").send(message(contextId="gone"), returnImmediately=True)
     context = await bridge.run(Context.objects.get, context_id="gone")
     await cleared(ada_at("echo"), "gone")
 

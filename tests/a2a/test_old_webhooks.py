@@ -10,7 +10,7 @@ import outbound
 from apps.a2a.models import PushConfig
 from apps.a2a.webhooks.configs import MASK
 from tests.a2a.calling import text_of
-from tests.a2a.old_calling import OldCaller, OldResource, said, strictly_read, told
+from tests.a2a.old_calling import said, strictly_read, told
 from tests.a2a.receiving import receiver
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,13 +21,13 @@ MASKED = {"token": MASK, "authentication": {"schemes": ["Bearer"], "credentials"
 
 
 @pytest.fixture
-def calls(ada_key):
-    return OldCaller("echo", ada_key)
+def calls(old_at):
+    return old_at("echo")
 
 
 @pytest.fixture
-def rests(ada_key):
-    return OldResource("echo", ada_key)
+def rests(old_rests):
+    return old_rests("echo")
 
 
 @pytest.fixture
@@ -78,51 +78,41 @@ async def test_a_webhook_over_http_is_the_same_webhook(calls, rests, task):
     assert (await rests.ask("GET", f"{address}/mine")).status == 404
 
 
-INVALID = {
-    "no task": ("set", {"pushNotificationConfig": {"url": HOOK}}, ["taskId"]),
-    "no webhook": ("set", {"taskId": "a"}, ["pushNotificationConfig"]),
-    "no URL": ("set", {"taskId": "a", "pushNotificationConfig": {}}, ["pushNotificationConfig.url"]),
-    "a URL of this machine": (
-        "set",
-        {"taskId": "a", "pushNotificationConfig": {"url": "http://127.0.0.1/"}},
-        ["pushNotificationConfig.url"],
-    ),
-    "a scheme that is none": (
-        "set",
-        {"taskId": "a", "pushNotificationConfig": {"url": HOOK, "authentication": {"schemes": ["a b"]}}},
-        ["pushNotificationConfig.authentication.schemes"],
-    ),
-    "schemes that are no list": (
-        "set",
-        {"taskId": "a", "pushNotificationConfig": {"url": HOOK, "authentication": {"schemes": "Bearer"}}},
-        ["pushNotificationConfig.authentication.schemes"],
-    ),
-    "asking about no task": ("get", {"pushNotificationConfigId": "a"}, ["id"]),
-    "asking about any webhook of no task": ("get", {}, ["id"]),
-    "an id that is no line": ("get", {"id": "a", "pushNotificationConfigId": "a\n"}, ["pushNotificationConfigId"]),
-    "listing those of no task": ("list", {}, ["id"]),
-    "deleting none in particular": ("delete", {"id": "a"}, ["pushNotificationConfigId"]),
-}
+def authenticated(schemes):
+    return {"taskId": "a", "pushNotificationConfig": {"url": HOOK, "authentication": {"schemes": schemes}}}
 
 
-@pytest.mark.parametrize("wrong", INVALID)
-async def test_what_is_wrong_is_refused_by_its_name(calls, echo, wrong):
-    word, params, fields = INVALID[wrong]
-    answer = await method(calls, word, **params)
-    assert (answer.code, answer.fields) == (-32602, fields)
-    assert not await bridge.run(PushConfig.objects.exists)
+SCHEMES = "pushNotificationConfig.authentication.schemes"
+WRONG = (
+    ("set", {"pushNotificationConfig": {"url": HOOK}}, "taskId"),
+    ("set", {"taskId": "a"}, "pushNotificationConfig"),
+    ("set", {"taskId": "a", "pushNotificationConfig": {}}, "pushNotificationConfig.url"),
+    ("set", {"taskId": "a", "pushNotificationConfig": {"url": "http://127.0.0.1/"}}, "pushNotificationConfig.url"),
+    ("set", authenticated(["a b"]), SCHEMES),
+    ("set", authenticated("Bearer"), SCHEMES),
+    ("get", {"pushNotificationConfigId": "a"}, "id"),
+    ("get", {}, "id"),
+    ("get", {"id": "a", "pushNotificationConfigId": "a\n"}, "pushNotificationConfigId"),
+    ("list", {}, "id"),
+    ("delete", {"id": "a"}, "pushNotificationConfigId"),
+)
 
 
-async def test_an_inline_webhook_that_will_not_do_is_refused_by_its_name(calls, rests, echo):
+async def test_what_is_wrong_is_refused_by_its_name(calls, rests, echo, subtests):
+    for word, params, field in WRONG:
+        with subtests.test(f"{word} {params}"):
+            answer = await method(calls, word, **params)
+            assert (answer.code, answer.fields) == (-32602, [field])
     wrong = {"url": "http://localhost/"}
     answer = await calls.send(said(), pushNotificationConfig=wrong)
     assert (answer.code, answer.fields) == (-32602, ["configuration.pushNotificationConfig.url"])
     body = {"message": told(), "configuration": {"pushNotification": wrong}}
     over_http = await rests.ask("POST", "v1/message:send", body)
     assert (over_http.status, over_http.fields) == (400, ["configuration.pushNotification.url"])
+    assert not await bridge.run(PushConfig.objects.exists)
 
 
-async def test_webhooks_of_a_task_that_is_not_there_are_not_found(calls, echo):
+async def test_webhooks_of_a_task_that_is_not_there_are_not_found(calls, old_at, echo, quiet):
     missing = str(uuid.uuid4())
     for word, params in (
         ("set", {"taskId": missing, "pushNotificationConfig": {"url": HOOK}}),
@@ -131,10 +121,7 @@ async def test_webhooks_of_a_task_that_is_not_there_are_not_found(calls, echo):
         ("delete", {"id": missing, "pushNotificationConfigId": "a"}),
     ):
         assert (await method(calls, word, **params)).code == -32001
-
-
-async def test_an_agent_that_calls_no_webhooks_says_so(ada_key, quiet):
-    assert (await method(OldCaller("quiet", ada_key), "list", id="a")).code == -32003
+    assert (await method(old_at("quiet"), "list", id="a")).code == -32003
 
 
 @pytest.fixture

@@ -10,15 +10,14 @@ import bridge
 import outbound
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.configs import MASK
-from apps.accounts.models import ApiKey
 from apps.conversations import addressing, clearing
 from apps.conversations.models import Context, Task
 from outbound import Guard
-from tests.a2a.calling import Caller, message
-from tests.outbound.forbidden import BY_THEMSELVES
+from tests.a2a.calling import message
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("webhooks are kept under a lock")]
 HOOK = "https://hooks.invalid/hook"
+SECRETS = {"token": "canary-token", "authentication": {"scheme": "Bearer", "credentials": "canary-credentials"}}
 
 
 @pytest.fixture
@@ -33,36 +32,43 @@ def hooks(ada_at, echo):
 
 
 @pytest.fixture
-async def task(ada_at, echo):
-    """The id of a task that nobody works on."""
-    return (await ada_at("echo").send(message(), returnImmediately=True)).result["task"]["id"]
+def begun(ada_at, echo):
+    """Makes a task that nobody works on, and gives its id."""
+
+    async def begin(said=None, **configuration):
+        sent = await ada_at("echo").send(said or message(), returnImmediately=True, **configuration)
+        return sent.result["task"]["id"]
+
+    return begin
 
 
-async def test_a_webhook_is_made_and_shown(hooks, task):
-    made = (await hooks("Create", taskId=task, id="mine", url=HOOK)).result
-    assert made == {"id": "mine", "taskId": task, "url": HOOK}
+@pytest.fixture
+async def task(begun):
+    return await begun()
+
+
+async def test_a_webhook_is_made_and_shown_and_one_with_its_id_takes_its_place(hooks, task, begun):
+    made = (await hooks("Create", taskId=task, id="mine", url=HOOK, token="a")).result
+    assert made == {"id": "mine", "taskId": task, "url": HOOK, "token": MASK}
     assert (await hooks("Get", taskId=task, id="mine")).result == made
     assert (await hooks("List", taskId=task)).result == {"configs": [made], "nextPageToken": ""}
+    again = (await hooks("Create", taskId=task, id="mine", url=HOOK + "2")).result
+    assert again == {"id": "mine", "taskId": task, "url": HOOK + "2"}
+    assert (await hooks("List", taskId=task)).result["configs"] == [again]
+    assert (await hooks("Get", taskId=task, id="none")).code == -32001
+    other = await begun()
+    assert (await hooks("Create", taskId=other, id="mine", url=HOOK)).result["taskId"] == other
+    given = [(await hooks("Create", taskId=task, url=HOOK)).result["id"] for _ in range(2)]
+    assert all(given)
+    assert len({*given, "mine"}) == await bridge.run(PushConfig.objects.filter(task=task).count) == 3
 
 
-async def test_a_webhook_without_an_id_gets_one(hooks, task):
-    first, second = [(await hooks("Create", taskId=task, url=HOOK)).result["id"] for _ in range(2)]
-    assert first
-    assert first != second
-
-
-async def test_secrets_are_masked_in_every_answer(hooks, task):
-    secrets = {"token": "canary-token", "authentication": {"scheme": "Bearer", "credentials": "canary-credentials"}}
-    made = await hooks("Create", taskId=task, id="mine", url=HOOK, **secrets)
+async def test_secrets_are_masked_in_every_answer_and_encrypted_at_rest(hooks, task):
+    made = await hooks("Create", taskId=task, id="mine", url=HOOK, **SECRETS)
     shown = [made, await hooks("Get", taskId=task, id="mine"), await hooks("List", taskId=task)]
     assert "canary" not in str([answer.body for answer in shown])
     assert made.result["token"] == MASK
     assert made.result["authentication"] == {"scheme": "Bearer", "credentials": MASK}
-
-
-async def test_secrets_are_encrypted_at_rest(hooks, task):
-    secrets = {"token": "canary-token", "authentication": {"scheme": "Bearer", "credentials": "canary-credentials"}}
-    await hooks("Create", taskId=task, id="mine", url=HOOK, **secrets)
 
     def stored():
         with connection.cursor() as cursor:
@@ -75,12 +81,13 @@ async def test_secrets_are_encrypted_at_rest(hooks, task):
     assert (config.token, config.credentials) == ("canary-token", "canary-credentials")
 
 
-@pytest.mark.parametrize("secret", [" canary", "canary ", " "])
-async def test_a_secret_that_no_header_takes_is_refused(hooks, task, secret):
-    refused = await hooks("Create", taskId=task, url=HOOK, token=secret)
-    assert (refused.code, refused.fields) == (-32602, ["token"])
-    refused = await hooks("Create", taskId=task, url=HOOK, authentication={"scheme": "Bearer", "credentials": secret})
-    assert (refused.code, refused.fields) == (-32602, ["authentication.credentials"])
+async def test_a_secret_that_no_header_takes_is_refused(hooks, task):
+    for secret in (" canary", "canary ", " "):
+        refused = await hooks("Create", taskId=task, url=HOOK, token=secret)
+        assert (refused.code, refused.fields) == (-32602, ["token"])
+        authentication = {"scheme": "Bearer", "credentials": secret}
+        refused = await hooks("Create", taskId=task, url=HOOK, authentication=authentication)
+        assert (refused.code, refused.fields) == (-32602, ["authentication.credentials"])
     assert await bridge.run(PushConfig.objects.count) == 0
 
 
@@ -94,20 +101,6 @@ async def test_a_conversation_that_is_cleared_at_this_very_moment_gets_no_webhoo
     assert (await hooks("Create", taskId=task, url=HOOK)).code == -32001
 
 
-async def test_one_with_the_same_id_takes_the_others_place(hooks, task):
-    await hooks("Create", taskId=task, id="mine", url=HOOK, token="a")
-    again = (await hooks("Create", taskId=task, id="mine", url=HOOK + "2")).result
-    assert (await hooks("List", taskId=task)).result["configs"] == [again]
-    assert again == {"id": "mine", "taskId": task, "url": HOOK + "2"}
-
-
-async def test_an_id_is_unique_within_its_task_alone(hooks, task, ada_at):
-    other = (await ada_at("echo").send(message(), returnImmediately=True)).result["task"]["id"]
-    for one in (task, other):
-        assert (await hooks("Create", taskId=one, id="mine", url=HOOK)).result["taskId"] == one
-    assert await bridge.run(PushConfig.objects.count) == 2
-
-
 async def test_webhooks_come_page_by_page(hooks, task):
     for name in "cab":
         await hooks("Create", taskId=task, id=name, url=HOOK)
@@ -118,34 +111,28 @@ async def test_webhooks_come_page_by_page(hooks, task):
     assert rest["nextPageToken"] == ""
 
 
-async def test_an_unknown_webhook_is_not_found(hooks, task):
-    assert (await hooks("Get", taskId=task, id="none")).code == -32001
-
-
 async def test_deleting_is_idempotent_and_takes_what_waits_along(hooks, task):
-    await hooks("Create", taskId=task, id="mine", url=HOOK)
-    await hooks("Create", taskId=task, id="other", url=HOOK)
+    for name in ("mine", "other"):
+        await hooks("Create", taskId=task, id=name, url=HOOK)
     config = await bridge.run(PushConfig.objects.get, config_id="mine")
     await bridge.run(Delivery.objects.create, config=config, event_index=1)
     for _ in range(2):
         assert (await hooks("Delete", taskId=task, id="mine")).result == {}
     assert [one["id"] for one in (await hooks("List", taskId=task)).result["configs"]] == ["other"]
     assert await bridge.run(Delivery.objects.count) == 0
+    await bridge.run(lambda: Context.objects.get(tasks=task).delete())
+    assert await bridge.run(Task.objects.count) == await bridge.run(PushConfig.objects.count) == 0
 
 
-async def test_a_context_is_watched_from_its_first_webhook_on(hooks, task):
+async def test_a_context_is_watched_from_its_first_webhook_on(worker, hooks, task, ada_at):
     def is_watched():
         return Context.objects.get(tasks=task).is_watched
 
     assert not await bridge.run(is_watched)
     await hooks("Create", taskId=task, url=HOOK)
     assert await bridge.run(is_watched)
-
-
-async def test_a_finished_task_may_get_a_webhook(worker, hooks, ada_at):
-    task = (await ada_at("echo").send(message())).result["task"]
-    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert (await hooks("Create", taskId=task["id"], url=HOOK)).result["taskId"] == task["id"]
+    done = (await ada_at("echo").send(message())).result["task"]["id"]
+    assert (await hooks("Create", taskId=done, url=HOOK)).result["taskId"] == done, "a finished task may get one"
 
 
 async def test_a_task_has_so_many_webhooks_and_no_more(hooks, task, settings):
@@ -159,30 +146,15 @@ async def test_a_task_has_so_many_webhooks_and_no_more(hooks, task, settings):
     assert "result" in (await hooks("Create", taskId=task, id=known, url=HOOK)).body
 
 
-async def test_no_forbidden_url_is_kept(hooks, task, subtests):
-    for what, url in BY_THEMSELVES.items():
-        with subtests.test(what):
-            refused = await hooks("Create", taskId=task, url=url)
-            assert (refused.code, refused.fields) == (-32602, ["url"])
-    assert await bridge.run(PushConfig.objects.count) == 0
-
-
-@pytest.fixture
-def names(monkeypatch):
-    """Lets a test say where names lead."""
-    leading = {}
-
+async def test_a_name_that_leads_inside_is_refused_and_one_that_leads_nowhere_yet_is_taken(
+    hooks, task, ada_at, monkeypatch
+):
     async def resolve(name, port):
-        if name not in leading:
+        if name != "inside.example.com":
             raise socket.gaierror
-        return leading[name]
+        return ["8.8.8.8", "10.0.0.1"]
 
     monkeypatch.setattr(outbound, "_guard", Guard(resolve=resolve))
-    return leading
-
-
-async def test_a_name_that_leads_inside_is_refused_and_one_that_leads_nowhere_yet_is_taken(hooks, task, names, ada_at):
-    names["inside.example.com"] = ["8.8.8.8", "10.0.0.1"]
     refused = await hooks("Create", taskId=task, url="https://inside.example.com/")
     assert (refused.code, refused.fields) == (-32602, ["url"])
     inline = {"taskPushNotificationConfig": {"url": "https://inside.example.com/"}}
@@ -192,37 +164,16 @@ async def test_a_name_that_leads_inside_is_refused_and_one_that_leads_nowhere_ye
     assert "result" in (await hooks("Create", taskId=task, url="https://nowhere.example.com/")).body
 
 
-async def test_a_key_for_reading_makes_and_deletes_none(ada, task, echo):
-    _, key = await bridge.run(ApiKey.issue, ada, "reader", scopes=["tasks:read"])
-    reading = Caller("echo", key)
-    about = {"taskId": task, "id": "a", "url": HOOK}
-    assert (await reading.call("CreateTaskPushNotificationConfig", about)).status == 403
-    assert (await reading.call("DeleteTaskPushNotificationConfig", about)).status == 403
-    assert (await reading.call("ListTaskPushNotificationConfigs", about)).result["configs"] == []
-
-
-async def test_a_webhook_comes_with_the_message_that_opens_its_task(ada_at, echo, hooks):
-    inline = {"id": "mine", "url": HOOK, "token": "secret", "authentication": {"scheme": "Basic"}}
-    sent = await ada_at("echo").send(message(), returnImmediately=True, taskPushNotificationConfig=inline)
-    task = sent.result["task"]["id"]
-    shown = (await hooks("Get", taskId=task, id="mine")).result
-    assert shown == {"id": "mine", "taskId": task, "url": HOOK, "token": MASK, "authentication": {"scheme": "Basic"}}
-
-
-async def test_a_repeated_message_brings_no_second_webhook(ada_at, echo):
+async def test_a_webhook_comes_once_with_the_message_that_opens_its_task(begun, hooks, ada_at, greeting):
     same = message()
+    inline = {"id": "mine", "url": HOOK, "token": "secret", "authentication": {"scheme": "Basic"}}
+    task, again = [await begun(same, taskPushNotificationConfig=inline) for _ in range(2)]
+    assert task == again
+    shown = {"id": "mine", "taskId": task, "url": HOOK, "token": MASK, "authentication": {"scheme": "Basic"}}
+    assert (await hooks("Get", taskId=task, id="mine")).result == shown
+    unnamed = message()
     for _ in range(2):
-        await ada_at("echo").send(same, returnImmediately=True, taskPushNotificationConfig={"url": HOOK})
-    assert await bridge.run(PushConfig.objects.count) == 1
-
-
-async def test_an_answer_that_is_no_task_leaves_no_webhook(ada_at, greeting):
+        await begun(unnamed, taskPushNotificationConfig={"url": HOOK})
     sent = await ada_at("greeting").send(message(), taskPushNotificationConfig={"url": HOOK})
-    assert "message" in sent.result
-    assert await bridge.run(PushConfig.objects.count) == 0
-
-
-async def test_a_webhook_goes_with_its_task(hooks, task):
-    await hooks("Create", taskId=task, url=HOOK)
-    await bridge.run(lambda: Context.objects.get(tasks=task).delete())
-    assert await bridge.run(Task.objects.count) == await bridge.run(PushConfig.objects.count) == 0
+    assert "message" in sent.result, "an answer that is no task leaves no webhook"
+    assert await bridge.run(PushConfig.objects.count) == 2
