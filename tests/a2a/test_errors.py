@@ -80,20 +80,6 @@ async def test_every_way_to_say_json_is_taken_and_a_trailing_slash(calls, subtes
     check_error(await calls.post(rpc(), path="/a2a/countdown/"), -32001)
 
 
-async def test_a_body_that_is_too_large_is_refused(calls, settings):
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
-    answer = await calls.post(parts({"text": "x" * 1000}))
-    check_error(answer, 413, request_id=None, status=413)
-    assert answer.reason == "REQUEST_TOO_LARGE"
-
-
-async def test_only_post_is_allowed(calls, subtests):
-    for method in ("get", "put", "delete", "head", "options"):
-        with subtests.test(method):
-            response = await getattr(calls.client, method)("/a2a/countdown")
-            assert (response.status_code, response["Allow"]) == (405, "POST")
-
-
 async def test_an_unforeseen_error_shows_nothing_of_what_is_inside(calls, monkeypatch, caplog):
     def fails(*args: Any) -> Any:
         raise RuntimeError("secret of the house")

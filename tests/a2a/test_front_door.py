@@ -87,7 +87,8 @@ async def test_who_may_not_use_the_agent_is_told_what_its_own_address_tells(
         assert (at_the_door.status, at_the_door.reason) == (404, "AGENT_NOT_FOUND")
     for caller in (anybody_at(""), Caller("", "parley_000000000000_wrong")):
         assert (await caller.call("ListTasks", {"tenant": "echo"})).status == 401
-    assert (await Resource("").ask("GET", "tasks?tenant=echo")).status == 401
+    refused = await Resource("").ask("GET", "tasks?tenant=echo")
+    assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, 'Bearer realm="parley"')
     sent = await anybody_at("").call("SendMessage", {"tenant": "open-echo", "message": message()})
     assert sent.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 

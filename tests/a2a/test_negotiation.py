@@ -127,15 +127,6 @@ async def test_measured_latency_and_the_queue_of_this_moment_count(ada, ada_asks
     assert (refused["accepted"], refused["rejection_reason"]) == (False, "latency_exceeds_constraint")
 
 
-async def test_those_that_would_not_take_it_come_last(ada_asks, countdown):
-    await bridge.run(make_agent, "painter", output_modes=["image/png"])
-    ranked = (await ada_asks("", ASKED | {"output_mime_types": ["image/*"]})).body["agents"]
-    assert [(one["agent"], one["rejection_reason"]) for one in ranked] == [
-        ("painter", None),
-        ("countdown", "output_mime_unsupported"),
-    ]
-
-
 WRONG = {
     "task_summary": [{}, *({"task_summary": one} for one in ("", "  ", 5, "x" * 10_001, "a\0"))],
     "task_details": [{"task_details": []}, {"task_details": "x" * 10_001}],

@@ -8,7 +8,7 @@ import pytest
 
 from apps.conversations.models import Context, Event
 from tests.a2a.calling import message, text_of
-from tests.a2a.old_calling import OldResource, said, told
+from tests.a2a.old_calling import said, told
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -141,12 +141,3 @@ async def test_the_address_is_of_0_3_whatever_is_named(old_rests, echo):
     assert (verb.status, verb.headers["Allow"]) == (405, "POST")
     for address in ("v1/tasks", "v1/message:sent", "v1", "v1/extendedAgentCard"):
         assert (await old_rests("echo").send("GET", address)).status_code == 404
-
-
-async def test_somebody_elses_task_is_not_found(old_rests, bob_key, echo):
-    task = await old_rests("echo").sent(told(), configuration={"blocking": False})
-    bob = OldResource("echo", bob_key)
-    for verb, action in (("GET", ""), ("POST", ":cancel"), ("GET", ":subscribe")):
-        theirs = await bob.ask(verb, f"v1/tasks/{task['id']}{action}")
-        assert (theirs.status, theirs.reason) == (404, "TASK_NOT_FOUND")
-        assert theirs.body == (await bob.ask(verb, f"v1/tasks/{MISSING}{action}")).body

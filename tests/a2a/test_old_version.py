@@ -1,6 +1,5 @@
 """Clients of A2A 0.3 find their methods at the same endpoint, and the same facts as clients of 1.0."""
 
-import base64
 from contextlib import aclosing
 from typing import Any
 
@@ -29,13 +28,6 @@ async def test_a_send_that_says_nothing_of_blocking_waits_for_the_end(worker, ol
     assert [one["role"] for one in task["history"]] == ["user", "agent"]
     assert {one["kind"] for one in task["history"]} == {"message"}
     assert task["artifacts"][0]["parts"] == [{"kind": "text", "text": "hi"}]
-
-
-async def test_an_answer_may_be_a_message(old_at, greeting):
-    answer = (await old_at("greeting").send(said())).result
-    assert (answer["kind"], answer["role"]) == ("message", "agent")
-    [event] = await events_of(old_at("greeting"), "message/stream", {"message": said()})
-    assert event["kind"] == "message"
 
 
 async def test_a_stream_ends_with_the_update_that_is_marked_as_final(worker, old_at, echo):
@@ -73,32 +65,6 @@ async def test_a_stream_that_was_lost_is_taken_up_again(worker, old_at, stepping
     missed = await events_of(old_at("stepping"), "tasks/resubscribe", {"id": seen[0][1]["id"]}, headers=place)
     assert next(text_of(event["artifact"]) for event in missed if event["kind"] == "artifact-update") == "2\n"
     assert missed[-1]["final"]
-
-
-async def test_files_and_data_go_both_ways_as_they_are(worker, old_at, ada_at, echo):
-    content = base64.b64encode(bytes(range(256))).decode()
-    data = {"n": 1, "whole": 2.0, "none": None, "deep": [[{"ü": True}]], "large": 9007199254740991}
-    sent = said(
-        parts=[
-            {"kind": "data", "data": data, "metadata": {"a": None}},
-            {"kind": "file", "file": {"bytes": content, "name": "all.bin", "mimeType": "application/octet-stream"}},
-            {"kind": "file", "file": {"uri": "https://example.com/a.png", "mimeType": "image/png"}},
-            {"kind": "text", "text": "", "metadata": {"n": 1}},
-        ],
-        metadata={"from": "0.3", "none": None},
-        extensions=["https://example.com/ext"],
-    )
-    task = (await old_at("echo").send(sent)).result
-    assert task["history"][0]["parts"] == sent["parts"]
-    assert task["history"][0]["metadata"] == sent["metadata"]
-    assert task["history"][0]["extensions"] == sent["extensions"]
-    new = (await ada_at("echo").call("GetTask", {"id": task["id"]})).result
-    assert new["history"][0]["parts"] == [
-        {"data": data, "metadata": {"a": None}},
-        {"raw": content, "filename": "all.bin", "mediaType": "application/octet-stream"},
-        {"url": "https://example.com/a.png", "mediaType": "image/png"},
-        {"text": "", "metadata": {"n": 1}},
-    ]
 
 
 async def test_what_0_3_has_no_field_for_stands_in_the_metadata(worker, old_at, ada_at, echo):
@@ -188,40 +154,27 @@ INVALID = {
     "a list as params": ([], "params"),
     "null as params": (None, "params"),
     "no message": ({}, "message"),
-    "a message of another kind": (asked(kind="task"), "message.kind"),
     "a role of 1.0": (asked(role="ROLE_USER"), "message.role"),
     "the agent's role": (asked(role="agent"), "message.role"),
     "no messageId": (asked(messageId=...), "message.messageId"),
-    "a name in both spellings": (asked(message_id="m"), "message.messageId"),
     "no parts": (asked(parts=...), "message.parts"),
-    "no list of parts": (asked(parts={}), "message.parts"),
-    "too many parts": (asked(parts=[{"kind": "text", "text": "a"}] * 101), "message.parts"),
     "a string as part": (part("hello"), "message.parts[0]"),
     "a part of nothing": (part({}), "message.parts[0]"),
     "a part of another kind": (part({"kind": "image"}), "message.parts[0].kind"),
-    "a list as the part's kind": (part({"kind": []}), "message.parts[0].kind"),
     "a text without text": (part({"kind": "text", "data": {}}), "message.parts[0].text"),
-    "a number as text": (part({"kind": "text", "text": 5}), "message.parts[0].text"),
     "U+0000 in a text": (part({"kind": "text", "text": "a\0"}), "message.parts[0].text"),
     "a list as data": (part({"kind": "data", "data": [1]}), "message.parts[0].data"),
     "half a surrogate pair in data": (part({"kind": "data", "data": {"a": "\ud800"}}), "message.parts[0].data"),
-    "a number in data that is too large": (part({"kind": "data", "data": {"a": 10**350}}), "message.parts[0].data"),
-    "a string as file": (part({"kind": "file", "file": "a"}), "message.parts[0].file"),
     "a file of nothing": (file(name="a"), "message.parts[0].file"),
     "a file of bytes and a URL": (file(bytes="aGk=", uri="https://example.com/"), "message.parts[0].file"),
     "no base64": (file(bytes="!"), "message.parts[0].file.bytes"),
-    "a number as bytes": (file(bytes=5), "message.parts[0].file.bytes"),
     "a URL of this machine": (file(uri="http://localhost/"), "message.parts[0].file.uri"),
     "a newline in a file name": (file(bytes="aGk=", name="a\nb"), "message.parts[0].file.name"),
     "a list as mimeType": (file(bytes="aGk=", mimeType=[]), "message.parts[0].file.mimeType"),
-    "a list as metadata": (asked(metadata=[]), "message.metadata"),
     "a list as a part's metadata": (part({"kind": "text", "text": "a", "metadata": []}), "message.parts[0].metadata"),
-    "a newline in the contextId": (asked(contextId="a\nb"), "message.contextId"),
-    "a list as configuration": (asked() | {"configuration": []}, "configuration"),
     "a word as blocking": (configured(blocking="no"), "configuration.blocking"),
     "a negative historyLength": (configured(historyLength=-1), "configuration.historyLength"),
     "false as historyLength": (configured(historyLength=False), "configuration.historyLength"),
-    "a string as acceptedOutputModes": (configured(acceptedOutputModes="a"), "configuration.acceptedOutputModes"),
     "a list as webhook": (configured(pushNotificationConfig=[]), "configuration.pushNotificationConfig"),
 }
 

@@ -151,17 +151,6 @@ async def test_a_send_stays_open_while_somebody_signs_in_elsewhere(worker, ada_a
     assert states(rest) == ["WORKING", "COMPLETED"]
 
 
-async def test_what_a_task_asks_for_is_said_with_its_form(worker, ada_at, countdown):
-    sent = {"message": message("20000")}
-    asked = [event async for event in ada_at("countdown").stream("SendStreamingMessage", sent)]
-    slot = asked[-1][1]["statusUpdate"]["metadata"]["slot"]
-    assert slot["name"] == "start"
-    assert slot["schema"]["maximum"] == 10_000
-    form = message(taskId=asked[0][1]["task"]["id"], parts=[{"data": {"start": 1}}])
-    done = (await ada_at("countdown").send(form)).result["task"]
-    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
 async def test_a_repeated_answer_streams_from_where_it_came_in(worker, ada_at, asking):
     task = (await ada_at("asking").send(message("hi"))).result["task"]
     same = {"message": message("blue", taskId=task["id"])}
