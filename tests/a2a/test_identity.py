@@ -3,11 +3,7 @@
 import json
 import urllib.parse
 
-import httpx
-import jwt
 import pytest
-from a2a.client import A2ACardResolver
-from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 
 import bridge
 from apps.agents.identity import did_of
@@ -28,29 +24,6 @@ def resolved(did: str) -> str:
     host, *path = did.removeprefix("did:web:").split(":")
     address = "http://" + urllib.parse.unquote(host)
     return address + ("/" + "/".join(path) if path else "/.well-known") + "/did.json"
-
-
-def key_provider(kid: str | None, jku: str | None):
-    [key] = [key for key in httpx.get(jku).json()["keys"] if key["kid"] == kid]
-    return jwt.PyJWK(key)
-
-
-async def test_the_sdk_verifies_the_cards_of_agents_and_of_the_platform(server):
-    verify = create_signature_verifier(key_provider, ["EdDSA", "ES256"])
-    server.manage("rotate_signing_key", "countdown", "--algorithm", "ES256")
-    async with httpx.AsyncClient() as http:
-        for slug in ("echo", "countdown"):
-            card = await A2ACardResolver(http, f"{server.url}/a2a/{slug}").get_agent_card()
-            verify(card)
-            card.capabilities.streaming = not card.capabilities.streaming
-            with pytest.raises(InvalidSignaturesError):
-                verify(card)
-        card = await A2ACardResolver(http, server.url).get_agent_card()
-        verify(card)
-        [key] = (await http.get(f"{server.url}/.well-known/did.json")).json()["verificationMethod"]
-        asked = await http.get(f"{server.url}{CARD}", headers={"Host": "localhost"})
-    assert jwt.get_unverified_header(f"{card.signatures[0].protected}..")["kid"] == key["publicKeyJwk"]["kid"]
-    assert asked.json()["supportedInterfaces"][0]["url"] == f"{server.url}/a2a/echo", "whatever host was asked for"
 
 
 async def test_an_agents_document_is_where_its_identifier_leads(anybody_at, echo):

@@ -4,11 +4,13 @@ import asyncio
 import uuid
 
 import httpx
+import jwt
 import pytest
-from a2a.client import A2AClientError, ClientConfig
+from a2a.client import A2ACardResolver, A2AClientError, ClientConfig
 from a2a.client.client_factory import ClientFactory
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils import errors
+from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
@@ -170,6 +172,29 @@ async def test_every_agent_is_found_by_the_platforms_card(server, binding):
         task = (await answer(agent, request("hi"))).task
         assert text_of(task.artifacts[0]) == "hi"
         assert (await agent.get_task(a2a.GetTaskRequest(id=task.id))).id == task.id
+
+
+def key_provider(kid: str | None, jku: str | None):
+    [key] = [key for key in httpx.get(jku).json()["keys"] if key["kid"] == kid]
+    return jwt.PyJWK(key)
+
+
+async def test_the_sdk_verifies_the_cards_of_agents_and_of_the_platform(server):
+    verify = create_signature_verifier(key_provider, ["EdDSA", "ES256"])
+    server.manage("rotate_signing_key", "countdown", "--algorithm", "ES256")
+    async with httpx.AsyncClient() as http:
+        for slug in ("echo", "countdown"):
+            card = await A2ACardResolver(http, f"{server.url}/a2a/{slug}").get_agent_card()
+            verify(card)
+            card.capabilities.streaming = not card.capabilities.streaming
+            with pytest.raises(InvalidSignaturesError):
+                verify(card)
+        card = await A2ACardResolver(http, server.url).get_agent_card()
+        verify(card)
+        [key] = (await http.get(f"{server.url}/.well-known/did.json")).json()["verificationMethod"]
+        asked = await http.get(f"{server.url}/a2a/echo/.well-known/agent-card.json", headers={"Host": "localhost"})
+    assert jwt.get_unverified_header(f"{card.signatures[0].protected}..")["kid"] == key["publicKeyJwk"]["kid"]
+    assert asked.json()["supportedInterfaces"][0]["url"] == f"{server.url}/a2a/echo", "whatever host was asked for"
 
 
 async def test_a_client_that_hangs_up_does_not_stop_its_task(server):
