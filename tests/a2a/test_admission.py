@@ -112,3 +112,5 @@ async def test_a_key_does_what_its_scopes_allow(worker, ada, echo):
         other = await (writing if allowed is reading else reading).call(method, params)
         assert (other.status, other.code, other.reason) == (403, 403, "PERMISSION_DENIED"), method
         assert (await allowed.call(method, params)).status == 200, method
+    with pytest.raises(ValueError, match="There is no scope tasks:sing"):
+        await bridge.run(lambda: ApiKey.issue(ada, "key", scopes=["tasks:sing"]))

@@ -154,6 +154,7 @@ INVALID = {
     "a list as params": ([], "params"),
     "null as params": (None, "params"),
     "no message": ({}, "message"),
+    "a message of another kind": (asked(kind="task"), "message.kind"),
     "a role of 1.0": (asked(role="ROLE_USER"), "message.role"),
     "the agent's role": (asked(role="agent"), "message.role"),
     "no messageId": (asked(messageId=...), "message.messageId"),

@@ -76,3 +76,12 @@ async def test_a_skill_is_named_in_metadata_and_what_is_unclear_is_answered_by_a
     events = [event async for _, event in office.stream("SendStreamingMessage", {"message": message("hello")})]
     assert [list(event) for event in events] == [["message"]]
     assert len((await office.call("ListTasks", {})).result["tasks"]) == 1
+
+
+async def test_what_a_task_asks_for_is_said_with_its_form(worker, ada_at, countdown):
+    sent = {"message": message("20000")}
+    asked = [event async for _, event in ada_at("countdown").stream("SendStreamingMessage", sent)]
+    slot = asked[-1]["statusUpdate"]["metadata"]["slot"]
+    assert (slot["name"], slot["schema"]["maximum"]) == ("start", 10_000)
+    form = message(taskId=asked[0]["task"]["id"], parts=[{"data": {"start": 1}}])
+    assert (await ada_at("countdown").send(form)).result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
