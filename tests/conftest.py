@@ -21,7 +21,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.gateway import breaker
 from apps.runtime import embedded
-from tests import emptying, stack, strictness
+from tests import emptying, stack
 
 # An example of Hypothesis may take as long as a busy machine needs: what ends a test that hangs is its timeout.
 UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -94,12 +94,6 @@ def server() -> Iterator[stack.Stack]:
     """The whole of Parley as processes of their own, shared by all tests that only talk to it."""
     with stack.running() as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _answers_are_read_strictly() -> Iterator[None]:
-    with strictness.strict_operations(), strictness.strict_clients():
-        yield
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import outbound
 from apps.accounts.models import ApiKey, User
 from apps.conversations.models import Context, Run
 from apps.gateway import registering
-from tests import strictness
+from tests.a2a import strictness
 from tests.a2a.calling import Caller, message
 from tests.gateway.hostile.ordeals import IDLE, LIMIT, MOST, STREAM, Ordeal, disagreements, went_well
 from tests.gateway.hostile.villain import Villain, villain
