@@ -1,4 +1,4 @@
-"""Views that wait or stream run on the event loop alone: no thread and no connection for as long as they wait."""
+"""Views that wait or stream hold no thread and no connection for as long as they wait; pages are work for threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from apps.conversations import feed, wire
 from apps.conversations.models import Context
 from apps.runtime.sending import accept_and_publish, settled
 from config.direct import DirectHandler
+from config.pages import PagesHandler
 
+pytestmark = pytest.mark.services("waiting views hold no connection of the pool, and hear by the channel layer")
 begun = asyncio.Event()
 ended: list[str] = []
 
@@ -62,6 +64,14 @@ def threaded(request: HttpRequest) -> HttpResponse:
     return HttpResponse(str(User.objects.count()))
 
 
+def plain(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(threading.current_thread().name)
+
+
+async def awaits(request: HttpRequest) -> HttpResponse:
+    return plain(request)
+
+
 urlpatterns = [
     path("a2a/waits/<uuid:context>/<uuid:task>/<int:after>", waits),
     path("a2a/streams/<uuid:context>", streams),
@@ -69,6 +79,8 @@ urlpatterns = [
     path("other/fails", fails),
     path("size", size),
     path("threaded", threaded),
+    path("plain", plain),
+    path("awaits", awaits),
 ]
 
 
@@ -79,7 +91,9 @@ def _urls() -> Any:
         yield
 
 
-def request_to(address: str, *, method: str = "GET", body: bytes = b"", **headers: str) -> ApplicationCommunicator:
+def request_to(
+    address: str, handler: Any = DirectHandler, *, method: str = "GET", **headers: str
+) -> ApplicationCommunicator:
     scope = {
         "type": "http",
         "method": method,
@@ -87,14 +101,14 @@ def request_to(address: str, *, method: str = "GET", body: bytes = b"", **header
         "query_string": b"",
         "headers": [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()],
     }
-    return ApplicationCommunicator(DirectHandler(), scope)
+    return ApplicationCommunicator(handler(), scope)
 
 
 async def answered(
-    address: str, *, method: str = "GET", body: bytes = b"", **headers: str
+    address: str, handler: Any = DirectHandler, *, method: str = "GET", body: bytes = b"", **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of the answer."""
-    communicator = request_to(address, method=method, **headers)
+    communicator = request_to(address, handler, method=method, **headers)
     await communicator.send_input({"type": "http.request", "body": body})
     start = await communicator.receive_output(5)
     chunks = []
@@ -129,49 +143,42 @@ def server_connections() -> int:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_200_streams_and_200_waiting_callers_hold_no_thread_and_no_connection(
+async def test_100_streams_and_100_waiting_callers_hold_no_thread_and_no_connection(
     ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
 ) -> None:
     receipt = await bridge.run(accept_and_publish, ada.principal, echo, said())
-    addresses = [f"/a2a/streams/{receipt.context}"] * 200
-    addresses += [f"/a2a/waits/{receipt.context}/{receipt.task}/{receipt.index}"] * 200
+    addresses = [f"/a2a/streams/{receipt.context}"] * 100
+    addresses += [f"/a2a/waits/{receipt.context}/{receipt.task}/{receipt.index}"] * 100
     postgres = connection.vendor == "postgresql"
     threads = threading.active_count()
     connections = await bridge.run(server_connections) if postgres else 0
     async with opened(addresses) as requests:
-        for stream in requests[:200]:
+        for stream in requests[:100]:
             await stream.receive_output(10)
             assert (await stream.receive_output(10))["body"].startswith(b"1 user_message")
         bridge_may_add = 6
         assert threading.active_count() - threads <= bridge_may_add
         if postgres:
             assert await bridge.run(server_connections) - connections <= bridge_may_add
-    assert len(ended) == 400
+    assert len(ended) == 200
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_stream_ends_when_its_client_leaves(
-    ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
-) -> None:
-    receipt = await bridge.run(accept_and_publish, ada.principal, echo, said())
-    async with opened([f"/a2a/streams/{receipt.context}"]) as (stream,):
-        await stream.receive_output(5)
-        await stream.receive_output(5)
-        assert not ended
-    assert ended
-    assert await bridge.run(Context.objects.filter(pk=receipt.context).exists)
-
-
-@pytest.mark.django_db(transaction=True)
-async def test_a_waiting_view_ends_when_its_client_leaves(
+async def test_a_stream_and_a_waiting_view_end_when_their_client_leaves(
     ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
 ) -> None:
     receipt = await bridge.run(accept_and_publish, ada.principal, echo, said())
     begun.clear()
+    async with opened([f"/a2a/streams/{receipt.context}"]) as (stream,):
+        await stream.receive_output(5)
+        await stream.receive_output(5)
+        assert not ended
+    assert len(ended) == 1
     async with opened([f"/a2a/waits/{receipt.context}/{receipt.task}/{receipt.index}"]):
         await asyncio.wait_for(begun.wait(), 5)
-        assert not ended
-    assert ended
+        assert len(ended) == 1
+    assert len(ended) == 2
+    assert await bridge.run(Context.objects.filter(pk=receipt.context).exists)
 
 
 @pytest.mark.parametrize(("address", "code"), [("/a2a/fails", -32603), ("/other/fails", 500)])
@@ -204,15 +211,22 @@ async def test_an_endless_body_is_refused_while_it_is_coming() -> None:
         assert (await communicator.receive_output(5))["status"] == 413
 
 
-async def test_head_gets_the_headers_alone() -> None:
+async def test_head_gets_the_headers_alone_and_a_host_that_is_not_ours_nothing() -> None:
     status, headers, body = await answered("/size", method="HEAD")
     assert (status, headers["content-type"], body) == (200, "application/json", b"")
-
-
-async def test_a_host_that_is_not_ours_is_refused() -> None:
+    assert headers["x-content-type-options"] == "nosniff"
     assert (await answered("/size", host="evil.example"))[0] == 400
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_view_that_is_not_async_runs_on_the_bridge(ada: User) -> None:
     assert (await answered("/threaded"))[2] == b"1"
+
+
+async def test_a_page_runs_in_a_thread_and_one_that_awaits_on_the_loop() -> None:
+    status, headers, thread = await answered("/plain", PagesHandler)
+    assert status == 200
+    assert {"content-security-policy", "x-frame-options", "x-content-type-options"} <= headers.keys()
+    here = threading.current_thread().name
+    assert thread.decode() != here
+    assert (await answered("/awaits", PagesHandler))[2].decode() == here

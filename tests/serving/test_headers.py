@@ -1,43 +1,30 @@
-"""What every page says to the browser about what it may do."""
+"""What every page says to the browser about what it may do; and whose pages may open a WebSocket."""
 
 from __future__ import annotations
 
-import urllib.request
-from email.message import Message
+from typing import Any
 
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.template.context_processors import csp
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
 
+from config.origins import is_own
 from config.policy import PolicyMiddleware
-from tests.stack import Stack
 
 
-def headers(server: Stack, path: str) -> Message:
-    with urllib.request.urlopen(f"{server.url}{path}", timeout=20) as answer:
-        return answer.headers
-
-
-@pytest.mark.parametrize("path", ["/admin/login/", "/healthz"])
-def test_nothing_is_guessed_from_content(server: Stack, path: str) -> None:
-    assert headers(server, path)["X-Content-Type-Options"] == "nosniff"
-
-
-def test_pages_may_only_be_framed_and_referred_to_by_ourselves(server: Stack) -> None:
-    sent = headers(server, "/admin/login/")
-    assert sent["X-Frame-Options"] == "SAMEORIGIN"
-    assert sent["Referrer-Policy"] == "same-origin"
-
-
-def test_nobody_is_asked_where_links_lead_to_before_they_are_followed(server: Stack) -> None:
-    assert headers(server, "/admin/login/")["X-DNS-Prefetch-Control"] == "off"
-
-
-def test_cookies_are_out_of_reach_for_scripts_and_other_sites(server: Stack) -> None:
-    cookie = headers(server, "/admin/login/")["Set-Cookie"]
-    assert "HttpOnly" in cookie
-    assert "SameSite=Lax" in cookie
+@pytest.mark.django_db
+def test_pages_are_framed_and_referred_to_by_ourselves_alone_and_nothing_is_guessed_or_looked_up(
+    client: Client,
+) -> None:
+    answer = client.get("/admin/login/")
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert answer["X-Frame-Options"] == "SAMEORIGIN"
+    assert answer["Referrer-Policy"] == "same-origin"
+    assert answer["X-DNS-Prefetch-Control"] == "off"
+    for cookie in answer.cookies.values():
+        assert (cookie["httponly"], cookie["samesite"]) == (True, "Lax")
+    assert answer.cookies
 
 
 def policy(path: str) -> str:
@@ -56,3 +43,25 @@ def test_a_script_runs_by_the_nonce_of_its_page_alone() -> None:
 def test_the_policy_of_the_admin_pages_is_theirs_alone() -> None:
     assert "unsafe" not in policy("/agents")
     assert "'unsafe-eval'" in policy("/admin/")
+
+
+def test_only_a_page_of_this_server_may_open_a_websocket(settings: Any) -> None:
+    own = [
+        ("http://localhost:8000", "localhost:8000"),
+        ("http://127.0.0.1:8000", "127.0.0.1:8000"),
+        ("https://LOCALHOST:8000", "localhost:8000"),
+    ]
+    foreign = [
+        ("http://localhost:9000", "localhost:8000"),
+        ("http://evil.example", "localhost:8000"),
+        ("http://evil.example", "evil.example"),
+        ("http://user@localhost:8000", "localhost:8000"),
+        ("null", "localhost:8000"),
+        ("", "localhost:8000"),
+        ("file://", "localhost:8000"),
+        ("ftp://localhost:8000", "localhost:8000"),
+    ]
+    assert [pair for pair in own if not is_own(*pair)] == []
+    assert [pair for pair in foreign if is_own(*pair)] == []
+    settings.PUBLIC_BASE_URL = "https://parley.example.org"
+    assert is_own("https://parley.example.org", "10.0.0.7:8000"), "whatever a proxy names"

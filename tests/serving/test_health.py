@@ -29,7 +29,7 @@ def test_a_server_that_stands_is_alive_and_ready(server: Stack) -> None:
     assert ("broker" in parts) == (not settings.EMBEDDED)
 
 
-@pytest.mark.services("needs several processes or a real broker", only=True)
+@pytest.mark.services("a broker that is not there", only=True)
 def test_a_server_without_its_tables_or_its_broker_is_alive_and_says_what_is_missing() -> None:
     with stack.prepared(CELERY_BROKER_URL="amqp://guest:guest@127.0.0.1:1//") as bare:
         bare.launch("daphne")

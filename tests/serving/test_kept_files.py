@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import httpx
-import pytest
 
 from config.kept_files import KeptInMemory
 from tests.stack import Stack
@@ -15,41 +13,26 @@ FOR_GOOD = [(b"Cache-Control", b"max-age=315360000, public, immutable")]
 FOR_NOW = [(b"Cache-Control", b"max-age=60, public")]
 
 
-@pytest.fixture(scope="module")
-def client(server: Stack) -> Iterator[httpx.Client]:
+def test_a_file_is_said_again_as_it_was_said_and_who_has_it_or_wants_a_part_gets_no_more(server: Stack) -> None:
     with httpx.Client(base_url=server.url) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def style(client: httpx.Client) -> str:
-    """The address of a file that never changes."""
-    found = re.search(r"/static/css/base\.[0-9a-f]+\.css", client.get("/sign-in").text)
-    assert found
-    return found[0]
-
-
-@pytest.mark.parametrize("accepted", ["br, gzip", "gzip", "identity"])
-def test_what_is_said_again_is_what_was_said(client: httpx.Client, style: str, accepted: str) -> None:
-    first, *others = (client.get(style, headers={"Accept-Encoding": accepted}) for _ in range(3))
-    assert first.status_code == 200
-    assert first.headers.get("Content-Encoding", "identity") in accepted
-    assert "immutable" in first.headers["Cache-Control"]
-    assert first.headers["X-Content-Type-Options"] == "nosniff"
-    for again in others:
-        assert (again.status_code, again.content) == (200, first.content)
-        assert dict(again.headers) == dict(first.headers)
-
-
-def test_who_has_it_or_wants_a_part_gets_no_more(client: httpx.Client, style: str) -> None:
-    whole = client.get(style, headers={"Accept-Encoding": "identity"})
-    assert client.get(style, headers={"If-None-Match": whole.headers["ETag"]}).status_code == 304
-    part = client.get(style, headers={"Range": "bytes=0-9", "Accept-Encoding": "identity"})
-    assert (part.status_code, part.content) == (206, whole.content[:10])
-    head = client.head(style)
-    assert (head.status_code, head.content) == (200, b"")
-    assert client.post(style).status_code == 405
-    assert client.get("/static/css/none.css").status_code == 404
+        found = re.search(r"/static/css/base\.[0-9a-f]+\.css", client.get("/sign-in").text)
+        assert found
+        style = found[0]
+        for accepted in ("br, gzip", "gzip", "identity"):
+            first, again = (client.get(style, headers={"Accept-Encoding": accepted}) for _ in range(2))
+            assert first.headers.get("Content-Encoding", "identity") in accepted
+            assert "immutable" in first.headers["Cache-Control"]
+            assert first.headers["X-Content-Type-Options"] == "nosniff"
+            assert (first.status_code, again.status_code, again.content) == (200, 200, first.content)
+            assert dict(again.headers) == dict(first.headers)
+        whole = client.get(style, headers={"Accept-Encoding": "identity"})
+        assert client.get(style, headers={"If-None-Match": whole.headers["ETag"]}).status_code == 304
+        part = client.get(style, headers={"Range": "bytes=0-9", "Accept-Encoding": "identity"})
+        assert (part.status_code, part.content) == (206, whole.content[:10])
+        head = client.head(style)
+        assert (head.status_code, head.content) == (200, b"")
+        assert client.post(style).status_code == 405
+        assert client.get("/static/css/none.css").status_code == 404
 
 
 class Answering:

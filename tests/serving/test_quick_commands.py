@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from django.conf import settings
 from django.core.management import get_commands, load_command_class
 
@@ -26,15 +27,11 @@ def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_command_loads_neither_pages_nor_a_server() -> None:
+def test_a_command_loads_neither_pages_nor_a_server_nor_a_database_or_broker_that_is_not_used() -> None:
     loaded = run(LOADED).split()
     assert "apps.accounts.models" in loaded
     assert [name for name in loaded if re.match(r"daphne|twisted\.internet|config\.urls|apps\.\w+\.admin", name)] == []
-
-
-def test_a_command_loads_no_database_and_no_broker_that_is_not_used() -> None:
     unused = {"kombu.transport.redis": "redis" not in settings.CELERY_BROKER_URL, "psycopg": settings.EMBEDDED}
-    loaded = run(LOADED).split()
     assert [name for name, is_unused in unused.items() if is_unused and name in loaded] == []
 
 
@@ -44,5 +41,6 @@ def test_commands_of_the_apps_look_over_no_code_first() -> None:
     assert [name for name, app in ours.items() if not isinstance(load_command_class(app, name), QuickCommand)] == []
 
 
+@pytest.mark.slow("a process that loads all pages")
 def test_who_checks_operators_pages_has_them_all_loaded() -> None:
     assert int(run(CHECKED)) > 20

@@ -6,97 +6,75 @@ import contextlib
 import json
 import re
 import shlex
-import shutil
-import signal
 import socket
 import stat
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
+from django.core.management import CommandError, call_command
 
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from config import serving, static_files
 from tests import stack
 from tests.faults.calling import Caller
-from tests.stack import Stack
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Stack]:
-    """Something that `serve` serves, on this profile's database and broker; started as people start it."""
-    with stack.prepared(forked=False) as prepared:
-        prepared.serve_alone()
-        yield prepared
-
-
-def test_it_says_where_it_is_and_how_to_sign_in(served: Stack) -> None:
-    printed = served.log("serve")
-    for what in (f"{served.url}/", served.demo_email, served.demo_password, served.admin_password, served.demo_key):
-        assert what in printed
-
-
-@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl: apt-get install curl")
-def test_the_printed_curl_line_works(served: Stack) -> None:
-    line = re.search(r"^curl .*$", served.log("serve"), re.MULTILINE)
-    assert line
-    answer = subprocess.run(shlex.split(line[0]), capture_output=True, check=True, timeout=30)
-    assert json.loads(answer.stdout)["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
-def test_secrets_are_for_their_owner_alone(served: Stack) -> None:
-    assert stat.S_IMODE((served.data_dir / "first-login.txt").stat().st_mode) == 0o600
-
-
-def test_a_taken_port_is_a_sentence(served: Stack) -> None:
-    refused = served.manage("serve", check=False)
-    assert refused.returncode == 1
-    assert f"Nothing can be served at 127.0.0.1:{served.port}" in refused.stderr
-    assert "PORT" in refused.stderr
-    assert "Traceback" not in refused.stderr
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_within_seconds_with_streams_open_and_it_starts_again(
-    served: Stack, number: signal.Signals
+@pytest.mark.django_db
+def test_without_the_showcase_nobody_exists_and_it_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, settings: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    served.serve_alone()
-    countdown = Caller(served, "countdown")
-    task = countdown.send("2000")
-    with countdown.streaming("SubscribeToTask", id=task["id"]) as events:
-        assert any("artifactUpdate" in event for event in events)
-        began = time.monotonic()
-        served.processes["serve"].send_signal(number)
-        with contextlib.suppress(httpx.RemoteProtocolError):
-            for _ in events:
-                pass
-    assert served.processes["serve"].wait(20) == 0
-    assert time.monotonic() - began < 15
-    assert "Traceback" not in served.log("serve")
-    served.serve_alone()
-    again = countdown.call("GetTask", id=task["id"])
-    assert again["status"]["state"] == "TASK_STATE_FAILED"
+    served = []
+
+    def serve(application: Any, host: str, port: int, *, worker: bool, ready: Callable[[], None]) -> None:
+        served.append((host, port, worker))
+        ready()
+
+    monkeypatch.setattr(serving, "serve", serve)
+    monkeypatch.setattr(static_files, "collect_if_changed", lambda: None)
+    settings.HOST, settings.PORT = "127.0.0.1", 0
+    call_command("serve", "--no-showcase", "--no-worker")
+    assert served == [("127.0.0.1", 0, False)]
+    assert "create_user" in capsys.readouterr().out
+    assert not User.objects.exists()
+    assert list(Agent.objects.values_list("slug", flat=True)) == ["router"]
 
 
-@pytest.mark.services("needs several processes or a real broker", only=True)
-def test_a_server_a_worker_and_a_beat_that_are_started_as_people_start_them_work() -> None:
-    with stack.running(forked=False) as running:
-        echo = Caller(running, "echo")
-        assert echo.ended(echo.send("hello"), within=60)["status"]["state"] == "TASK_STATE_COMPLETED"
+def test_an_address_that_cannot_be_had_is_a_sentence(settings: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for host, port in (taken.getsockname(), ("192.0.2.1", 8000)):
+            settings.HOST, settings.PORT = host, port
+            with pytest.raises(CommandError, match=rf"Nothing can be served at {host}:{port} .*PORT and HOST"):
+                call_command("serve")
 
 
-def test_an_address_of_another_machine_is_refused() -> None:
-    with stack.prepared(HOST="192.0.2.1") as elsewhere:
-        refused = elsewhere.manage("serve", check=False)
-    assert refused.returncode == 1
-    assert "Nothing can be served at 192.0.2.1" in refused.stderr
+@pytest.mark.services("starts and kills processes, which are embedded here", only=True)
+def test_it_starts_from_nothing_ends_in_good_order_and_goes_on_after_a_kill() -> None:
+    with stack.prepared(services={}, RUN_LEASE_SECONDS="2") as served:
+        served.serve_alone()
+        printed = served.log("serve")
+        for what in (f"{served.url}/", served.demo_email, served.demo_password, served.admin_password, served.demo_key):
+            assert what in printed
+        assert stat.S_IMODE((served.data_dir / "first-login.txt").stat().st_mode) == 0o600
+        line = re.search(r"^curl .*$", printed, re.MULTILINE)
+        assert line
+        answer = subprocess.run(shlex.split(line[0]), capture_output=True, check=True, timeout=60)
+        assert json.loads(answer.stdout)["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
-
-def test_without_the_showcase_nobody_exists_and_it_says_what_to_do() -> None:
-    with stack.prepared() as bare:
-        bare.serve_alone("--no-showcase", "--no-worker")
-        assert "create_user" in bare.log("serve")
-        assert not (bare.data_dir / "first-login.txt").exists()
-        with socket.create_connection(("127.0.0.1", bare.port)):
-            pass
-        assert "There is no user" in bare.manage("ask", "echo", "hello", check=False).stderr
+        countdown = Caller(served, "countdown")
+        for how_it_ends in (served.terminate, served.kill):
+            task = countdown.send("2000")
+            with countdown.streaming("SubscribeToTask", id=task["id"]) as events:
+                assert any("artifactUpdate" in event for event in events)
+                how_it_ends()
+                with contextlib.suppress(httpx.TransportError):
+                    for _ in events:
+                        pass
+            assert served.processes["serve"].poll() == (0 if how_it_ends == served.terminate else -9)
+            assert "Traceback" not in served.log("serve")
+            served.serve_alone()
+            assert countdown.ended(task, within=120)["status"]["state"] == "TASK_STATE_FAILED"
+        assert countdown.ended(countdown.send("1"), within=60)["status"]["state"] == "TASK_STATE_COMPLETED"
