@@ -19,20 +19,20 @@ async def test_what_reads_goes_on_after_the_connection_was_closed(ada):
     assert await bridge.run(close_and_count) == 1
 
 
-@pytest.mark.services("needs several processes or a real broker", only=True)
-@pytest.mark.parametrize("surroundings", [nullcontext, transaction.atomic])
-async def test_it_goes_on_after_the_server_ended_the_connection(ada, surroundings):
-    ended = []
+@pytest.mark.services("ends a connection of PostgreSQL's", only=True)
+async def test_it_goes_on_after_the_server_ended_the_connection(ada):
+    for surroundings in (nullcontext, transaction.atomic):
+        ended = []
 
-    def end_and_count():
-        with surroundings():
-            if not ended:
-                with connection.cursor() as cursor:
-                    ended.append(True)
-                    cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-            return User.objects.count()
+        def end_and_count(surroundings=surroundings, ended=ended):
+            with surroundings():
+                if not ended:
+                    with connection.cursor() as cursor:
+                        ended.append(True)
+                        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+                return User.objects.count()
 
-    assert await bridge.run(end_and_count) == 1
+        assert await bridge.run(end_and_count) == 1
 
 
 async def test_an_error_of_the_statement_is_not_tried_again(ada):

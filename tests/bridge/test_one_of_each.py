@@ -9,7 +9,7 @@ from apps.accounts.credentials import KEY
 from apps.accounts.models import ApiKey
 from bridge.selections import one_of_each
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("one statement of a shape of its own")]
 
 
 def values(row):

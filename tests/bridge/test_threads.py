@@ -16,15 +16,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 WAIT = 20  # seconds that a machine which does much else may take
 
 
-@pytest.fixture
-def threads():
-    """Three of them, and where those that have ended say so."""
-    left = SimpleQueue()
-    threads = Threads(3, lambda: left.put(threading.current_thread().name))
-    yield threads, left
-    threads.close()
-
-
 def busy(threads, count):
     """That many jobs that work at the same time, each in a thread; gives how to let them end."""
     working, go_on = threading.Barrier(count + 1), threading.Event()
@@ -39,37 +30,31 @@ def busy(threads, count):
     return go_on.set
 
 
-def test_there_are_never_more_than_allowed(threads):
-    threads, _ = threads
+def test_there_are_never_more_than_allowed():
+    left = SimpleQueue()
+    threads = Threads(3, lambda: left.put(threading.current_thread().name))
     let_end, names = busy(threads, 3), SimpleQueue()
     for _ in range(10):
         threads.call(lambda: names.put(threading.current_thread().name))
     assert names.empty()
     let_end()
     assert len({names.get(timeout=WAIT) for _ in range(10)}) <= 3
+    threads.close()
+    assert len({left.get(timeout=WAIT) for _ in range(3)}) == 3
 
 
-def test_what_is_left_over_is_begun_in_its_order():
-    threads, done = Threads(1, lambda: None), []
+def test_closing_waits_for_what_is_left_over_in_its_order_and_ends_the_thread():
+    left = SimpleQueue()
+    threads, done = Threads(1, lambda: left.put("left")), []
     let_end = busy(threads, 1)
     for number in range(10):
-        threads.call(lambda number=number: done.append(number))
-    let_end()
-    threads.close()
-    assert done == list(range(10))
-
-
-def test_closing_waits_for_what_is_there_and_ends_each_thread(threads):
-    threads, left = threads
-    let_end, done = busy(threads, 3), []
-    for number in range(5):
         threads.call(lambda number=number: done.append(number))
     closing = threading.Thread(target=threads.close)
     closing.start()
     let_end()
     closing.join(WAIT)
-    assert sorted(done) == list(range(5))
-    assert len({left.get(timeout=WAIT) for _ in range(3)}) == 3
+    assert done == list(range(10))
+    assert left.get(timeout=WAIT) == "left"
     with pytest.raises(RuntimeError):
         threads.call(lambda: None)
 
