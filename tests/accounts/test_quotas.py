@@ -76,7 +76,7 @@ def tells_nobody(monkeypatch):
     monkeypatch.setattr(Requests, "_tell", lambda self: None)
 
 
-@pytest.mark.services("needs several processes or a real broker", only=True)
+@pytest.mark.services("counts are shared by a Redis", only=True)
 @pytest.mark.usefixtures("tells_nobody")
 def test_processes_that_share_a_redis_know_each_others_counts(store, clock):
     one, other = Requests(), Requests()
@@ -98,7 +98,7 @@ def test_processes_that_share_a_redis_know_each_others_counts(store, clock):
     one.count("bob", 1)
 
 
-@pytest.mark.services("needs several processes or a real broker", only=True)
+@pytest.mark.services("counts are shared by a Redis", only=True)
 def test_counts_are_told_without_being_asked_for(store, clock, settings):
     Requests().count("ada", 5)
     told = f"{settings.INSTALLATION}:requests:{int(clock[0] // 60)}"
@@ -108,7 +108,7 @@ def test_counts_are_told_without_being_asked_for(store, clock, settings):
     assert store.hgetall(told) == {b"ada": b"1"}
 
 
-@pytest.mark.services("needs several processes or a real broker", only=True)
+@pytest.mark.services("counts are shared by a Redis", only=True)
 @pytest.mark.usefixtures("tells_nobody")
 def test_counts_of_a_minute_that_is_over_are_forgotten(store, clock, settings):
     one, other = Requests(), Requests()
