@@ -32,16 +32,16 @@ class Sleeping(SkillHandler):
         LET_GO.wait(30)
 
 
-class Hundred(SkillHandler):
-    """Delivers 100 MB: whole, or streamed in pieces until it is told to stop."""
+class Bulky(SkillHandler):
+    """Delivers 12 MB: whole, or streamed in pieces until it is told to stop."""
 
     appended = 0
 
     async def on_request(self, task):
         if task.message.text == "whole":
-            return Artifact.bytes("all.bin", b"x" * 100 * 1024**2, "application/octet-stream")
+            return Artifact.bytes("all.bin", b"x" * 12 * 1024**2, "application/octet-stream")
         log = task.artifact("all.txt")
-        for Hundred.appended in range(100):
+        for Bulky.appended in range(12):
             try:
                 await log.append("x" * 1024**2)
             except Exception:

@@ -69,12 +69,6 @@ class Caller(SkillHandler):
         return Completed(f"{said} ({task.memory['executed']})", [Artifact.text("said", said)])
 
 
-class CallingInAThread(SkillHandler):
-    def on_request(self, task) -> str:
-        agent, text = task.message.text.split(": ", 1)
-        return task.call(agent, text).text
-
-
 class PassingOn(SkillHandler):
     """Has its files shouted, delivers what came of it, and names the task as a reference of another call."""
 

@@ -40,42 +40,10 @@ def function(text):
     return end(text)
 
 
-async def async_function(message):
-    return end(message.text)
-
-
-def generator(history):
-    value = end(history[-1].text)
-    return value
-    yield
-
-
 async def async_generator(thread: Thread):
     value = end(thread.last.text)
     if value is not None:
         yield value
-
-
-class Method(SkillHandler):
-    def on_request(self, task):
-        return end(task.message.text)
-
-
-class AsyncMethod(SkillHandler):
-    async def on_request(self, task):
-        return end(task.message.text)
-
-
-class GeneratorMethod(SkillHandler):
-    def on_request(self, task):
-        return end(task.message.text)
-        yield
-
-
-class Skilled(SkillHandler):
-    @skill()
-    def only(self, task):
-        return end(task.message.text)
 
 
 class AsyncSkilled(SkillHandler):

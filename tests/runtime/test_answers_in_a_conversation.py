@@ -63,16 +63,11 @@ async def test_tasks_and_answers_of_a_conversation_know_each_other(ada, chatting
     assert text_of(asked) == "['work', 'worked'] ['what was made'] 2"
 
 
-async def test_a_task_of_another_conversation_is_known_where_it_is_referred_to(ada, chatting, said):
-    worked = await send(ada.principal, chatting, said("work"))
+async def test_a_task_of_another_conversation_is_known_where_its_owner_refers_to_it(ada, bob, chatting, said):
+    worked = await send(ada.principal, chatting, said("work", contextId="ours"))
     await carry_out(await bridge.run(lambda: Run.objects.get().pk))
     asked = await send(ada.principal, chatting, said("and?", referenceTaskIds=[str(worked.task)]))
     assert text_of(asked) == "[] ['what was made'] 1"
-
-
-async def test_nothing_of_other_people_is_given(ada, bob, chatting, said):
-    worked = await send(ada.principal, chatting, said("work", contextId="ours"))
-    await carry_out(await bridge.run(lambda: Run.objects.get().pk))
     asked = await send(bob.principal, chatting, said("and?", contextId="ours", referenceTaskIds=[str(worked.task)]))
     assert text_of(asked) == "[] [] 1"
 
@@ -84,9 +79,9 @@ async def test_a_cleared_conversation_is_forgotten(ada, chatting, said):
     assert (await conversation_of(first)).memory == {}
 
 
-@pytest.mark.parametrize(("text", "code"), [("much", "memory_too_large"), ("odd", "invalid_agent_response")])
-async def test_what_cannot_be_kept_is_an_error_and_leaves_the_memory_as_it_was(ada, chatting, said, text, code):
+async def test_what_cannot_be_kept_is_an_error_and_leaves_the_memory_as_it_was(ada, chatting, said):
     first = await send(ada.principal, chatting, said("hello", contextId="mine"))
-    sent = await send(ada.principal, chatting, said(text, contextId="mine"))
-    assert sent.answer["metadata"]["error"]["code"] == code
-    assert (await conversation_of(first)).memory == {"heard": 1}
+    for text, code in (("much", "memory_too_large"), ("odd", "invalid_agent_response")):
+        sent = await send(ada.principal, chatting, said(text, contextId="mine"))
+        assert sent.answer["metadata"]["error"]["code"] == code
+        assert (await conversation_of(first)).memory == {"heard": 1}

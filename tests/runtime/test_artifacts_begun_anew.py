@@ -18,34 +18,26 @@ def sent(ada, echo, said):
     return intake.accept(ada.principal, echo, said())
 
 
-def texts(sent):
+def assert_delivered(sent, expected):
     shown = wire.load_task(Task.objects.select_related("context").get(pk=sent.task))
-    return {one["artifactId"]: [part["text"] for part in one["parts"]] for one in shown["artifacts"]}
+    assert {one["artifactId"]: [part["text"] for part in one["parts"]] for one in shown["artifacts"]} == expected
+    assert replay.differences(sent.context) == []
 
 
-def test_within_a_turn(sent):
+def test_within_a_turn_and_twice_in_one_transaction(sent):
     run = begin(sent.run)
     say(run, chunk("a", "first", last=False), chunk("a", "more", append=True))
     say(run, chunk("a", "second"), chunk("b", "other"))
+    say(run, chunk("c", "first"), chunk("c", "second", last=False), chunk("c", "and more", append=True))
     end(run, Completed("done"))
-    assert texts(sent) == {"a": ["second"], "b": ["other"]}
-    assert replay.differences(sent.context) == []
-
-
-def test_twice_in_one_transaction(sent):
-    run = begin(sent.run)
-    say(run, chunk("a", "first"), chunk("a", "second", last=False), chunk("a", "and more", append=True))
-    end(run, Completed("done"))
-    assert texts(sent) == {"a": ["second", "and more"]}
-    assert replay.differences(sent.context) == []
+    assert_delivered(sent, {"a": ["second"], "b": ["other"], "c": ["second", "and more"]})
 
 
 def test_by_the_outcome(sent):
     run = begin(sent.run)
     say(run, chunk("a", "draft"))
     end(run, Completed("done", [Made([{"text": "final"}], artifact_id="a")]))
-    assert texts(sent) == {"a": ["final"]}
-    assert replay.differences(sent.context) == []
+    assert_delivered(sent, {"a": ["final"]})
 
 
 def test_by_a_second_attempt(sent):
@@ -55,18 +47,15 @@ def test_by_a_second_attempt(sent):
     second = begin(sent.run)
     say(second, chunk("a", "whole"))
     end(second, Completed("done"))
-    assert texts(sent) == {"a": ["whole"]}
+    assert_delivered(sent, {"a": ["whole"]})
     assert Artifact.objects.count() == 1
-    assert replay.differences(sent.context) == []
 
 
 def test_by_the_next_turn(sent, ada, echo, said):
     run = begin(sent.run)
     say(run, chunk("a", "draft"))
     end(run, InputRequired("Like this?"))
-    answer = intake.accept(ada.principal, echo, said("shorter", taskId=str(sent.task)))
-    run = begin(answer.run)
+    run = begin(intake.accept(ada.principal, echo, said("shorter", taskId=str(sent.task))).run)
     say(run, chunk("a", "final"))
     end(run, Completed("done"))
-    assert texts(sent) == {"a": ["final"]}
-    assert replay.differences(sent.context) == []
+    assert_delivered(sent, {"a": ["final"]})

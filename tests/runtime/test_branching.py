@@ -26,7 +26,7 @@ from tests.runtime import branching_agents
 from tests.runtime.delegating import SOON, ended, until, words
 from tests.working import begin, end
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("forks at once, each once")]
 
 
 @pytest.fixture
@@ -100,31 +100,18 @@ async def test_an_edit_is_answered_in_a_fork_that_begins_before_it(ada, echo, sa
     assert await read(lambda: is_whole(context, sent.context))
 
 
-async def test_the_first_message_can_be_edited(ada, echo, said, worker):
-    context = await talk(ada, echo, said, "one", "two")
-    sent = await edited(ada, context, "one", "eins")
-    await ended(sent)
-    assert await read(lambda: said_in(sent.context)) == ["eins", "eins"]
-
-
-async def test_what_works_is_canceled_and_nothing_of_it_reaches_the_fork(ada, patient, said, worker):
-    context, running = await streaming(ada, patient, said)
-    sent = await edited(ada, context, "wait", "go", running="cancel")
-    assert words(await ended(sent)) == "went on with go"
-    assert (await ended(running)).state == "canceled"
-    branching_agents.GATE.set()
-    assert await read(lambda: not heard_of(sent.context, running.task))
-    assert await read(lambda: is_whole(context, sent.context))
-
-
-async def test_what_works_ends_where_it_was_if_it_may_and_nothing_of_it_reaches_the_fork(ada, patient, said, worker):
-    context, running = await streaming(ada, patient, said)
-    sent = await edited(ada, context, "wait", "go", running="finish")
+@pytest.mark.parametrize("running", ["cancel", "finish"])
+async def test_what_works_is_canceled_or_ends_where_it_was_and_nothing_of_it_reaches_the_fork(
+    ada, patient, said, worker, running
+):
+    context, at_work = await streaming(ada, patient, said)
+    sent = await edited(ada, context, "wait", "go", running=running)
     assert words(await ended(sent)) == "went on with go"
     branching_agents.GATE.set()
-    assert words(await ended(running)) == "late"
-    assert await read(lambda: not heard_of(sent.context, running.task))
-    assert (await read(lambda: said_in(context)))[-1] == "late"
+    task = await ended(at_work)
+    assert task.state == ("canceled" if running == "cancel" else "completed")
+    assert await read(lambda: not heard_of(sent.context, at_work.task))
+    assert ((await read(lambda: said_in(context)))[-1] == "late") == (running == "finish")
     assert await read(lambda: is_whole(context, sent.context))
 
 
@@ -325,17 +312,6 @@ async def test_a_fork_keeps_how_its_agent_was_set_up_at_that_place(ada, echo, sa
     assert await read(lambda: is_whole(*(one.context for one in sent)))
 
 
-async def test_a_file_is_counted_once_more_and_not_copied(ada, agent, said, worker):
-    measuring = await agent("Measuring", input_modes=["*/*"])
-    large = said(parts=[{"text": "x" * 300_000}])
-    first = await send(ada.principal, measuring, large)
-    await ended(first)
-    sent = await branching.retry(ada.principal, first.context, key=key())
-    assert words(await ended(sent)) == "300000"
-    blob = await read(Blob.objects.get)
-    assert blob.uses == 2
-
-
 async def test_a_file_stays_though_the_session_that_named_it_is_deleted_between_fork_and_message(
     ada, agent, said, worker, monkeypatch, settings
 ):
@@ -380,17 +356,6 @@ async def test_another_answer_is_a_new_task_that_knows_the_question_and_what_wen
     assert (slot, memory, history) == ({"name": "more"}, {"seen": ["first"]}, ["first", "More?"])
     assert await read(lambda: Task.objects.get(pk=task.task).state) == "input-required", "it waits there still"
     assert await read(lambda: is_whole(task.context, sent.context))
-
-
-async def test_the_new_task_goes_on_to_the_end(ada, agent, said, worker):
-    remembering = await agent("Remembering")
-    task = await read(lambda: asked(ada, remembering, said, "a"))
-    sent = await edited(ada, task.context, "a", "A")
-    waiting = await ended(sent)
-    assert waiting.state == "input-required"
-    last = await send(ada.principal, remembering, said("B", taskId=str(sent.task)))
-    async with asyncio.timeout(SOON):
-        assert words(await ended(last)) == "first, A, B"
 
 
 @pytest.mark.parametrize("how", ["completed", "canceled"])

@@ -19,7 +19,6 @@ from apps.runtime import asking, credential_requests, lending, resuming
 from apps.runtime.credential_requests import Given, LinkClosed, Standing, decline, give, may_answer, renew, standing
 from apps.runtime.models import Credential, CredentialRequest
 from apps.runtime.sending import send
-from apps.runtime.sweeping import sweep
 from tests.runtime.agents import Calendar
 from tests.runtime.delegating import done, until, words
 from tests.working import begin, carry_out, end, let_the_lease_run_out, state_of
@@ -71,15 +70,11 @@ async def test_the_status_says_what_is_wanted_and_where_it_is_given_for_people_a
     ends = datetime.datetime.fromisoformat(message["metadata"]["expires"]) - timezone.now()
     assert datetime.timedelta(minutes=59) < ends < datetime.timedelta(minutes=60)
     assert task.slot == {"name": "credential", "service": "calendar"}
-    assert await bridge.run(replay.differences, task.context_id) == []
-
-
-async def test_of_the_token_only_the_digest_is_kept_with_the_request(ada, calendar, said):
-    task = await ask(ada.principal, calendar, said)
     row = await CredentialRequest.objects.values().aget()
-    assert token_of(task) not in str(row)
+    assert token_of(task) not in str(row), "of the token only the digest is kept"
     assert await bridge.run(credential_requests.find, token_of(task))
     assert await bridge.run(credential_requests.find, row["digest"]) is None
+    assert await bridge.run(replay.differences, task.context_id) == []
 
 
 async def test_what_is_given_is_kept_encrypted_and_the_task_goes_on_by_itself(ada, calendar, said, published):
@@ -122,23 +117,20 @@ async def test_its_use_is_noted_without_the_secret(ada, calendar, said, publishe
     assert SECRET not in caplog.text
 
 
-async def test_later_tasks_of_the_same_person_at_the_same_agent_need_not_ask(ada, bob, calendar, said, published):
+async def test_later_tasks_of_the_same_person_at_the_same_agent_need_not_ask_and_no_others(
+    ada, bob, calendar, said, published
+):
     task = await ask(ada.principal, calendar, said)
     await bridge.run(lambda: give(request_of(task), Given(SECRET), ada))
     sent = await send(ada.principal, calendar, said())
     await carry_out(await Run.objects.values_list("pk", flat=True).aget(task=sent.task))
     assert await bridge.run(state_of, sent.task) == "completed"
     await ask(bob.principal, calendar, said)
-
-
-async def test_another_agent_of_the_same_person_asks_for_itself(ada, calendar, said, published):
-    task = await ask(ada.principal, calendar, said)
-    await bridge.run(lambda: give(request_of(task), Given(SECRET), ada))
-    other = await bridge.run(register_hosted, "other", "tests.runtime.agents:Calendar")
-    await ask(ada.principal, other, said)
+    await ask(ada.principal, await bridge.run(register_hosted, "other", "tests.runtime.agents:Calendar"), said)
     assert Calendar.lent is None
 
 
+@pytest.mark.services("the database decides who is first")
 async def test_eight_people_at_one_link_give_one_turn(ada, calendar, said, published):
     task = await ask(ada.principal, calendar, said)
     asked = await bridge.run(request_of, task)
@@ -150,25 +142,6 @@ async def test_eight_people_at_one_link_give_one_turn(ada, calendar, said, publi
     winner = next(number for number, error in enumerate(went) if error is None)
     assert (await Credential.objects.aget()).secret == f"{SECRET}-{winner}"
     assert await bridge.run(replay.differences, task.context_id) == []
-
-
-async def test_a_process_that_is_killed_after_it_was_given_loses_nothing(ada, calendar, said, monkeypatch, settings):
-    class Killed(BaseException):
-        pass
-
-    def die(run):
-        raise Killed
-
-    task = await ask(ada.principal, calendar, said)
-    monkeypatch.setattr(credential_requests, "publish", die)
-    with pytest.raises(Killed):
-        await bridge.run(lambda: give(request_of(task), Given(SECRET), ada))
-    swept = []
-    monkeypatch.setattr("apps.runtime.sweeping.publish", swept.append)
-    settings.SWEEP_SECONDS = -1
-    assert await bridge.run(sweep) == 1
-    await carry_out(swept[0])
-    assert await bridge.run(state_of, task.pk) == "completed"
 
 
 async def test_a_task_that_went_on_without_a_credential_asks_again(ada, calendar, said, monkeypatch):
@@ -183,16 +156,6 @@ async def test_a_task_that_went_on_without_a_credential_asks_again(ada, calendar
     assert token_of(again) != token_of(task)
     assert await bridge.run(lambda: standing(request_of(task))) is Standing.VOID
     assert await bridge.run(lambda: standing(request_of(again))) is Standing.OPEN
-
-
-async def test_one_that_is_refused_is_replaced_by_the_next(ada, calendar, said, published):
-    task = await ask(ada.principal, calendar, said, "ask again")
-    await bridge.run(lambda: give(request_of(task), Given(SECRET), ada))
-    await carry_out(published[0])
-    again = await Task.objects.aget(pk=task.pk)
-    assert again.status_message["parts"][0] == {"text": "It is refused."}
-    await bridge.run(lambda: give(request_of(again), Given("another-secret"), ada))
-    assert (await Credential.objects.aget()).secret == "another-secret"
 
 
 async def test_one_that_was_declined_ends_the_task_with_a_reason(ada, calendar, said, published):
@@ -212,20 +175,16 @@ async def test_one_that_was_declined_ends_the_task_with_a_reason(ada, calendar, 
     assert await bridge.run(replay.differences, task.context_id) == []
 
 
-async def test_a_link_of_a_task_that_was_canceled_is_void(ada, calendar, said):
-    task = await ask(ada.principal, calendar, said)
+async def test_a_link_of_a_task_that_was_canceled_or_of_a_cleared_conversation_is_void(ada, calendar, said):
+    task = await ask(ada.principal, calendar, said, contextId="talk")
     asked = await bridge.run(request_of, task)
     await bridge.run(canceling.cancel, ada.principal, calendar, str(task.pk))
     with pytest.raises(LinkClosed):
         await bridge.run(give, asked, Given(SECRET), ada)
-    assert not await Credential.objects.aexists()
-
-
-async def test_a_link_of_a_cleared_conversation_is_gone(ada, calendar, said):
-    task = await ask(ada.principal, calendar, said, contextId="talk")
-    asked = await bridge.run(request_of, task)
+    other = await ask(ada.principal, calendar, said, contextId="talk")
+    asked = await bridge.run(request_of, other)
     await bridge.run(clearing.clear, ada.principal, calendar, "talk")
-    assert await bridge.run(credential_requests.find, token_of(task)) is None
+    assert await bridge.run(credential_requests.find, token_of(other)) is None
     with pytest.raises(LinkClosed):
         await bridge.run(give, asked, Given(SECRET), ada)
     assert not await Credential.objects.aexists()
@@ -270,21 +229,16 @@ async def test_an_agent_that_asks_by_itself_takes_messages(ada, agent, said):
     assert await bridge.run(state_of, task.pk) == "completed"
 
 
-async def test_who_may_answer_is_the_owner_or_an_operator(ada, bob, calendar, said, django_user_model):
+async def test_who_may_answer_is_the_owner_or_an_operator_and_what_is_given_is_the_owners(
+    ada, bob, calendar, said, published, django_user_model
+):
     task = await ask(ada.principal, calendar, said)
     asked = await bridge.run(request_of, task)
-    operator = await bridge.run(
-        lambda: django_user_model.objects.create_superuser("root@example.org", "hush hush hush")
-    )
+    operator = await bridge.run(lambda: django_user_model.objects.create_superuser("root@example.org", "hush hush"))
     idle = await bridge.run(lambda: django_user_model.objects.create_user("idle@example.org", is_staff=True))
     answers = [await bridge.run(may_answer, asked, person) for person in (ada, operator, bob, idle, None)]
     assert answers == [True, True, False, False, False]
-
-
-async def test_what_an_operator_gives_is_the_owners(ada, calendar, said, published, django_user_model):
-    operator = await bridge.run(lambda: django_user_model.objects.create_superuser("root@example.org", "hush hush"))
-    task = await ask(ada.principal, calendar, said)
-    await bridge.run(lambda: give(request_of(task), Given(SECRET), operator))
+    await bridge.run(give, asked, Given(SECRET), operator)
     kept = await Credential.objects.aget()
     assert (kept.user_id, kept.given_by_id) == (ada.pk, operator.pk)
 
@@ -335,18 +289,17 @@ async def test_what_was_revoked_is_erased_and_asked_for_anew(ada, calendar, said
     assert await Credential.objects.usable().acount() == 1
 
 
-@pytest.mark.parametrize("unfit", [{"auth_type": "oauth"}, {"service": "two\nlines"}, {"service": "x" * 101}])
-async def test_a_question_that_cannot_be_asked_fails_the_task_and_tells_operators_why(
-    ada, calendar, said, unfit, monkeypatch
-):
-    async def on_request(self, task):
-        return AuthRequired("Your key?", **{"service": "calendar", **unfit})
+async def test_a_question_that_cannot_be_asked_fails_the_task_and_tells_operators_why(ada, calendar, said, monkeypatch):
+    for unfit in ({"auth_type": "oauth"}, {"service": "two\nlines"}, {"service": "x" * 101}):
 
-    monkeypatch.setattr(Calendar, "on_request", on_request)
-    sent = await send(ada.principal, calendar, said())
-    await carry_out(await Run.objects.values_list("pk", flat=True).aget(task=sent.task))
-    assert await bridge.run(state_of, sent.task) == "failed"
-    assert (await Run.objects.aget()).error["message"].startswith("ValueError: ")
+        async def on_request(self, task, unfit=unfit):
+            return AuthRequired("Your key?", **{"service": "calendar", **unfit})
+
+        monkeypatch.setattr(Calendar, "on_request", on_request)
+        sent = await send(ada.principal, calendar, said())
+        await carry_out(await Run.objects.values_list("pk", flat=True).aget(task=sent.task))
+        assert await bridge.run(state_of, sent.task) == "failed"
+        assert (await Run.objects.aget(task=sent.task)).error["message"].startswith("ValueError: ")
 
 
 @pytest.mark.usefixtures("worker")
@@ -367,17 +320,6 @@ async def test_a_child_that_asks_makes_its_parent_ask_by_the_same_link(ada, cast
     assert (await Credential.objects.aget()).agent_id == calendar.pk
     for task in (parent, child):
         assert await bridge.run(replay.differences, task.context_id) == []
-
-
-@pytest.mark.usefixtures("worker")
-async def test_a_child_whose_credential_is_declined_fails_and_its_parent_is_told(
-    ada, cast, calendar, said, monkeypatch
-):
-    monkeypatch.undo()
-    parent = await done(ada.principal, cast["caller"], said("calendar: open"))
-    await bridge.run(lambda: decline(request_of(parent), ada))
-    await until(lambda: state_of(parent.pk) == "failed")
-    assert "The credential for calendar was declined." in words(await Task.objects.aget(pk=parent.pk))
 
 
 @pytest.mark.usefixtures("worker")

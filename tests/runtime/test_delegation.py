@@ -12,12 +12,16 @@ from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.conversations import addressing, canceling, clearing, replay
 from apps.conversations.errors import TaskNotFound
-from apps.conversations.models import Artifact, Context, Event, Run, Task
+from apps.conversations.models import Artifact, Context, Run, Task
 from apps.runtime import delegating, sweeping
 from tests.runtime.calling_agents import EXECUTED, GATES
 from tests.runtime.delegating import done, ended, sent, until, words
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("worker"),
+    pytest.mark.services("parents and children race over the broker and the database"),
+]
 
 
 def states(**which):
@@ -33,6 +37,8 @@ async def assert_the_record_holds():
 
 
 async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_own(ada, bob, cast, said):
+    await done(ANONYMOUS, cast["caller"], said("shouting: one"))
+    assert await bridge.run(lambda: list(Task.objects.values_list("owner", flat=True))) == [None, None]
     parent = await done(ada.principal, cast["caller"], said("shouting: one\nshouting: two"))
     assert (parent.state, words(parent)) == ("completed", "ONE | TWO (1)")
 
@@ -51,12 +57,6 @@ async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_ow
     await assert_the_record_holds()
 
 
-async def test_the_children_of_an_anonymous_caller_are_nobodys(cast, said):
-    parent = await done(ANONYMOUS, cast["caller"], said("shouting: one"))
-    assert words(parent) == "ONE (1)"
-    assert await bridge.run(lambda: list(Task.objects.values_list("owner", flat=True))) == [None, None]
-
-
 async def test_files_go_down_and_what_was_made_of_them_comes_up(ada, cast, said):
     content = b"x" * 300_000  # more than is kept in a row
     message = said()
@@ -72,10 +72,6 @@ async def test_files_go_down_and_what_was_made_of_them_comes_up(ada, cast, said)
 
     await bridge.run(look)
     await assert_the_record_holds()
-
-
-async def test_a_handler_in_a_thread_calls_too(ada, cast, said):
-    assert words(await done(ada.principal, cast["callinginathread"], said("shouting: one"))) == "ONE"
 
 
 async def test_an_agent_that_the_owner_may_not_use_is_not_called(ada, cast, said):
@@ -182,13 +178,6 @@ async def test_a_cleared_conversation_takes_those_of_its_children_along(ada, cas
     assert await bridge.run(Task.objects.count) == 0
     assert await bridge.run(Context.objects.filter(deleted_at=None).count) == 0
     await assert_the_record_holds()
-
-
-async def test_a_plain_task_has_no_parent_event(ada, echo, said):
-    task = await done(ada.principal, echo, said())
-    opened = await bridge.run(lambda: Event.objects.filter(context=task.context_id).first().payload)
-    assert "parent" not in opened["task"]
-    assert "parentTask" not in opened["opens"]
 
 
 async def interrupting(ada, cast, said, text):

@@ -78,27 +78,25 @@ ROW = {"index": 0, "embedding": [1.0]}
 TROUBLE = {
     "an error": answer(b"{}", "500 Internal Server Error"),
     "a redirect": answer(b"", "302 Found", "Location: http://127.0.0.1:1/"),
-    "no JSON": answer(b"<html>"),
-    "no list": answer(b'{"data": 5}'),
     "a tower of lists": answer(b"[" * 200_000),
     "too few": answer(json.dumps({"data": [ROW]}).encode()),
-    "no numbers": answer(json.dumps({"data": [ROW | {"embedding": ["x"]}] * 2}).encode()),
     "no direction": answer(json.dumps({"data": [ROW | {"embedding": [0.0]}] * 2}).encode()),
     "silence": slow,
 }
 
 
-@pytest.mark.parametrize("answering", TROUBLE.values(), ids=TROUBLE)
-async def test_trouble_with_the_model_is_logged_and_words_have_to_do(ada, echo, model, answering, caplog):
+async def test_trouble_with_the_model_is_logged_and_words_have_to_do(ada, echo, model, caplog):
     model.EMBEDDING_SECONDS = 0.3
-    async with server(answering) as service:
-        model.LLM_BASE_URL = service.url.rstrip("/")
-        with caplog.at_level(logging.WARNING, "parley.runtime"):
-            found = await ranked(ada, "echo")
-    assert found["echo"].subscores.skill > 0.4
-    assert found["echo"].matches[0].likeness is None
-    assert "compared by their words alone" in caplog.text
-    assert "a-secret" not in caplog.text
+    for trouble, answering in TROUBLE.items():
+        caplog.clear()
+        async with server(answering) as service:
+            model.LLM_BASE_URL = service.url.rstrip("/")
+            with caplog.at_level(logging.WARNING, "parley.runtime"):
+                found = await ranked(ada, "echo")
+        assert found["echo"].subscores.skill > 0.4, trouble
+        assert found["echo"].matches[0].likeness is None, trouble
+        assert "compared by their words alone" in caplog.text, trouble
+        assert "a-secret" not in caplog.text
 
 
 async def test_without_a_model_nothing_is_called(ada, echo, model):

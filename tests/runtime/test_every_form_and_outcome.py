@@ -11,17 +11,7 @@ from apps.runtime import sending
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-FORMS = [
-    "function",
-    "async_function",
-    "generator",
-    "async_generator",
-    "Method",
-    "AsyncMethod",
-    "GeneratorMethod",
-    "Skilled",
-    "AsyncSkilled",
-]
+FORMS = ["function", "async_generator", "AsyncSkilled"]
 ENDS = {
     "completed": ("COMPLETED", "done", {"kind": "test"}, None),
     "asking": ("INPUT_REQUIRED", "which?", {"kind": "test"}, None),

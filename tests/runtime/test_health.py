@@ -37,11 +37,6 @@ def lose_handler(agent):
     Agent.objects.filter(pk=agent.pk).update(handler="gone_agents:Gone")
 
 
-def test_an_agent_that_can_work_is_well(echo, moody):
-    observe()
-    assert health_of(echo) == health_of(moody) == ("ok", "")
-
-
 def test_an_agent_whose_handler_cannot_be_imported_is_unavailable_and_says_why_in_a_sentence(echo, countdown, caplog):
     lose_handler(echo)
     with caplog.at_level(logging.WARNING, "parley.runtime"):
@@ -93,7 +88,7 @@ def test_a_handler_may_say_itself_what_is_missing(moody):
 
 @pytest.mark.parametrize(
     ("succeeded", "failed", "health"),
-    [(20, 0, "ok"), (10, 10, "ok"), (9, 11, "degraded"), (0, 20, "degraded"), (0, 4, "ok"), (2, 3, "degraded")],
+    [(10, 10, "ok"), (9, 11, "degraded"), (0, 4, "ok"), (2, 3, "degraded")],
 )
 def test_an_agent_that_fails_more_often_than_not_is_degraded(ada, echo, succeeded, failed, health):
     if succeeded + failed == 20:

@@ -1,9 +1,9 @@
 """An agent without code is unavailable where what its version speaks of is missing, and well once it is mended."""
 
 import pytest
+from django.test import override_settings
 
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.negotiation import Ask, Facts, assess
 from apps.runtime import observing
 from tests.agents.definitions import clerk
 from tests.agents.test_admin_without_code import change
@@ -22,29 +22,19 @@ def health_of(agent) -> tuple[str, str]:
     return agent.health, agent.ailment
 
 
-def test_one_that_has_what_it_speaks_of_is_well():
-    assert health_of(clerk(tools=["calculate"])) == ("ok", "")
-
-
-@pytest.mark.parametrize(
-    ("missing", "sentence"),
-    [
+def test_one_that_lacks_something_is_unavailable_and_says_what(settings):
+    lacking = [
         ({"LLM_MODEL": ""}, "No language model is configured. Set LLM_MODEL"),
         ({"LLM_BASE_URL": ""}, "The language model test-model cannot be reached. Set LLM_API_KEY"),
         ({"AGENT_TOOLS": ["tests.agents.another_clock"]}, "There is no tool calculate here"),
         ({"AGENT_TOOLS": ["nowhere.tools"]}, "The module 'nowhere.tools' of AGENT_TOOLS cannot be imported"),
-    ],
-)
-def test_one_that_lacks_something_is_unavailable_and_says_what(settings, missing, sentence):
+    ]
     agent = clerk(tools=["calculate"])
-    for name, value in missing.items():
-        setattr(settings, name, value)
-    health, ailment = health_of(agent)
-    assert health == "unavailable"
-    assert ailment.startswith(sentence)
-
-
-def test_a_model_of_its_own_needs_no_default_one(settings):
+    assert health_of(agent) == ("ok", "")
+    for missing, sentence in lacking:
+        with override_settings(**missing):
+            health, ailment = health_of(agent)
+        assert (health, ailment.startswith(sentence)) == ("unavailable", True), ailment
     settings.LLM_MODEL = ""
     assert health_of(clerk(model="its-own")) == ("ok", "")
 
@@ -90,10 +80,3 @@ def test_what_was_changed_meanwhile_is_not_called_ill_for_what_it_was(settings):
     observing.note(agent, None)
     agent.refresh_from_db()
     assert agent.health == "ok"
-
-
-def test_its_tools_count_in_negotiation():
-    agent = clerk(tools=["calculate"])
-    assert assess(Ask("x", required_tools=["calculate"]), agent, Facts(), []).rejection is None
-    assert assess(Ask("x", required_tools=["read_file"]), agent, Facts(), []).rejection == "required_tool_missing"
-    assert assess(Ask("x", forbidden_tools=["calculate"]), agent, Facts(), []).rejection == "forbidden_tool_present"

@@ -58,9 +58,14 @@ async def lose_all_threads(carrier, ada, stuck, said):
         assert await end_of(sent) == "failed", "by its time limit"
 
 
-async def test_a_process_without_threads_takes_no_turn_that_needs_one(ada, agent, said, carrier, named, settings):
+async def test_a_process_without_threads_takes_no_turn_that_needs_one_and_says_who_holds_them(
+    ada, agent, said, carrier, named, settings, caplog
+):
     stuck, waiting = await agent("Stuck"), await agent("Waiting")
     await lose_all_threads(carrier, ada, stuck, said)
+    told = [record.getMessage() for record in caplog.records if record.name == "parley.runtime"]
+    assert sum("agent stuck was stopped and does not end" in line for line in told) == 2
+    assert "all 2 threads for handlers are held" in told[-1]
 
     left = await offered(carrier, ada, stuck, said())
     run = await bridge.run(Run.objects.get, pk=left.run)
@@ -81,13 +86,6 @@ async def test_it_takes_them_again_when_a_thread_is_back(ada, agent, said, carri
         await asyncio.get_running_loop().run_in_executor(threads, int)  # done as soon as one is back
     sent = await offered(carrier, ada, stuck, said())
     assert await end_of(sent) == "completed"
-
-
-async def test_operators_are_told_which_agents_hold_the_threads(ada, agent, said, carrier, caplog):
-    await lose_all_threads(carrier, ada, await agent("Stuck"), said)
-    told = [record.getMessage() for record in caplog.records if record.name == "parley.runtime"]
-    assert sum("agent stuck was stopped and does not end" in line for line in told) == 2
-    assert "all 2 threads for handlers are held" in told[-1]
 
 
 async def test_who_wants_a_message_is_refused_at_once(ada, agent, said, carrier):

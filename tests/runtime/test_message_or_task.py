@@ -85,7 +85,7 @@ def registered(kind):
     return register_hosted(kind.__name__.lower(), f"{__name__}:{kind.__name__}")
 
 
-async def test_each_message_is_answered_as_the_rules_say(ada, said):
+async def test_each_message_is_answered_as_the_rules_say_unless_a_task_is_required(ada, said):
     choosing = await bridge.run(registered, Choosing)
     at_once = await send(ada.principal, choosing, said("a question"))
     assert (at_once.task, at_once.answer["parts"]) == (None, [{"text": "answer to a question"}])
@@ -97,6 +97,7 @@ async def test_each_message_is_answered_as_the_rules_say(ada, said):
     ]
     assert await bridge.run(replay.differences, at_once.context) == []
     assert (await send(ada.principal, choosing, said("some work"))).task is not None
+    assert (await send(ada.principal, choosing, said("a question"), require_task=True)).task is not None
 
 
 async def test_a_continuing_task_stays_a_task(ada, said):
@@ -105,11 +106,6 @@ async def test_a_continuing_task_stays_a_task(ada, said):
     await carry_out(await bridge.run(lambda: Run.objects.get().pk))
     again = await send(ada.principal, choosing, said("a question", taskId=str(sent.task)))
     assert (again.task, again.answer) == (sent.task, None)
-
-
-async def test_who_requires_a_task_gets_one(ada, said):
-    choosing = await bridge.run(registered, Choosing)
-    assert (await send(ada.principal, choosing, said("a question"), require_task=True)).task is not None
 
 
 async def test_the_newest_task_of_the_conversation_counts(ada, said):
@@ -131,14 +127,14 @@ async def test_a_message_that_is_repeated_is_answered_as_before(ada, said):
     assert Fickle.asked == 2
 
 
-@pytest.mark.parametrize("text", ["error", "nonsense", "wait"])
-async def test_a_handler_that_cannot_choose_gets_a_task_and_a_line_in_the_log(ada, said, text, caplog):
+async def test_a_handler_that_cannot_choose_gets_a_task_and_a_line_in_the_log(ada, said, caplog):
     failing = await bridge.run(registered, Failing)
     with override_settings(SELECT_SECONDS=0.2):
-        sent = await send(ada.principal, failing, said(text))
+        for text in ("error", "nonsense", "wait"):
+            caplog.clear()
+            assert (await send(ada.principal, failing, said(text))).task is not None
+            assert "agent failing chose no response type" in caplog.text
     Failing.let_go.set()
-    assert sent.task is not None
-    assert "agent failing chose no response type" in caplog.text
 
 
 async def test_nothing_streams_on_the_way_to_a_message_and_nobody_is_called(ada, said):

@@ -25,29 +25,28 @@ async def outcome_of(ada, agent, message):
     return await bridge.run(read)
 
 
-@pytest.mark.parametrize("kind", ["RuntimeError", "TimeoutError", "OSError"])
-async def test_an_agent_that_raises_fails_without_telling_why(ada, agent, said, kind):
-    task, run = await outcome_of(ada, await agent("Raising"), said(kind))
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert "boom" not in str(task)
-    assert task["artifacts"] == []
-    assert (run.state, run.error["code"]) == (Run.State.FAILED, "agent_error")
-    assert "boom" in run.error["message"]
-    assert "Traceback" in run.error["traceback"]
+async def test_an_agent_that_raises_fails_without_telling_why(ada, agent, said):
+    raising = await agent("Raising")
+    for kind in ("RuntimeError", "TimeoutError", "OSError"):
+        task, run = await outcome_of(ada, raising, said(kind))
+        assert task["status"]["state"] == "TASK_STATE_FAILED"
+        assert "boom" not in str(task)
+        assert task["artifacts"] == []
+        assert (run.state, run.error["code"]) == (Run.State.FAILED, "agent_error")
+        assert "boom" in run.error["message"]
+        assert "Traceback" in run.error["traceback"]
     states = await bridge.run(lambda: list(Artifact.objects.values_list("state", flat=True)))
-    assert states == [Artifact.State.DISCARDED]
+    assert states == [Artifact.State.DISCARDED] * 3
 
 
-@pytest.mark.parametrize("kind", ["object", "nan", "unserialisable", "memory", "chunk"])
-async def test_what_is_no_json_fails_the_task(ada, agent, said, kind):
-    task, run = await outcome_of(ada, await agent("Nonsense"), said(kind))
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert run.error["code"] == ("agent_error" if kind == "chunk" else "invalid_agent_response")
-    assert task["artifacts"] == []
-
-
-async def test_text_that_no_database_takes_is_mended(ada, agent, said):
-    task, _ = await outcome_of(ada, await agent("Nonsense"), said("something"))
+async def test_what_is_no_json_fails_the_task_and_text_that_no_database_takes_is_mended(ada, agent, said):
+    nonsense = await agent("Nonsense")
+    for kind in ("object", "nan", "unserialisable", "memory", "chunk"):
+        task, run = await outcome_of(ada, nonsense, said(kind))
+        assert task["status"]["state"] == "TASK_STATE_FAILED", kind
+        assert run.error["code"] == ("agent_error" if kind == "chunk" else "invalid_agent_response"), kind
+        assert task["artifacts"] == [], kind
+    task, _ = await outcome_of(ada, nonsense, said("something"))
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["artifacts"][0]["parts"][0]["text"] == "nul \ufffd and half a pair \ufffd of something"
 

@@ -113,28 +113,21 @@ async def test_the_model_and_its_settings_are_those_of_the_conversation(ada, sai
     assert 77 in (second.get("max_tokens"), second.get("max_completion_tokens"))
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_an_agent_without_code_takes_what_its_definition_could_have(ada, said, endpoint, settings):
+    agent = clerk(model="own-model")
+    talk = intake.accept(ada.principal, agent, said())
+    wrong = [
         ({"model": "dear-model"}, "Choose one of these: own-model, test-model"),
         ({"model": ""}, "model: "),
         ({"settings": {"temperature": 3}}, "less than or equal to 2"),
         ({"settings": {"temperature": "1"}}, "settings: temperature"),
         ({"settings": {"seed": 1}}, "settings: seed"),
         ({"tone": "dry"}, "tone: "),
-    ],
-)
-def test_an_agent_without_code_takes_what_its_definition_could_have(ada, said, endpoint, options, sentence):
-    agent = clerk(model="own-model")
-    talk = intake.accept(ada.principal, agent, said())
-    with pytest.raises(InvalidParams, match=sentence):
-        switch(ada.principal, talk.context, agent, options)
-
-
-def test_any_model_may_be_chosen_where_operators_say_so(ada, said, endpoint, settings):
+    ]
+    for options, sentence in wrong:
+        with pytest.raises(InvalidParams, match=sentence):
+            switch(ada.principal, talk.context, agent, options)
     settings.LLM_MODELS = ["*"]
-    agent = clerk()
-    talk = intake.accept(ada.principal, agent, said())
     assert switch(ada.principal, talk.context, agent, {"model": "dear-model"})
 
 

@@ -15,7 +15,11 @@ from tests.runtime.calling_agents import EXECUTED, GATES
 from tests.runtime.delegating import done, ended, sent, until, words
 from tests.working import state_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("worker"),
+    pytest.mark.services("parents and children race over the broker and the database"),
+]
 
 
 async def asked(ada, cast, said, text="asking: the wall"):
