@@ -11,8 +11,6 @@ from agentkit import (
     ResponseType,
     SkillHandler,
     TaskContext,
-    Thread,
-    skill,
 )
 
 ENDS = {
@@ -38,36 +36,6 @@ def end(text):
 
 def function(text):
     return end(text)
-
-
-async def async_generator(thread: Thread):
-    value = end(thread.last.text)
-    if value is not None:
-        yield value
-
-
-class AsyncSkilled(SkillHandler):
-    @skill()
-    async def only(self, task):
-        return end(task.message.text)
-
-    @skill()
-    async def other(self, task):
-        raise AssertionError("nobody chose this")
-
-    async def negotiate(self, message):
-        from agentkit import Start
-
-        return Start("only")
-
-
-class Refining(SkillHandler):
-    """Delivers a poem, and afterwards a shorter one."""
-
-    async def on_request(self, task):
-        for reference in task.references:
-            return reference.artifacts[0].refined("short")
-        return Artifact.text("poem.md", "long and long", "text/markdown")
 
 
 def options(task: TaskContext):

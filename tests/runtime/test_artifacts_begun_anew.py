@@ -8,7 +8,7 @@ from apps.conversations import intake, replay, wire
 from apps.conversations.models import Artifact, Task
 from tests.working import begin, chunk, end, let_the_lease_run_out, say
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
 
 
 @pytest.fixture

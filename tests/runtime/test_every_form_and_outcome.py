@@ -1,4 +1,4 @@
-"""Every form of handler, with every way to end, over the platform with a real worker."""
+"""Every way of a handler to end, over the platform with a real worker. All forms of handlers: tests/agentkit."""
 
 import asyncio
 
@@ -11,7 +11,6 @@ from apps.runtime import sending
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-FORMS = ["function", "async_generator", "AsyncSkilled"]
 ENDS = {
     "completed": ("COMPLETED", "done", {"kind": "test"}, None),
     "asking": ("INPUT_REQUIRED", "which?", {"kind": "test"}, None),
@@ -34,9 +33,8 @@ async def ended(ada, agent, message):
     return task, await bridge.run(lambda: (Run.objects.get(task=sent.task), replay.differences(sent.context)))
 
 
-@pytest.mark.parametrize("form", FORMS)
-async def test_every_end_of_a_form_is_recorded(ada, agent_at, worker, said, form):
-    agent = await agent_at(f"tests.runtime.forms:{form}")
+async def test_every_end_is_recorded(ada, agent_at, worker, said):
+    agent = await agent_at("tests.runtime.forms:function")
     found = await asyncio.gather(*(ended(ada, agent, said(text)) for text in ENDS))
     for (text, (state, words, metadata, code)), (task, (run, differences)) in zip(ENDS.items(), found, strict=True):
         status = task["status"]

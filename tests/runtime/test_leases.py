@@ -13,7 +13,7 @@ from apps.runtime.process import give_back, look_after
 from apps.runtime.sweeping import sweep
 from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
 
 
 @pytest.fixture(autouse=True)

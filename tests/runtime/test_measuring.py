@@ -80,9 +80,8 @@ async def test_real_work_is_measured(worker, ada, echo, hello, said):
 
 
 def test_a_failure_is_one_and_a_refusal_is_none(ada, echo, said):
-    for runs, (outcome, succeeded) in enumerate(
-        [(Failed("broken"), 0), (Completed("done"), 1), (Rejected("no"), 2)], 1
-    ):
+    ends = [(Failed("broken"), 0), (Completed("done"), 1), (Rejected("not mine"), 2)]
+    for runs, (outcome, succeeded) in enumerate(ends, 1):
         end(begin(intake.accept(ada.principal, echo, said()).run), outcome)
         stats = stats_of(echo)
         assert (stats.runs, stats.succeeded) == (runs, succeeded)

@@ -9,7 +9,7 @@ from apps.conversations.models import Event, Task
 from apps.runtime.outcomes import Ending, finish
 from tests.working import begin, chunk, end, say, types_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
 
 
 @pytest.fixture

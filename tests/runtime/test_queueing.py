@@ -18,7 +18,7 @@ from apps.conversations.queued import BeingSent, QueuedNotFound, QueueFull
 from apps.runtime import queueing
 from tests.working import begin, end
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("senders race in the database")]
 
 
 class Named(list):
@@ -79,6 +79,7 @@ async def newest_run(context):
 async def test_it_is_sent_in_order_one_when_the_other_is_done(ada, working, named):
     context = await put(ada, working, "second", "third")
     assert await queueing.send_due(context.pk) == 0, "the agent works"
+    assert await queueing.send_due(uuid.uuid4()) == 0, "there is no such session"
     held = working
     for sent, left in (("second", ["third"]), ("third", [])):
         named.clear()
@@ -252,11 +253,16 @@ async def test_the_same_key_queues_once_also_after_it_was_sent(ada, working):
     assert await waiting(context) == []
 
 
-async def test_a_queue_is_not_endless(ada, working):
+async def test_a_queue_is_not_endless_and_what_was_deleted_comes_back_only_where_there_is_room(ada, working):
     context = await put(ada, working, *map(str, range(queued.MOST)))
     with pytest.raises(QueueFull):
         await bridge.run(queued.add, ada.principal, context, "one too many", text("no"))
     assert await QueuedMessage.objects.acount() == queued.MOST
+    row = await QueuedMessage.objects.afirst()
+    await bridge.run(queued.remove, context, row.pk)
+    await bridge.run(queued.add, ada.principal, context, "in its place", text("no"))
+    with pytest.raises(QueueFull):
+        await bridge.run(queued.restore, context, row.pk)
 
 
 FILE = {"raw": "A" * 400_000, "filename": "much.bin", "mediaType": "application/octet-stream"}
@@ -304,15 +310,6 @@ async def test_what_was_deleted_is_never_sent_and_gone_after_a_while(ada, workin
         await bridge.run(queued.restore, context, row.pk)
 
 
-async def test_what_was_deleted_comes_back_only_where_there_is_room(ada, working):
-    context = await put(ada, working, *map(str, range(queued.MOST)))
-    row = await QueuedMessage.objects.afirst()
-    await bridge.run(queued.remove, context, row.pk)
-    await bridge.run(queued.add, ada.principal, context, "in its place", text("no"))
-    with pytest.raises(QueueFull):
-        await bridge.run(queued.restore, context, row.pk)
-
-
 async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     context = await put(ada, working)
     for key in "ab":
@@ -332,17 +329,3 @@ async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     await bridge.run(clearing.clear_session, ada.principal, context.pk)
     assert await QueuedMessage.objects.acount() == 0
     assert await uses() in ([0], [])
-
-
-async def test_a_message_with_a_file_is_counted_once_when_it_is_sent(ada, echo, working):
-    context = await put(ada, working)
-    await bridge.run(queued.add, ada.principal, context, "a", {"parts": [{"text": "a"}, FILE]})
-    await bridge.run(end, working, Completed("done"))
-    assert await queueing.send_due(context.pk) == 1
-    assert await uses() == [1]
-
-
-async def test_a_session_without_a_queue_names_nobody(working, named):
-    await bridge.run(queueing.wake, working.task.context_id)
-    assert named == []
-    assert await queueing.send_due(uuid.uuid4()) == 0

@@ -51,46 +51,31 @@ async def test_the_skill_is_chosen_once_and_kept_over_all_turns(ada, office, wor
     assert snapshots == ["book"] * 4
 
 
-async def test_the_sender_names_the_skill(ada, office, worker, said):
-    _, done = await talk(ada, office, said("book", metadata={"skillId": "advise"}))
-    assert spoken(done) == "advise: book"
-
-
-@pytest.mark.parametrize("principal", ["ada", "nobody"])
-@pytest.mark.parametrize(
-    ("agent", "fields", "told"),
-    [
-        ("Office", {}, "Which skill do you want? It has: book (Book); advise (Advise)."),
-        ("Office", {"metadata": {"skillId": "fly"}}, "This agent has no skill 'fly'. It has: book"),
-        ("Strict", {}, "Only trips and advice."),
-    ],
-)
-async def test_a_question_and_a_refusal_are_messages_without_a_task(
-    ada, agent_at, said, principal, agent, fields, told
-):
-    who = ada.principal if principal == "ada" else ANONYMOUS
-    handled = await agent_at(f"tests.runtime.skilled:{agent}", access="public")
-    message = said("hello", **fields)
-    sent = await sending.send(who, handled, message)
-    assert sent.task is None
-    assert sent.answer["parts"][0]["text"].startswith(told)
+async def test_a_question_and_a_refusal_are_messages_without_a_task(ada, agent_at, said):
+    office, strict = [await agent_at(f"tests.runtime.skilled:{name}", access="public") for name in ("Office", "Strict")]
+    told = [
+        (office, {}, "Which skill do you want? It has: book (Book); advise (Advise)."),
+        (office, {"metadata": {"skillId": "fly"}}, "This agent has no skill 'fly'. It has: book"),
+        (strict, {}, "Only trips and advice."),
+    ]
+    for agent, fields, sentence in told:
+        for who in (ada.principal, ANONYMOUS):
+            message = said("hello", **fields)
+            sent = await sending.send(who, agent, message)
+            assert sent.task is None
+            assert sent.answer["parts"][0]["text"].startswith(sentence)
+            kinds = await bridge.run(
+                lambda sent=sent: list(Event.objects.filter(context=sent.context).order_by("index"))
+            )
+            assert [event.type for event in kinds] == ["user_message", "agent_message"]
+            assert await bridge.run(replay.differences, sent.context) == []
+            if who is not ANONYMOUS:
+                assert (await sending.send(who, agent, message)).answer == sent.answer
     assert await bridge.run(Task.objects.count) == await bridge.run(Run.objects.count) == 0
-    events = await bridge.run(lambda: list(Event.objects.order_by("index").values_list("type", flat=True)))
-    assert events == ["user_message", "agent_message"]
-    assert await bridge.run(replay.differences, sent.context) == []
-    if who is not ANONYMOUS:
-        again = await sending.send(who, handled, message)
-        assert again.answer == sent.answer
-        assert await bridge.run(Message.objects.count) == 2
+    assert await bridge.run(Message.objects.count) == 2 * 2 * len(told)
 
 
-async def test_after_the_question_the_conversation_goes_on_with_a_task(ada, office, worker, said):
-    unclear = await sending.send(ada.principal, office, said("hello"))
-    _, done = await talk(ada, office, said("advice, please", contextId=unclear.answer["contextId"]))
-    assert spoken(done) == "advise: advice, please"
-
-
-async def test_where_a_task_there_must_be_the_task_asks_which_skill(ada, office, worker, said):
+async def test_where_a_task_there_must_be_the_task_asks_which_skill_or_is_rejected(ada, agent_at, office, worker, said):
     sent, asked = await talk(ada, office, said("Do it on Sunday"), require_task=True)
     assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert spoken(asked).startswith("Which skill do you want?")
@@ -99,9 +84,6 @@ async def test_where_a_task_there_must_be_the_task_asks_which_skill(ada, office,
     row = await bridge.run(Task.objects.get, pk=sent.task)
     assert row.metadata == {"skill": "advise"}
     assert (await bridge.run(types_of, sent.task)).count("agent_message") == 0
-
-
-async def test_where_a_task_there_must_be_a_refusal_rejects_it(ada, agent_at, worker, said):
     strict = await agent_at("tests.runtime.skilled:Strict")
     _, task = await talk(ada, strict, said("hello"), require_task=True)
     assert (task["status"]["state"], spoken(task)) == ("TASK_STATE_REJECTED", "Only trips and advice.")
@@ -155,14 +137,6 @@ async def test_many_unclear_messages_at_once_are_each_answered_once(ada, office,
     message = said("hello")
     sent = await asyncio.gather(*(sending.send(ada.principal, office, message) for _ in range(5)))
     assert len({one.answer["messageId"] for one in sent}) == 1
-
-
-async def test_an_agent_of_one_skill_costs_no_choice(ada, echo, worker, said):
-    sent, _ = await talk(ada, echo, said("hello"))
-    row = await bridge.run(Task.objects.get, pk=sent.task)
-    assert row.metadata == {}
-    opened = await bridge.run(lambda: Event.objects.get(task=sent.task, type="user_message").payload)
-    assert "metadata" not in opened["task"]
 
 
 async def test_what_an_agent_keeps_in_a_slot_is_its_own(ada, agent_at, worker, said):

@@ -7,15 +7,17 @@ import uuid
 import pytest
 
 import bridge
+from apps.agents.registration import register_hosted
 from apps.conversations import canceling, intake, replay, wakeups, wire
+from apps.conversations.leases import Hold
 from apps.conversations.models import Message, Run
 from apps.runtime import execution, outcomes, process
 from apps.runtime.process import WorkerProcess
 from apps.runtime.sending import settled
-from tests.runtime.agents import Waiting, WaitingInAThread
-from tests.working import begin, state_of, types_of
+from tests.runtime.agents import Stoppable, Waiting, WaitingInAThread
+from tests.working import begin, let_the_lease_run_out, state_of, types_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("stops come by the channel layer")]
 SOON = 5
 
 
@@ -204,3 +206,19 @@ async def test_a_late_end_leaves_a_note(ada, echo, said, published, monkeypatch)
     await execution.execute(assignment, lambda: False)
     run = await bridge.run(lambda: Run.objects.get(pk=sent.run))
     assert [note["note"] for note in run.notes] == ["Attempt 1 ended after the run was no longer its own."]
+
+
+def test_a_process_that_takes_up_a_run_again_stops_what_it_was_at_before(ada, said):
+    agent = register_hosted("stoppable", "tests.runtime.agents:Stoppable", retry_safe=True)
+    sent = intake.accept(ada.principal, agent, said())
+    process = WorkerProcess()
+    try:
+        Stoppable.begun.clear()
+        Stoppable.stopped.clear()
+        assert process.offer(sent.run)
+        assert Stoppable.begun.wait(15)
+        let_the_lease_run_out(Hold(sent.run, 1))
+        assert process.offer(sent.run)
+        assert Stoppable.stopped.wait(15)
+    finally:
+        process.close(0)

@@ -8,58 +8,51 @@ import pytest
 from agentkit import Message, testing
 from apps.runtime.tools import calculate, current_time, read_file
 
-
-@pytest.mark.parametrize(
-    ("expression", "result"),
-    [
-        ("1 + 2 * 3", "7"),
-        ("(3 + 4.5) * 2 ** 10", "7680.0"),
-        ("-7 // 2 + 7 % 4", "-1"),
-        ("round(sqrt(2) ** 2, 9)", "2.0"),
-        ("round(2.5)", "2"),
-        ("max(1, 2, min(5, 3))", "3"),
-        ("2 ** 100", str(2**100)),
-        ("2 ** -1", "0.5"),
-        (" 12_000 / 3 ", "4000.0"),
-        ("round(cos(pi), 3)", "-1.0"),
-    ],
-)
-def test_arithmetic_is_worked_out(expression, result):
-    assert calculate(expression) == result
-
-
-@pytest.mark.parametrize(
-    ("expression", "sentence"),
-    [
-        ("", "This is no arithmetic expression"),
-        ("two plus two", "This is no arithmetic expression"),
-        ("(" * 300, "This is no arithmetic expression"),
-        ("1" * 501, "longer than 500 characters"),
-        ("1 / 0", "cannot be calculated: division by zero"),
-        ("max()", "cannot be calculated"),
-        ("sqrt(-1)", "cannot be calculated"),
-        ("(-8) ** 0.5", "no real number"),
-        ("9 ** 9 ** 9", "too large"),
-        ("2 ** 4000 * 2 ** 4000", "too large"),
-        ("1e308 * 10", "too large"),
-        ("10.0 ** 400", "too large"),
-        ("exp(1000)", "too large"),
-        ("__import__('os')", "nothing that can be calculated"),
-        ("(1).__class__", "nothing that can be calculated"),
-        ("[1, 2]", "nothing that can be calculated"),
-        ("True", "nothing that can be calculated"),
-        ("round(number=2)", "nothing that can be calculated"),
-        ("1 if 2 else 3", "nothing that can be calculated"),
-        ("'a' * 100", "nothing that can be calculated"),
-    ],
-)
-def test_what_is_no_arithmetic_is_refused_in_a_sentence(expression, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        calculate(expression)
+RESULTS = [
+    ("1 + 2 * 3", "7"),
+    ("(3 + 4.5) * 2 ** 10", "7680.0"),
+    ("-7 // 2 + 7 % 4", "-1"),
+    ("round(sqrt(2) ** 2, 9)", "2.0"),
+    ("round(2.5)", "2"),
+    ("max(1, 2, min(5, 3))", "3"),
+    ("2 ** 100", str(2**100)),
+    ("2 ** -1", "0.5"),
+    (" 12_000 / 3 ", "4000.0"),
+    ("round(cos(pi), 3)", "-1.0"),
+    ("round(5, -1000000000)", "5"),
+]
+REFUSALS = [
+    ("", "This is no arithmetic expression"),
+    ("two plus two", "This is no arithmetic expression"),
+    ("(" * 300, "This is no arithmetic expression"),
+    ("1" * 501, "longer than 500 characters"),
+    ("1 / 0", "cannot be calculated: division by zero"),
+    ("max()", "cannot be calculated"),
+    ("sqrt(-1)", "cannot be calculated"),
+    ("(-8) ** 0.5", "no real number"),
+    ("9 ** 9 ** 9", "too large"),
+    ("2 ** 4000 * 2 ** 4000", "too large"),
+    ("1e308 * 10", "too large"),
+    ("10.0 ** 400", "too large"),
+    ("exp(1000)", "too large"),
+    ("__import__('os')", "nothing that can be calculated"),
+    ("(1).__class__", "nothing that can be calculated"),
+    ("[1, 2]", "nothing that can be calculated"),
+    ("True", "nothing that can be calculated"),
+    ("round(number=2)", "nothing that can be calculated"),
+    ("1 if 2 else 3", "nothing that can be calculated"),
+    ("'a' * 100", "nothing that can be calculated"),
+]
 
 
-def test_rounding_to_a_billion_digits_takes_no_time():
-    assert calculate("round(5, -1000000000)") == "5"
+def test_arithmetic_is_worked_out():
+    assert [(expression, calculate(expression)) for expression, _ in RESULTS] == RESULTS
+
+
+def test_what_is_no_arithmetic_is_refused_in_a_sentence(subtests):
+    for expression, sentence in REFUSALS:
+        with subtests.test(expression), pytest.raises(ValueError, match=sentence):
+            calculate(expression)
 
 
 def test_the_time_is_told_with_the_day_of_the_week_in_the_zone_that_is_asked_for():
@@ -69,12 +62,9 @@ def test_the_time_is_told_with_the_day_of_the_week_in_the_zone_that_is_asked_for
     assert abs(datetime.datetime.now(datetime.UTC) - at) < datetime.timedelta(seconds=60)
     assert (f"{at:%A}", at.utcoffset(), zone) == (day, datetime.timedelta(hours=9), "Asia/Tokyo")
     assert "(UTC)" in current_time()
-
-
-@pytest.mark.parametrize("zone", ["Nowhere/Land", "../../etc/passwd", "", "/etc/localtime"])
-def test_a_time_zone_that_there_is_not_is_refused(zone):
-    with pytest.raises(ValueError, match="Write one such as Europe/Paris"):
-        current_time(zone)
+    for zone in ("Nowhere/Land", "../../etc/passwd", "", "/etc/localtime"):
+        with pytest.raises(ValueError, match="Write one such as Europe/Paris"):
+            current_time(zone)
 
 
 def task_with(files, earlier=None):

@@ -13,7 +13,7 @@ from apps.runtime.recording import Recording, line_of
 from bridge import statements
 from tests.working import begin, chunk, end, say, state_of, types_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
 HI = Answer([{"text": "hi"}])
 
 

@@ -12,7 +12,7 @@ from apps.conversations.models import Message, Run, Task
 from apps.runtime import claims, sending
 from tests.working import end, state_of, types_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("claims are SQL of each database's own")]
 
 
 @pytest.fixture

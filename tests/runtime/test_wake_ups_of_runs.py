@@ -13,7 +13,7 @@ from apps.runtime import process, publishing, sending
 from tests.runtime.agents import Waiting
 from tests.working import state_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("wake-ups come by the broker")]
 SOON = 10
 
 
@@ -63,7 +63,7 @@ def cut_the_line():
             producer.channel.pool.disconnect()
 
 
-@pytest.mark.services("needs several processes or a real broker", only=True)
+@pytest.mark.services("a broker whose line can be cut", only=True)
 async def test_a_wake_up_goes_out_over_a_line_that_broke(worker, ada, echo, said, caplog):
     sent = await sending.send(ada.principal, echo, said())
     await sending.settled(sent.context, sent.task, sent.index, wire.load_task)
