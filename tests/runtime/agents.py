@@ -20,8 +20,6 @@ from agentkit.credentials import AuthType
 
 
 class Raising(SkillHandler):
-    """Raises what the message names."""
-
     async def on_request(self, task: TaskContext) -> None:
         await task.artifact("draft").append("half")
         raise {"RuntimeError": RuntimeError, "TimeoutError": TimeoutError, "OSError": OSError}[task.message.text](
@@ -30,8 +28,6 @@ class Raising(SkillHandler):
 
 
 class Nonsense(SkillHandler):
-    """Returns, says or remembers something that is no JSON, or no outcome."""
-
     async def on_request(self, task: TaskContext) -> object:
         match task.message.text:
             case "object":
@@ -51,8 +47,6 @@ class Nonsense(SkillHandler):
 
 
 class Slow(SkillHandler):
-    """Takes longer than it may."""
-
     time_limit = 0.2
 
     async def on_request(self, task: TaskContext) -> None:
@@ -61,8 +55,6 @@ class Slow(SkillHandler):
 
 
 class Flooding(SkillHandler):
-    """Says a number that no JSON writer takes, which cannot be recorded, and goes on for long."""
-
     time_limit = 20
 
     async def on_request(self, task: TaskContext) -> str:
@@ -73,15 +65,11 @@ class Flooding(SkillHandler):
 
 
 class Large(SkillHandler):
-    """Delivers half a megabyte."""
-
     async def on_request(self, task: TaskContext) -> Artifact:
         return Artifact.bytes("large.bin", b"x" * 500_000, "application/octet-stream")
 
 
 class Measuring(SkillHandler):
-    """Says how long its message is, and the artifacts of the referenced tasks."""
-
     async def on_request(self, task: TaskContext) -> str:
         artifacts = [artifact for reference in task.references for artifact in reference.artifacts]
         sizes = [len(task.message.text), *(len(artifact.files[0].read()) for artifact in artifacts)]
@@ -89,8 +77,6 @@ class Measuring(SkillHandler):
 
 
 class Talking(SkillHandler):
-    """Streams 200 tokens at once, thinks, calls a tool and streams 50 chunks."""
-
     async def on_request(self, task: TaskContext) -> None:
         for number in range(200):
             await task.token(f"{number} ")
@@ -102,8 +88,6 @@ class Talking(SkillHandler):
 
 
 class Remembering(SkillHandler):
-    """Asks until it was told three things."""
-
     async def on_request(self, task: TaskContext) -> Outcome:
         seen = task.memory.setdefault("seen", [])
         seen.append(task.message.text)
@@ -112,15 +96,15 @@ class Remembering(SkillHandler):
 
 
 class Waiting(SkillHandler):
-    """Waits until it is stopped, and tells a test how that was."""
-
     begun = threading.Event()
     stopped = threading.Event()
+    said = True
 
     async def on_request(self, task: TaskContext) -> str:
         if task.message.text != "wait":
             return f"went on with {task.message.text}"
-        await task.artifact("draft").append("half")
+        if self.said:
+            await task.artifact("draft").append("half")
         Waiting.begun.set()
         try:
             await asyncio.Event().wait()
@@ -129,23 +113,11 @@ class Waiting(SkillHandler):
         return ""
 
 
-class WaitingSilently(SkillHandler):
-    """Waits until it is stopped, and says nothing meanwhile."""
-
-    async def on_request(self, task: TaskContext) -> str:
-        if task.message.text != "wait":
-            return f"went on with {task.message.text}"
-        Waiting.begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            Waiting.stopped.set()
-        return ""
+class WaitingSilently(Waiting):
+    said = False
 
 
 class WaitingInAThread(SkillHandler):
-    """Speaks, in a thread, until it is stopped."""
-
     begun = threading.Event()
     stopped = threading.Event()
 
@@ -159,8 +131,6 @@ class WaitingInAThread(SkillHandler):
 
 
 class Counting(SkillHandler):
-    """Answers with a message, after the test let it."""
-
     response_type = ResponseType.MESSAGE
     asked = 0
 
@@ -175,8 +145,6 @@ class Counting(SkillHandler):
 
 
 class Stoppable(SkillHandler):
-    """Says that it has begun, waits until it is stopped, and says so."""
-
     begun = threading.Event()
     stopped = threading.Event()
 
@@ -201,8 +169,6 @@ class Forwarding(SkillHandler):
 
 
 class ForwardingAtOnce(SkillHandler):
-    """Answers with a message of the parts that the message names as data."""
-
     response_type = ResponseType.MESSAGE
 
     async def on_request(self, task: TaskContext) -> Completed:
@@ -210,8 +176,6 @@ class ForwardingAtOnce(SkillHandler):
 
 
 class Stuck(SkillHandler):
-    """Hears of no stop: it holds its thread until a test lets it go."""
-
     time_limit = 0.1
     retry_safe = True
     let_go = threading.Event()
@@ -222,14 +186,10 @@ class Stuck(SkillHandler):
 
 
 class StuckAnswering(Stuck):
-    """The same, for those who want a message."""
-
     response_type = ResponseType.MESSAGE
 
 
 class Asking(SkillHandler):
-    """Asks for what the message names; then says what its next turn was given."""
-
     async def on_request(self, task: TaskContext) -> Outcome:
         task.memory["asked"] = task.message.text
         ask = AuthRequired if task.message.text == "credential" else InputRequired
@@ -241,8 +201,6 @@ class Asking(SkillHandler):
 
 
 class Calendar(SkillHandler):
-    """Wants a credential before it does anything, and does with it what the message says."""
-
     name = "Calendar"
     auth_type: AuthType = "api_key"
     lent: Credential | None = None
@@ -286,8 +244,6 @@ class Calendar(SkillHandler):
 
 
 class CalendarInAThread(SkillHandler):
-    """The same in a thread."""
-
     def on_request(self, task: SyncTaskContext) -> object:
         credential = task.credential("calendar")
         if credential is None:
@@ -296,8 +252,6 @@ class CalendarInAThread(SkillHandler):
 
 
 class Elsewhere(SkillHandler):
-    """Says by itself where to sign in."""
-
     async def on_request(self, task: TaskContext) -> Outcome:
         return AuthRequired("Sign in at calendar.invalid, then write to me.")
 

@@ -4,8 +4,6 @@ from agentkit import SkillHandler
 
 
 class Moody(SkillHandler):
-    """Works while nothing is missing."""
-
     missing = ""
 
     async def on_request(self, task) -> str:

@@ -9,7 +9,6 @@ REACHABLE: set[str] = set()
 
 
 async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcome:
-    """An executor whose agents are away, unless they are in REACHABLE, where they ask for something."""
     TRIED.append(assignment.agent.slug)
     if assignment.agent.slug in REACHABLE:
         return InputRequired("Which?", slot="word")
@@ -19,8 +18,6 @@ async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcom
 
 
 class Substitute(SkillHandler):
-    """Says what it was given, and asks for a word where it is told to."""
-
     name = "Near"
     retry_safe = True
 
@@ -32,8 +29,6 @@ class Substitute(SkillHandler):
 
 
 class Other(SkillHandler):
-    """Takes pictures alone."""
-
     input_modes = ("image/png",)
 
     async def on_request(self, task: TaskContext) -> str:

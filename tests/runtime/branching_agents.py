@@ -10,8 +10,6 @@ GATE = threading.Event()
 
 
 class Patient(SkillHandler):
-    """Says what it is told; told to wait, it streams half of something, and the rest once a test lets it."""
-
     async def on_request(self, task: TaskContext) -> str:
         if task.message.text != "wait":
             return f"went on with {task.message.text}"
@@ -24,8 +22,6 @@ class Patient(SkillHandler):
 
 
 class Seeing(SkillHandler):
-    """Says what it is given: the history, and of each task that is referred to the state and what was said."""
-
     output_modes = ("application/json",)
 
     async def on_request(self, task: TaskContext) -> dict[str, object]:
@@ -34,8 +30,6 @@ class Seeing(SkillHandler):
 
 
 class AtOnce(SkillHandler):
-    """Answers with a message."""
-
     response_type = ResponseType.MESSAGE
     input_modes = ("text/plain",)
 

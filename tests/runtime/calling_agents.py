@@ -18,8 +18,6 @@ def executed(kind: str, task) -> None:
 
 
 class Shouting(SkillHandler):
-    """Delivers the text in capitals, with any files that came along."""
-
     async def on_request(self, task: TaskContext) -> Completed:
         executed("shouting", task)
         parts = [{"text": task.message.text.upper()}, *(file.part for file in task.files)]
@@ -27,8 +25,6 @@ class Shouting(SkillHandler):
 
 
 class Gated(SkillHandler):
-    """Tells progress, and answers once the gate that the message names is open."""
-
     async def on_request(self, task: TaskContext) -> str:
         executed("gated", task)
         await task.progress(f"waiting at {task.message.text}")
@@ -38,8 +34,6 @@ class Gated(SkillHandler):
 
 
 class Asking(SkillHandler):
-    """Asks for a colour, and says which it was told."""
-
     async def on_request(self, task: TaskContext) -> Outcome:
         executed("asking", task)
         schema = {"type": "object", "properties": {"shade": {"type": "string"}, "colour": {"type": "string"}}}
@@ -70,8 +64,6 @@ class Caller(SkillHandler):
 
 
 class PassingOn(SkillHandler):
-    """Has its files shouted, delivers what came of it, and names the task as a reference of another call."""
-
     async def on_request(self, task: TaskContext) -> list[Artifact]:
         first = await task.call("shouting", ["once", *task.files])
         second = await task.call("referring", "which?", references=[first])
@@ -84,15 +76,11 @@ class Referring(SkillHandler):
 
 
 class Circling(SkillHandler):
-    """Calls itself."""
-
     async def on_request(self, task: TaskContext) -> str:
         return (await task.call("circling", task.message.text)).text
 
 
 class Repeating(SkillHandler):
-    """Calls for the same several times, and with a key of its own."""
-
     async def on_request(self, task: TaskContext) -> str:
         executed("repeating", task)
         results = [await task.call("shouting", "same") for _ in range(2)]
@@ -103,8 +91,6 @@ class Repeating(SkillHandler):
 
 
 class Swallowing(SkillHandler):
-    """Lets nothing pass, and says that all is well."""
-
     async def on_request(self, task: TaskContext) -> str:
         await task.artifact("draft").append("half")
         try:
@@ -114,8 +100,6 @@ class Swallowing(SkillHandler):
 
 
 class Abandoning(SkillHandler):
-    """Ends, or waits, while a child of it works."""
-
     called: ClassVar[list[asyncio.Task[object]]] = []
 
     async def on_request(self, task: TaskContext) -> str:
@@ -129,8 +113,6 @@ class Abandoning(SkillHandler):
 
 
 class AskingTwice(SkillHandler):
-    """Asks for one thing after the other."""
-
     async def on_request(self, task: TaskContext) -> Outcome:
         return InputRequired("The first?", slot="first")
 
@@ -142,8 +124,6 @@ class AskingTwice(SkillHandler):
 
 
 class Keyed(SkillHandler):
-    """Asks for a credential until it has one."""
-
     async def on_request(self, task: TaskContext) -> Outcome:
         executed("keyed", task)
         if await task.credential("safe") is None:
@@ -154,8 +134,6 @@ class Keyed(SkillHandler):
 
 
 class Following(SkillHandler):
-    """Has a safe opened once the gate that the message names is open."""
-
     async def on_request(self, task: TaskContext) -> str:
         executed("following", task)
         await task.call("gated", task.message.text)

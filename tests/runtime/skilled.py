@@ -27,8 +27,6 @@ class Trip(BaseModel):
 
 
 class Office(SkillHandler):
-    """Books and advises."""
-
     retry_safe = True
 
     @skill("book", tags=["trip"], examples=["Book a trip"])
@@ -58,8 +56,6 @@ class Failing(Office):
 
 
 class Forgetful(Office):
-    """Never decides the same twice."""
-
     asked = 0
 
     async def negotiate(self, message):
@@ -70,8 +66,6 @@ class Forgetful(Office):
 
 
 class Keeping(SkillHandler):
-    """Changes the conversation's memory as the message's data says, and tells what it was."""
-
     async def on_request(self, task: TaskContext) -> object:
         kept = dict(task.session.memory)
         for change in task.message.data:
@@ -94,8 +88,6 @@ class KeepingDeep(SkillHandler):
 
 
 class Booking(SkillHandler):
-    """Keeps what it needs in the question itself."""
-
     async def on_request(self, task: TaskContext) -> Outcome:
         return InputRequired("Book it?", slot=Trip(to="Rome", people=2))
 

@@ -3,11 +3,11 @@
 import pytest
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Rejected
-from apps.conversations import canceling, intake, wire
+from apps.conversations import canceling, intake, replay, wire
 from apps.conversations.models import Artifact as ArtifactRow
 from apps.conversations.models import Event, Task
 from apps.runtime.outcomes import Ending, finish
-from tests.working import begin, chunk, end, say, types_of
+from tests.working import begin, chunk, end, let_the_lease_run_out, say, types_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
 
@@ -103,3 +103,53 @@ def test_what_failed_is_not_refined_unless_the_message_says_so(sent, ada, echo, 
     assert Task.objects.get(pk=new.task).references == []
     named = intake.accept(ada.principal, echo, said(contextId=context_id, referenceTaskIds=[str(sent.task)]))
     assert Task.objects.get(pk=named.task).references == [str(sent.task)]
+
+
+@pytest.fixture
+def begun(ada, echo, said):
+    echo.retry_safe = True
+    echo.save()
+    return intake.accept(ada.principal, echo, said())
+
+
+def assert_delivered(begun, expected):
+    shown = wire.load_task(Task.objects.select_related("context").get(pk=begun.task))
+    assert {one["artifactId"]: [part["text"] for part in one["parts"]] for one in shown["artifacts"]} == expected
+    assert replay.differences(begun.context) == []
+
+
+def test_an_artifact_is_begun_anew_within_a_turn_and_twice_in_one_transaction(begun):
+    run = begin(begun.run)
+    say(run, chunk("a", "first", last=False), chunk("a", "more", append=True))
+    say(run, chunk("a", "second"), chunk("b", "other"))
+    say(run, chunk("c", "first"), chunk("c", "second", last=False), chunk("c", "and more", append=True))
+    end(run, Completed("done"))
+    assert_delivered(begun, {"a": ["second"], "b": ["other"], "c": ["second", "and more"]})
+
+
+def test_an_artifact_is_begun_anew_by_the_outcome(begun):
+    run = begin(begun.run)
+    say(run, chunk("a", "draft"))
+    end(run, Completed("done", [Artifact([{"text": "final"}], artifact_id="a")]))
+    assert_delivered(begun, {"a": ["final"]})
+
+
+def test_an_artifact_is_begun_anew_by_a_second_attempt(begun):
+    first = begin(begun.run)
+    say(first, chunk("a", "half", last=False))
+    let_the_lease_run_out(first.hold)
+    second = begin(begun.run)
+    say(second, chunk("a", "whole"))
+    end(second, Completed("done"))
+    assert_delivered(begun, {"a": ["whole"]})
+    assert ArtifactRow.objects.count() == 1
+
+
+def test_an_artifact_is_begun_anew_by_the_next_turn(begun, ada, echo, said):
+    run = begin(begun.run)
+    say(run, chunk("a", "draft"))
+    end(run, InputRequired("Like this?"))
+    run = begin(intake.accept(ada.principal, echo, said("shorter", taskId=str(begun.task))).run)
+    say(run, chunk("a", "final"))
+    end(run, Completed("done"))
+    assert_delivered(begun, {"a": ["final"]})

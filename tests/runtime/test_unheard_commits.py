@@ -1,18 +1,26 @@
-"""The bridge calls a function again when its connection breaks; what was committed unheard is not done twice."""
+"""What the database lost on the way is written again, and what was committed unheard is not done twice."""
 
 import pytest
+from django.db import OperationalError
 
 import bridge
-from agentkit import Completed
+from agentkit import Answer, Completed
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.conversations import intake, replay
+from apps.conversations.events import EventType
 from apps.conversations.models import Message, Run, Task
-from apps.runtime import claims, sending
-from tests.working import end, state_of, types_of
+from apps.runtime import answering, claims, sending
+from apps.runtime.answering import Said, _claim, _record_or_release
+from apps.runtime.recording import Recording, line_of
+from bridge import statements
+from tests.working import begin, chunk, end, say, state_of, types_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("claims are SQL of each database's own")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("writes are SQL of each database's own"),
+]
 
 
 @pytest.fixture
@@ -63,3 +71,70 @@ def test_a_claim_that_is_tried_again_holds_what_it_took(ada, echo, said):
     assert state_of(sent.task) == "completed"
     assert claims.claim(sent.run, "this very claim") is None
     assert replay.differences(sent.context) == []
+
+
+HI = Answer([{"text": "hi"}])
+
+
+@pytest.fixture
+def fail_once(monkeypatch):
+    """Have the last statement of the next transaction fail, as when the server goes away."""
+
+    def prepare():
+        write = statements.Batch.write
+
+        def fail(batch):
+            monkeypatch.setattr(statements.Batch, "write", write)
+            raise OperationalError("the server closed the connection")
+
+        monkeypatch.setattr(statements.Batch, "write", fail)
+
+    return prepare
+
+
+def test_an_end_that_was_rolled_back_is_recorded_when_it_is_tried_again(ada, echo, said, fail_once):
+    sent = intake.accept(ada.principal, echo, said())
+    held = begin(sent.run)
+    fail_once()
+    with pytest.raises(OperationalError):
+        end(held, Completed("done"))
+    assert state_of(sent.task) == "working"
+    end(held, Completed("done"))
+    assert state_of(sent.task) == "completed"
+    assert replay.differences(sent.context) == []
+
+
+def test_lines_that_were_rolled_back_are_recorded_when_they_are_tried_again(ada, echo, said, fail_once):
+    sent = intake.accept(ada.principal, echo, said())
+    recording = Recording(begin(sent.run), [line_of(chunk("a", "x"))])
+    fail_once()
+    with pytest.raises(OperationalError):
+        recording.write()
+    recording.write()
+    assert types_of(sent.task).count(EventType.ARTIFACT_UPDATE) == 1
+
+
+def test_lines_whose_commit_was_not_heard_of_are_not_recorded_twice(ada, echo, said):
+    sent = intake.accept(ada.principal, echo, said())
+    held = begin(sent.run)
+    say(held, chunk("a", "x", last=False))
+    recording = Recording(held, [line_of(chunk("a", "x", append=True, last=False))])
+    recording.write()
+    recording.write()
+    say(held, chunk("a", "x", append=True))
+    assert types_of(sent.task).count(EventType.ARTIFACT_UPDATE) == 3
+
+
+def test_an_answer_whose_commit_was_not_heard_of_is_not_recorded_twice(ada, echo, said):
+    message = said()
+    assert _claim(ada.principal, echo, message, intake.hash_of(message)) is None
+    first, second = [_record_or_release(ada.principal, echo, message, Said(HI)) for _ in range(2)]
+    assert (first.context, first.index, first.message) == (second.context, second.index, second.message)
+    assert Message.objects.count() == 2
+
+
+def test_an_answer_that_lost_its_claim_is_not_recorded(ada, echo, said):
+    message = said()
+    with pytest.raises(answering.NoAnswer):
+        _record_or_release(ada.principal, echo, message, Said(HI))
+    assert not Message.objects.exists()
