@@ -1,12 +1,13 @@
 """Agents whose work takes a while and may be repeated."""
 
 import asyncio
+from pathlib import Path
 
 from agentkit import Call, Completed, Outcome, SkillHandler, TaskContext, skill
 from apps.showcase.agents.builder.worker import BuilderWorker
 
 SECONDS_BETWEEN = 0.05
-HELD_AT = 10
+STOP = 10
 
 
 async def held(task: TaskContext) -> None:
@@ -16,7 +17,10 @@ async def held(task: TaskContext) -> None:
 
 
 class Patient(SkillHandler):
-    """Counts up to the number in the text, twenty steps a second; with "held", the first attempt stops at ten."""
+    """Counts up to the number in the text, twenty steps a second.
+
+    With "held", the first attempt stops at ten. With a folder, each ten waits for a file in it of its name: "10", "20".
+    """
 
     retry_safe = True
 
@@ -26,8 +30,12 @@ class Patient(SkillHandler):
         lines = task.artifact("lines")
         for number in range(1, last + 1):
             await lines.append(f"{number}\n", last=number == last)
-            if how and number == HELD_AT:
-                await held(task)
+            if how == ["held"]:
+                if number == STOP:
+                    await held(task)
+            elif how and number % STOP == 0 and number < last:
+                while not Path(how[0], str(number)).exists():  # noqa: ASYNC110, ASYNC240
+                    await asyncio.sleep(SECONDS_BETWEEN)
             await asyncio.sleep(SECONDS_BETWEEN)
         return Completed(f"Counted to {last}.")
 

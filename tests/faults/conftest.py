@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings
 
 from tests import stack
-from tests.faults.calling import Caller
+from tests.faults.calling import JSON, Caller, until
 from tests.faults.servers import Line
 from tests.stack import Stack
 
@@ -62,6 +62,16 @@ def rows(own: Stack, query: str, *values: Any) -> list[tuple[Any, ...]]:
     """What the stack's database says."""
     with psycopg.connect(own.environment["DATABASE_URL"]) as connection:
         return connection.execute(query, values).fetchall()
+
+
+def chunks_of(own: Stack, task: JSON) -> int:
+    query = "SELECT count(*) FROM conversations_event WHERE task_id = %s AND type = 'artifact_update'"
+    return int(rows(own, query, task["id"])[0][0])
+
+
+def wait_for_stop(own: Stack, task: JSON, number: int) -> None:
+    """Wait until a patient agent has counted up to that number, where it stops."""
+    until(lambda: chunks_of(own, task) >= number, PATIENCE)
 
 
 @pytest.fixture(scope="package")

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from apps.runtime.sweeping import REPUBLISH
 from tests.faults.agents import lines_to
 from tests.faults.calling import JSON, Caller, message, text_of
-from tests.faults.conftest import PATIENCE
+from tests.faults.conftest import PATIENCE, wait_for_stop
 from tests.stack import Stack
 
 
-def work_on_without(own: Stack, goes: Callable[[], object], comes_back: Callable[[], None]) -> None:
+def work_on_without(own: Stack, goes: Callable[[], object], comes_back: Callable[[], None], folder: Path) -> None:
     """It goes while a task is streamed and waited for, and while messages come; all that is done, once."""
     patient = Caller(own, "patient")
-    said = message("80")
+    said = message(f"30 {folder}")
     task = patient.call("SendMessage", message=said, configuration={"returnImmediately": True})["task"]
     with ThreadPoolExecutor() as callers:
         stream = callers.submit(patient.streamed, "SendStreamingMessage", message=said)
         waiting = callers.submit(patient.call, "SendMessage", message=said)
-        patient.wait_until_streaming(task, chunks=10)
+        wait_for_stop(own, task, 10)
+        under_way = patient.send("40")
         goes()
         meanwhile = [patient.send("3") for _ in range(5)]
-        patient.wait_until_streaming(task, chunks=10)
+        Path(folder, "10").touch()
+        wait_for_stop(own, task, 20)
         comes_back()
         afterwards = patient.send("3")
-        assert stream.result(2 * PATIENCE) == {"text": lines_to(80), "state": "TASK_STATE_COMPLETED"}
-        assert_it_counted(waiting.result(PATIENCE)["task"], 80)
-    for short in (*meanwhile, afterwards):
-        assert_it_counted(patient.ended(short, within=PATIENCE + REPUBLISH.total_seconds()), 3)
+        Path(folder, "20").touch()
+        assert stream.result(2 * PATIENCE) == {"text": lines_to(30), "state": "TASK_STATE_COMPLETED"}
+        assert_it_counted(waiting.result(PATIENCE)["task"], 30)
+    for sent, last in ((under_way, 40), (afterwards, 3), *((short, 3) for short in meanwhile)):
+        assert_it_counted(patient.ended(sent, within=PATIENCE + REPUBLISH.total_seconds()), last)
 
 
 def assert_it_counted(task: JSON, last: int) -> None:

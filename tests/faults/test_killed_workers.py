@@ -15,9 +15,9 @@ from django.conf import settings
 
 from tests import stack
 from tests.a2a.receiving import receiver
-from tests.faults.agents import HELD_AT, lines_to
+from tests.faults.agents import STOP, lines_to
 from tests.faults.calling import JSON, Caller, message, text_of, until
-from tests.faults.conftest import PATIENCE, REGISTER, kill_the_worker, rows
+from tests.faults.conftest import PATIENCE, REGISTER, kill_the_worker, rows, wait_for_stop
 from tests.gateway.peers.starting import running
 from tests.stack import Stack
 
@@ -71,7 +71,7 @@ def killed(frail: Stack, api: httpx.Client, peer: Caller) -> Iterator[Scene]:
         until(lambda: children(frail, leading) == [("completed", 1), ("working", 1)], PATIENCE)
         until(lambda: children(frail, building) == [("completed", 1)] * 2 + [("working", 1)] * 3, PATIENCE)
         for task in (repeatable, unrepeatable):
-            until(lambda task=task: chunks_of(frail, task) == HELD_AT, PATIENCE)
+            wait_for_stop(frail, task, STOP)
         remote = peer.send("count 1000")  # ten seconds
         peer.wait_until_streaming(remote, chunks=20)
         kill_the_worker(frail)
@@ -85,11 +85,6 @@ def children(own: Stack, task: JSON) -> list[tuple[str, int]]:
         WHERE task.parent_id = %s ORDER BY task.state, run.attempt
     """
     return rows(own, query, task["id"])
-
-
-def chunks_of(own: Stack, task: JSON) -> int:
-    query = "SELECT count(*) FROM conversations_event WHERE task_id = %s AND type = 'artifact_update'"
-    return int(rows(own, query, task["id"])[0][0])
 
 
 def test_work_that_may_be_repeated_goes_on_and_is_delivered_once_as_a_stream_tells(frail: Stack, killed: Scene) -> None:
@@ -161,12 +156,12 @@ async def test_a_webhooks_call_that_was_not_noted_is_made_again(frail: Stack, co
 
 def test_sigterm_gives_the_work_back_at_once(frail: Stack, patient: Caller) -> None:
     task = patient.send("30 held")
-    until(lambda: chunks_of(frail, task) == HELD_AT, PATIENCE)
+    wait_for_stop(frail, task, STOP)
     frail.terminate("worker", within=30)
     found = rows(frail, "SELECT state, lease_until FROM conversations_run WHERE task_id = %s", task["id"])
     assert found == [("queued", None)]
     frail.start("worker")
-    until(lambda: chunks_of(frail, task) >= 2 * HELD_AT, PATIENCE)
+    wait_for_stop(frail, task, 2 * STOP)
     patient.call("CancelTask", id=task["id"])
 
 
@@ -176,7 +171,7 @@ def test_another_worker_takes_over_within_the_lease_that_an_installation_has() -
         standing.python("-c", REGISTER)
         patient = Caller(standing, "patient")
         task = patient.send("30 held")
-        until(lambda: chunks_of(standing, task) == HELD_AT, PATIENCE)
+        wait_for_stop(standing, task, STOP)
         kill_the_worker(standing)
         done = patient.ended(task, within=settings.RUN_LEASE_SECONDS + 30)
         assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(30)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from kombu import Connection
@@ -13,7 +14,7 @@ from tests.api.streaming import Client
 from tests.api.test_cut_lines import logs_of
 from tests.faults.agents import lines_to
 from tests.faults.calling import JSON, Caller, message, text_of
-from tests.faults.conftest import PATIENCE
+from tests.faults.conftest import PATIENCE, wait_for_stop
 from tests.faults.goings import work_on_without
 from tests.faults.servers import Line
 from tests.stack import Stack
@@ -31,8 +32,8 @@ def test_what_a_queue_lost_is_found_by_the_sweep(frail: Stack, patient: Caller) 
         assert text_of(patient.ended(task, within=PATIENCE)["artifacts"][0]) == lines_to(3)
 
 
-def test_the_broker_may_be_out_of_reach(frail: Stack, broker_line: Line) -> None:
-    work_on_without(frail, broker_line.cut, broker_line.mend)
+def test_the_broker_may_be_out_of_reach(frail: Stack, broker_line: Line, tmp_path: Path) -> None:
+    work_on_without(frail, broker_line.cut, broker_line.mend, tmp_path)
 
 
 async def test_a_client_hears_each_event_once_though_the_server_is_killed(frail: Stack, countdown: Caller) -> None:
@@ -80,15 +81,18 @@ def test_16_tasks_of_one_context_stream_at_once_and_all_complete(frail: Stack, c
     assert texts == ["".join(f"{number}\n" for number in range(start, 0, -1)) for start in starts]
 
 
-def test_two_messages_sent_at_the_same_moment_are_both_in_the_tasks_history(frail: Stack, patient: Caller) -> None:
-    task = patient.send("20")
-    patient.wait_until_streaming(task, chunks=1)
+def test_two_messages_sent_at_the_same_moment_are_both_in_the_tasks_history(
+    frail: Stack, patient: Caller, tmp_path: Path
+) -> None:
+    task = patient.send(f"20 {tmp_path}")
+    wait_for_stop(frail, task, 10)
 
     def say(text: str) -> JSON:
         return patient.send(text, taskId=task["id"])
 
     with ThreadPoolExecutor(2) as callers:
         list(callers.map(say, ["3", "4"]))
+    Path(tmp_path, "10").touch()
     done = patient.ended(task, within=PATIENCE)
     first, *others = [text_of(one) for one in done["history"] if one["role"] == "ROLE_USER"]
-    assert (first, sorted(others)) == ("20", ["3", "4"])
+    assert (first, sorted(others)) == (f"20 {tmp_path}", ["3", "4"])

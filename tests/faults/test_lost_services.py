@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import psycopg
@@ -14,7 +15,7 @@ import redis
 from tests.faults import servers
 from tests.faults.agents import lines_to
 from tests.faults.calling import JSON, TERMINAL, Caller, message, text_of
-from tests.faults.conftest import PATIENCE, standing
+from tests.faults.conftest import PATIENCE, standing, wait_for_stop
 from tests.faults.goings import work_on_without
 from tests.faults.servers import Postgres, Redis
 from tests.stack import Stack
@@ -53,27 +54,31 @@ def talk(patient: Caller, context: str, over: threading.Event) -> list[JSON]:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_what_runs_streams_waits_and_arrives_outlives_a_restart(own: Stack, postgres: Postgres, mode: str) -> None:
+def test_what_runs_streams_waits_and_arrives_outlives_a_restart(
+    own: Stack, postgres: Postgres, mode: str, tmp_path: Path
+) -> None:
     patient, countdown = Caller(own, "patient"), Caller(own, "countdown")
     conversation = patient.send("1")
     over = threading.Event()
     with ThreadPoolExecutor() as callers:
-        said = message("80")
+        said = message(f"30 {tmp_path}")
         task = patient.call("SendMessage", message=said, configuration={"returnImmediately": True})["task"]
         waiting = callers.submit(patient.insist, "SendMessage", message=said)  # again: it waits for the same task
-        heard = (said, message("80"))
-        streams = [callers.submit(patient.streamed, "SendStreamingMessage", message=one) for one in heard]
+        heard = ((said, 30), (message("60"), 60))
+        streams = [callers.submit(patient.streamed, "SendStreamingMessage", message=one) for one, _ in heard]
         unrepeatable = countdown.send("60")
         talking = [callers.submit(talk, patient, conversation["contextId"], over) for _ in range(TALKERS)]
-        patient.wait_until_streaming(task, chunks=10)
+        wait_for_stop(own, task, 10)
         postgres.restart(mode)
-        patient.wait_until_streaming(task, chunks=10)
+        Path(tmp_path, "10").touch()
+        wait_for_stop(own, task, 20)
         over.set()
+        Path(tmp_path, "20").touch()
 
         done = waiting.result(2 * PATIENCE)["task"]
-        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(80)]
-        for stream in streams:
-            assert stream.result(2 * PATIENCE) == {"text": lines_to(80), "state": "TASK_STATE_COMPLETED"}
+        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(30)]
+        for stream, (_, last) in zip(streams, heard, strict=True):
+            assert stream.result(2 * PATIENCE) == {"text": lines_to(last), "state": "TASK_STATE_COMPLETED"}
         ended = countdown.ended(unrepeatable, within=2 * PATIENCE)
         tasks = [task for talker in talking for task in talker.result(PATIENCE)]
 
@@ -98,15 +103,19 @@ def test_pages_work_at_once_after_a_restart(own: Stack, postgres: Postgres) -> N
     visit()
 
 
-def test_work_and_calls_go_on_when_all_database_connections_break(own: Stack, postgres: Postgres) -> None:
+def test_work_and_calls_go_on_when_all_database_connections_break(
+    own: Stack, postgres: Postgres, tmp_path: Path
+) -> None:
     patient = Caller(own, "patient")
-    task = patient.send("60")
-    for _ in range(3):
-        patient.wait_until_streaming(task, chunks=8)
+    task, free = patient.send(f"30 {tmp_path}"), patient.send("60")
+    for stop in (10, 20):
+        wait_for_stop(own, task, stop)
         assert end_connections(own, postgres) > 0
-        assert patient.call("GetTask", id=task["id"])["id"] == task["id"], "calls are answered at once"
-    done = patient.ended(task, within=2 * PATIENCE)
-    assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(60)]
+        assert patient.call("GetTask", id=task["id"])["id"] == task["id"]
+        Path(tmp_path, str(stop)).touch()
+    for one, last in ((task, 30), (free, 60)):
+        done = patient.ended(one, within=2 * PATIENCE)
+        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(last)]
 
 
 def end_connections(own: Stack, postgres: Postgres) -> int:
@@ -116,8 +125,10 @@ def end_connections(own: Stack, postgres: Postgres) -> int:
         return len(connection.execute(query, [own.name]).fetchall())
 
 
-def test_redis_as_broker_and_for_wake_ups_may_be_killed_and_started_again(own: Stack, memory: Redis) -> None:
-    work_on_without(own, memory.kill, memory.start)
+def test_redis_as_broker_and_for_wake_ups_may_be_killed_and_started_again(
+    own: Stack, memory: Redis, tmp_path: Path
+) -> None:
+    work_on_without(own, memory.kill, memory.start, tmp_path)
 
 
 def test_redis_as_broker_and_for_wake_ups_may_be_flushed_at_any_time(own: Stack, memory: Redis) -> None:
