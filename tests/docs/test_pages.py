@@ -12,6 +12,7 @@ from tests.generated_client import PACKAGE, generate
 from tests.stack import ROOT
 from tests.type_checking import TypeChecked
 
+pytestmark = pytest.mark.slow("documentation is executed")
 NOT_RUN = {
     ("README.md", "make run"),
     ("README.md", 'make test TESTS="tests/conformance tests/a2a"'),
