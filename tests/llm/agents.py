@@ -1,6 +1,6 @@
 """Agents with language models, as they are registered on a platform."""
 
-from agentkit import InputRequired, ResponseType, SkillHandler, SyncTaskContext, TaskContext
+from agentkit import InputRequired, ResponseType, SkillHandler, TaskContext
 from agentkit.llm import AgentTool, Asked, LlmFunction, LlmWorker, UseTool, scripted
 
 
@@ -14,13 +14,6 @@ class Helper(SkillHandler):
 
     async def on_request(self, task: TaskContext) -> str:
         return await LlmWorker("Help.", [double]).run(task)
-
-
-class HelperInAThread(SkillHandler):
-    """The same, not async."""
-
-    def on_request(self, task: SyncTaskContext) -> str:
-        return LlmWorker("Help.", [double]).sync(task)
 
 
 class Greeter(SkillHandler):

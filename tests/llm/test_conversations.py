@@ -1,6 +1,5 @@
 """Between threads and the messages of the model library."""
 
-import pytest
 from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 
 from agentkit import Thread, data_part, raw_part, testing, text_part, url_part
@@ -48,13 +47,10 @@ def test_data_and_texts_are_words_and_other_files_are_named():
     ]
 
 
-def test_a_long_text_is_cut():
+def test_a_long_text_is_cut_and_a_message_without_anything_says_so():
     (content,) = contents(Thread().add("user", [raw_part(b"x" * 150_000, "t.txt", "text/plain")]))
     assert content.endswith("[the first 100000 of 150000 characters]")
     assert len(content) < 101_000
-
-
-def test_a_message_without_anything_says_so():
     assert contents(Thread().add("user", [])) == ["(nothing)"]
 
 
@@ -65,13 +61,13 @@ def test_images_are_shown_of_the_newest_message_alone():
     assert newest == ["(nothing)", BinaryContent(PIXEL, media_type="image/png")]
 
 
-@pytest.mark.parametrize(
-    ("name", "described"),
-    [("notes.txt", "notes.txt. This file arrived damaged: it is not base64."), ("p.png", "p.png, image/png, 7 bytes")],
-)
-async def test_a_file_that_is_damaged_is_no_end(endpoint: Endpoint, name, described):
-    endpoint.replies = [says("ok")]
-    broken = {"raw": "no base64!", "filename": name}
-    told = testing.user_message({"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "See"}, broken]})
-    assert await LlmWorker("Help.").run(message=told) == "ok"
-    assert endpoint.said()[-1] == ("user", f"See\n\n[A file: {described}]")
+async def test_a_file_that_is_damaged_is_no_end(endpoint: Endpoint):
+    for name, described in (
+        ("notes.txt", "notes.txt. This file arrived damaged: it is not base64."),
+        ("p.png", "p.png, image/png, 7 bytes"),
+    ):
+        endpoint.replies = [says("ok")]
+        broken = {"raw": "no base64!", "filename": name}
+        told = testing.user_message({"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "See"}, broken]})
+        assert await LlmWorker("Help.").run(message=told) == "ok"
+        assert endpoint.said()[-1] == ("user", f"See\n\n[A file: {described}]")

@@ -18,21 +18,18 @@ def message(text: str) -> Message:
     return testing.user_message(text)
 
 
-@pytest.mark.parametrize(
-    ("effort", "chosen"),
-    [
+async def test_what_is_small_for_certain_is_answered_by_a_message(endpoint: Endpoint):
+    for effort, chosen in (
         ({}, ResponseType.MESSAGE),
         ({"complexity": "moderate"}, ResponseType.TASK),
         ({"duration": "minutes"}, ResponseType.TASK),
         ({"needs_tracking": True}, ResponseType.TASK),
         ({"is_certain": False}, ResponseType.TASK),
-    ],
-)
-async def test_what_is_small_for_certain_is_answered_by_a_message(endpoint: Endpoint, effort, chosen):
-    endpoint.replies = [calls(("final_result", SMALL | effort))]
-    assert await by_model("It knows the time.")(message("What time is it?"), None) is chosen
-    assert "It knows the time." in endpoint.said()[0][1]
-    assert endpoint.said()[1] == ("user", "What time is it?")
+    ):
+        endpoint.replies = [calls(("final_result", SMALL | effort))]
+        assert await by_model("It knows the time.")(message("What time is it?"), None) is chosen
+        assert "It knows the time." in endpoint.said()[0][1]
+        assert endpoint.said()[1] == ("user", "What time is it?")
 
 
 @pytest.mark.parametrize("reply", [refuses(400, "no"), says("Hello!"), hangs()], ids=["fails", "talks", "is slow"])
@@ -45,28 +42,22 @@ async def test_without_a_model_it_is_a_task():
     assert await by_model()(message("Hi"), None) is ResponseType.TASK
 
 
-async def test_while_a_task_is_unfinished_it_is_one_and_nobody_is_asked(endpoint: Endpoint):
+async def test_while_a_task_is_unfinished_it_is_one_and_a_finished_one_does_not_matter(endpoint: Endpoint):
     assert await by_model()(message("Hi"), ExistingTask("t", "input-required")) is ResponseType.TASK
-    assert endpoint.requests == []
-
-
-async def test_a_finished_task_does_not_matter(endpoint: Endpoint):
+    assert endpoint.requests == [], "nobody is asked"
     endpoint.replies = [calls(("final_result", SMALL))]
     assert await by_model()(message("Thanks!"), ExistingTask("t", "completed")) is ResponseType.MESSAGE
 
 
-@pytest.mark.parametrize(
-    ("choice", "decision"),
-    [
+async def test_a_skill_is_started_or_the_sender_asked_or_told_why_not(endpoint: Endpoint):
+    for choice, decision in (
         ({"action": "start", "skill": "travel"}, Start("travel")),
         ({"action": "clarify", "words": "By train?"}, Clarify("By train?")),
         ({"action": "reject", "words": "I sing not."}, Reject("I sing not.")),
-    ],
-)
-async def test_a_skill_is_started_or_the_sender_asked_or_told_why_not(endpoint: Endpoint, choice, decision):
-    endpoint.replies = [calls(("final_result", choice))]
-    assert await skill_by_model()(message("Go"), SKILLS) == decision
-    assert "- travel: Travel. Books journeys." in endpoint.said()[0][1]
+    ):
+        endpoint.replies = [calls(("final_result", choice))]
+        assert await skill_by_model()(message("Go"), SKILLS) == decision
+        assert "- travel: Travel. Books journeys." in endpoint.said()[0][1]
 
 
 @pytest.mark.parametrize(

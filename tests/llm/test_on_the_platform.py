@@ -43,10 +43,9 @@ def told(task: Task) -> dict:
     return {event.type: event.payload for event in Event.objects.filter(task=task).order_by("index")}
 
 
-@pytest.mark.parametrize("name", ["Helper", "HelperInAThread"])
-async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: Endpoint, ask, name):
+async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: Endpoint, ask):
     endpoint.replies = [calls(("double", {"number": 4}), text="Let me see."), says("It is ", "8.")]
-    task = await ask(name, "Twice four?")
+    task = await ask("Helper", "Twice four?")
     events, run = await bridge.run(told, task), await bridge.run(Run.objects.get, task=task)
     assert task.state == "completed"
     call = events["agent_tool_call"]
@@ -78,20 +77,16 @@ async def test_without_a_model_the_task_fails_and_says_what_to_set(ask):
     assert "Set LLM_MODEL" in events["agent_status"]["message"]["parts"][0]["text"]
 
 
-async def test_without_a_model_a_message_says_what_to_set(ada, said):
-    agent = await bridge.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
-    answered = await send(ada.principal, agent, said())
-    assert answered.task is None
-    assert "Set LLM_MODEL" in answered.answer["parts"][0]["text"]
-    assert answered.answer["metadata"]["error"] == {"code": "no_model"}
-
-
-async def test_a_message_names_the_model_that_made_it(endpoint: Endpoint, ada, said):
+async def test_a_message_names_the_model_that_made_it_or_says_what_to_set(endpoint: Endpoint, ada, said, settings):
     endpoint.replies = [says("Good day.")]
     agent = await bridge.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
     answered = (await send(ada.principal, agent, said())).answer
     assert answered["parts"] == [{"text": "Good day."}]
     assert answered["metadata"] == {"models": ["test-model"], "agent": "greeter"}
+    settings.LLM_MODEL = ""
+    answered = (await send(ada.principal, agent, said())).answer
+    assert "Set LLM_MODEL" in answered["parts"][0]["text"]
+    assert answered["metadata"]["error"] == {"code": "no_model"}
 
 
 async def test_what_went_wrong_is_for_operators_and_the_key_for_nobody(endpoint: Endpoint, ask):
@@ -105,17 +100,7 @@ async def test_what_went_wrong_is_for_operators_and_the_key_for_nobody(endpoint:
     assert KEY not in log + str(run.error)
 
 
-@pytest.mark.parametrize("name", ["Helper", "HelperInAThread"])
-async def test_a_stop_in_the_middle_cuts_the_request(endpoint: Endpoint, ask, ada, name):
-    endpoint.replies = [calls(("double", {"number": 4})), hangs("It ")]
-    receipt = await ask.sent(name)
-    assert await asyncio.to_thread(endpoint.hanging.wait, 20)
-    task = await bridge.run(Task.objects.select_related("agent").get, pk=receipt.task)
-    await bridge.run(canceling.cancel, ada.principal, task.agent, str(task.pk))
-    assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
-
-
-async def test_what_a_stopped_turn_used_is_kept(endpoint: Endpoint, ada, said):
+async def test_a_stop_in_the_middle_cuts_the_request_and_what_was_used_is_kept(endpoint: Endpoint, ada, said):
     endpoint.replies = [calls(("double", {"number": 4})), hangs("It ")]
     agent = await bridge.run(register_hosted, "helper", "tests.llm.agents:Helper")
     receipt = await bridge.run(intake.accept, ada.principal, agent, said())
@@ -125,6 +110,7 @@ async def test_what_a_stopped_turn_used_is_kept(endpoint: Endpoint, ada, said):
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
+    assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
     run = await bridge.run(Run.objects.get, pk=receipt.run)
     assert run.state == Run.State.CANCELED
     assert run.usage["models"]["test-model"]["inputTokens"] == 20
@@ -142,22 +128,18 @@ async def test_an_agents_question_reaches_the_person_and_the_answer_the_same_age
     assert await bridge.run(task.children.count) == 1
 
 
-async def test_a_model_on_a_private_address_opens_nothing_else(endpoint: Endpoint):
-    endpoint.replies = [says("Here.")]
-    assert await LlmFunction("Help.")(None, "x") == "Here."
+async def test_a_model_on_a_private_address_by_number_or_name_opens_nothing_else(endpoint: Endpoint, settings):
+    for url in (endpoint.url, endpoint.url.replace("127.0.0.1", "localhost")):
+        settings.LLM_BASE_URL = url
+        endpoint.replies = [says("Here.")]
+        assert await LlmFunction("Help.")(None, "x") == "Here."
     with pytest.raises(outbound.Forbidden):
         outbound.guard().check(endpoint.url)
 
 
-async def test_the_endpoint_may_be_named_by_the_machines_own_name(endpoint: Endpoint, settings):
-    settings.LLM_BASE_URL = endpoint.url.replace("127.0.0.1", "localhost")
-    endpoint.replies = [says("Here.")]
-    assert await LlmFunction("Help.")(None, "x") == "Here."
-
-
-@pytest.mark.parametrize("url", ["models.internal", "ftp://models.internal", "http://user:secret@models.internal/v1"])
-def test_a_base_url_that_is_none_is_said_at_the_start(settings, url):
-    settings.LLM_BASE_URL = url
-    with pytest.raises(ImproperlyConfigured, match="LLM_BASE_URL: Must") as refused:
-        language_models.use()
-    assert "secret" not in str(refused.value)
+def test_a_base_url_that_is_none_is_said_at_the_start(settings):
+    for url in ("models.internal", "ftp://models.internal", "http://user:secret@models.internal/v1"):
+        settings.LLM_BASE_URL = url
+        with pytest.raises(ImproperlyConfigured, match="LLM_BASE_URL: Must") as refused:
+            language_models.use()
+        assert "secret" not in str(refused.value)

@@ -38,10 +38,14 @@ async def test_text_is_streamed_word_by_word_and_named_as_scripted():
     assert (usage.model, usage.requests) == ("scripted:parrot", 1)
 
 
-async def test_another_input_gives_another_answer():
-    model = scripted(lambda asked: f"{len(asked.text)} characters")
-    function = LlmFunction("Count.", model=model)
+async def test_it_answers_by_its_input_and_may_be_async():
+    async def respond(asked: Asked) -> str:
+        await asyncio.sleep(0)
+        return "at last"
+
+    function = LlmFunction("Count.", model=scripted(lambda asked: f"{len(asked.text)} characters"))
     assert [await function(None, "a"), await function(None, "abc")] == ["1 characters", "3 characters"]
+    assert await LlmFunction("Help.", model=scripted(respond))(None, "x") == "at last"
 
 
 async def test_it_is_told_what_a_model_would_be():
@@ -60,7 +64,7 @@ async def test_it_is_told_what_a_model_would_be():
     assert (second.text, second.attempt) == ("three", 1)
 
 
-async def test_it_gives_values_of_each_type():
+async def test_it_gives_values_of_each_type_and_knows_that_it_is_asked_again():
     def value_of(output, value):
         return LlmFunction("Give.", output, model=scripted(lambda asked: value))(None, "x")
 
@@ -69,21 +73,8 @@ async def test_it_gives_values_of_each_type():
     assert await value_of(list[int], [1, 2]) == [1, 2]
     assert await value_of(list[Box], [Box(size=Size.SMALL)]) == [Box(size=Size.SMALL)]
     assert await value_of(bool, True) is True
-
-
-async def test_it_knows_that_it_is_asked_again():
-    def respond(asked: Asked) -> object:
-        return {"size": "small" if asked.attempt == 3 else "huge"}
-
-    assert await LlmFunction("Give.", Box, model=scripted(respond))(None, "x") == Box(size=Size.SMALL)
-
-
-async def test_it_may_be_async():
-    async def respond(asked: Asked) -> str:
-        await asyncio.sleep(0)
-        return "at last"
-
-    assert await LlmFunction("Help.", model=scripted(respond))(None, "x") == "at last"
+    sizes = scripted(lambda asked: {"size": "small" if asked.attempt == 3 else "huge"})
+    assert await LlmFunction("Give.", Box, model=sizes)(None, "x") == Box(size=Size.SMALL)
 
 
 async def test_it_can_stand_in_where_no_model_is_configured(endpoint: Endpoint, settings):

@@ -51,18 +51,11 @@ async def test_its_tools_are_offered_and_called_with_the_headers(endpoint: Endpo
 
 
 @pytest.mark.usefixtures("opened")
-async def test_only_those_that_were_chosen_are_offered(endpoint: Endpoint):
-    with tool_servers.running() as server:
-        endpoint.replies = [says("ok")]
-        await worked(McpServer(server.url, only=["add"]))
-    assert [one["function"]["name"] for one in endpoint.requests[0]["tools"]] == ["add"]
-
-
-@pytest.mark.usefixtures("opened")
-async def test_its_errors_go_back_to_the_model_in_few_words(endpoint: Endpoint):
+async def test_only_those_that_were_chosen_are_offered_and_errors_go_back_to_the_model_in_few_words(endpoint: Endpoint):
     with tool_servers.running() as server:
         endpoint.replies = [calls(("explode", {"text": "boom "})), says("No.")]
-        run = await worked(McpServer(server.url))
+        run = await worked(McpServer(server.url, only=["explode"]))
+    assert [one["function"]["name"] for one in endpoint.requests[0]["tools"]] == ["explode"]
     ((told, is_error),) = results(run)
     assert is_error
     assert "boom" in told
@@ -86,7 +79,7 @@ async def test_two_with_a_tool_of_one_name_fail_in_a_sentence_and_operators_read
 
 
 @pytest.mark.usefixtures("opened")
-async def test_one_that_refuses_fails_in_a_sentence_and_shows_no_key(endpoint: Endpoint, caplog):
+async def test_one_that_refuses_or_is_not_there_fails_in_a_sentence_and_shows_no_key(endpoint: Endpoint, caplog):
     caplog.set_level(logging.DEBUG)
     wrong = "wrong-c0ffee"
     with tool_servers.running(KEY) as server:
@@ -95,13 +88,7 @@ async def test_one_that_refuses_fails_in_a_sentence_and_shows_no_key(endpoint: E
     assert run.outcome.code == "tools_unreachable"
     assert run.outcome.detail
     assert wrong not in run.outcome.detail + caplog.text + repr(McpServer(server.url, {"Authorization": wrong}))
-    assert endpoint.requests == []
-
-
-@pytest.mark.usefixtures("opened")
-async def test_one_that_is_not_there_fails_in_a_sentence(endpoint: Endpoint):
-    run = await worked(McpServer("http://127.0.0.1:1/mcp"))
-    assert run.outcome.code == "tools_unreachable"
+    assert (await worked(McpServer("http://127.0.0.1:1/mcp"))).outcome.code == "tools_unreachable"
     assert endpoint.requests == []
 
 
@@ -132,15 +119,10 @@ async def test_a_private_address_is_refused_unless_an_operator_opened_it(endpoin
         assert server.headers == []
 
 
-async def test_a_program_is_started_where_settings_name_it(endpoint: Endpoint, settings):
+async def test_a_program_is_started_where_settings_name_it_and_no_other(endpoint: Endpoint, settings):
     settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
     endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
-    run = await worked(McpServer(command=PROGRAM))
-    assert results(run) == [(5, False)]
-
-
-async def test_no_other_program_is_started(endpoint: Endpoint, settings):
-    settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
+    assert results(await worked(McpServer(command=PROGRAM))) == [(5, False)]
     run = await worked(McpServer(command=[*PROGRAM, "--more"]))
     assert run.outcome.code == "tools_forbidden"
     assert "MCP_STDIO_ALLOW" in run.outcome.message
@@ -148,13 +130,10 @@ async def test_no_other_program_is_started(endpoint: Endpoint, settings):
         await LlmWorker("Help.", [McpServer(command=["true"])]).run(message="x")
 
 
-def test_its_name_shows_no_query_and_its_keys_are_known():
+def test_a_server_has_either_a_url_or_a_command_its_name_shows_no_query_and_its_keys_are_known():
     server = McpServer("https://a.example/mcp?key=secret", {"Authorization": "Bearer abc"})
     assert server.label == "https://a.example/mcp"
     assert set(server.secrets) == {"Bearer abc", "abc", "key=secret"}
-
-
-@pytest.mark.parametrize("given", [{}, {"url": "http://a.example", "command": ["a"]}])
-def test_a_server_has_either_a_url_or_a_command(given):
-    with pytest.raises(HandlerError, match="either a url or a command"):
-        McpServer(**given)
+    for given in ({}, {"url": "http://a.example", "command": ["a"]}):
+        with pytest.raises(HandlerError, match="either a url or a command"):
+            McpServer(**given)

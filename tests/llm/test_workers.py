@@ -67,9 +67,9 @@ async def test_text_is_streamed_as_it_comes_and_is_the_answer(endpoint: Endpoint
     endpoint.replies = [says("It ", "is ", "20°.", thinking="Rome, then.")]
     run = await testing.run(handler_of(LlmWorker("Help.")), "Weather in Rome?")
     assert run.outcome.message == "It is 20°."
-    assert run.emissions == [
-        Thought("Rome, then."), Token("It "), Token("is "), Token("20°."), Usage("test-model", 1, 20, 5),
-    ]  # fmt: skip
+    thought, *tokens, usage = run.emissions
+    assert (thought, usage) == (Thought("Rome, then."), Usage("test-model", 1, 20, 5))
+    assert tokens == [Token("It "), Token("is "), Token("20°.")]
 
 
 async def test_tools_are_called_and_told_and_their_results_go_back(endpoint: Endpoint):
@@ -135,30 +135,22 @@ async def test_tools_that_are_called_together_run_side_by_side(endpoint: Endpoin
     assert {one.result for one in run.emissions if isinstance(one, ToolResult)} == {"a", "b"}
 
 
-async def test_what_a_tool_raises_goes_back_to_the_model_in_few_words(endpoint: Endpoint):
-    endpoint.replies = [calls(("explode", {})), says("That did not work.")]
-    run = await testing.run(handler_of(LlmWorker("Help.", [explode])), "x")
-    (result,) = (one for one in run.emissions if isinstance(one, ToolResult))
-    assert result.is_error
-    assert result.result.startswith("RuntimeError: boom boom")
-    assert len(result.result) < 1100
-    assert isinstance(run.outcome, Completed)
-    role, told = endpoint.said()[-1]
-    assert role == "tool"
-    assert "RuntimeError: boom" in told
-    assert len(told) < 1300
-
-
-async def test_a_long_result_is_cut(endpoint: Endpoint):
+async def test_what_a_tool_raises_goes_back_to_the_model_in_few_words_and_a_long_result_is_cut(endpoint: Endpoint):
     def book() -> str:
         """A whole book."""
         return "word " * 100_000
 
-    endpoint.replies = [calls(("book", {})), says("Long.")]
-    await LlmWorker("Help.", [book]).run(message="x")
-    told = endpoint.said()[-1][1]
-    assert told.endswith("[the first 100000 of 500000 characters]")
-    assert len(told) < 101_000
+    endpoint.replies = [calls(("explode", {}), ("book", {})), says("That did not work.")]
+    run = await testing.run(handler_of(LlmWorker("Help.", [explode, book])), "x")
+    (result,) = (one for one in run.emissions if isinstance(one, ToolResult) and one.is_error)
+    assert result.result.startswith("RuntimeError: boom boom")
+    assert len(result.result) < 1100
+    assert isinstance(run.outcome, Completed)
+    told, cut = sorted((str(content) for role, content in endpoint.said() if role == "tool"), key=len)
+    assert "RuntimeError: boom" in told
+    assert len(told) < 1300
+    assert cut.endswith("[the first 100000 of 500000 characters]")
+    assert len(cut) < 101_000
 
 
 async def test_wrong_arguments_and_unknown_tools_go_back_to_the_model(endpoint: Endpoint):
@@ -176,14 +168,6 @@ async def test_wrong_arguments_and_unknown_tools_go_back_to_the_model(endpoint: 
     assert "fly" in told[2]
     results = [one for one in run.emissions if isinstance(one, ToolResult)]
     assert [one.is_error for one in results] == [True] * 3
-
-
-async def test_it_stops_at_its_limit_of_steps(endpoint: Endpoint):
-    endpoint.replies = [calls(("weather", {"city": "Rome"}))] * 5
-    run = await testing.run(handler_of(LlmWorker("Help.", [weather], max_steps=3)), "x")
-    assert run.outcome == Failed("The agent came to no answer within its limit of 3 steps.", "step_limit")
-    assert len(endpoint.requests) == 3
-    assert run.emissions[-1] == Usage("test-model", 3, 60, 15)
 
 
 async def test_a_stop_while_the_model_speaks_ends_the_request(endpoint: Endpoint):
@@ -213,28 +197,22 @@ async def test_a_stop_in_a_thread_ends_the_request_too(endpoint: Endpoint):
     assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
 
 
-async def test_a_stop_between_two_steps_asks_the_model_no_more(endpoint: Endpoint):
+async def test_a_stop_in_or_after_a_tool_asks_the_model_no_more(endpoint: Endpoint):
     async def stop(task: TaskContext) -> str:
         """Stops the task."""
         task.stop_signal.set()
         return "stopped"
 
-    endpoint.replies = [calls(("stop", {})), says("never")]
-    task = testing.task_for(testing.user_message("x"), testing.Recorder())
-    with pytest.raises(Stopped):
-        await LlmWorker("Help.", [stop]).run(task)
-    assert len(endpoint.requests) == 1
-
-
-async def test_a_stop_in_a_tool_passes_through(endpoint: Endpoint):
-    async def stop(task: TaskContext) -> str:
-        """Stops the task."""
+    async def stopped(task: TaskContext) -> str:
+        """Is stopped."""
         raise Stopped
 
-    endpoint.replies = [calls(("stop", {}), ("weather", {"city": "Rome"})), says("never")]
-    with pytest.raises(Stopped):
-        await LlmWorker("Help.", [stop, weather]).run(message="x")
-    assert len(endpoint.requests) == 1
+    for tool_, called in ((stop, [("stop", {})]), (stopped, [("stopped", {}), ("weather", {"city": "Rome"})])):
+        endpoint.replies, endpoint.requests[:] = [calls(*called), says("never")], []
+        task = testing.task_for(testing.user_message("x"), testing.Recorder())
+        with pytest.raises(Stopped):
+            await LlmWorker("Help.", [tool_, weather]).run(task)
+        assert len(endpoint.requests) == 1
 
 
 async def test_it_is_told_the_conversation_or_a_thread_or_a_message_or_both(endpoint: Endpoint):
@@ -266,11 +244,17 @@ async def test_without_streaming_the_last_words_are_the_answer(endpoint: Endpoin
     assert (run.text, run.outcome.message) == ("", "21°")
 
 
-async def test_what_it_used_is_told_when_it_fails_in_the_end(endpoint: Endpoint):
-    endpoint.replies = [calls(("weather", {"city": "Rome"}))]
+async def test_what_it_used_is_told_when_it_fails_in_the_end_or_stops_at_its_limit_of_steps(endpoint: Endpoint):
+    weather_asked = calls(("weather", {"city": "Rome"}))
+    endpoint.replies = [weather_asked]
     run = await testing.run(handler_of(LlmWorker("Help.", [weather])), "x")
     assert run.outcome.code == "model_refused"
     assert run.emissions[-1] == Usage("test-model", 1, 20, 5)
+    endpoint.replies, endpoint.requests[:] = [weather_asked] * 5, []
+    run = await testing.run(handler_of(LlmWorker("Help.", [weather], max_steps=3)), "x")
+    assert run.outcome == Failed("The agent came to no answer within its limit of 3 steps.", "step_limit")
+    assert len(endpoint.requests) == 3
+    assert run.emissions[-1] == Usage("test-model", 3, 60, 15)
 
 
 async def test_an_agent_is_a_tool(endpoint: Endpoint):
@@ -290,6 +274,7 @@ async def test_an_agent_is_a_tool(endpoint: Endpoint):
     assert "No ink." in results[True]
     (described,) = endpoint.requests[0]["tools"]
     assert described["function"]["description"] == "Writes poems."
+    assert len(AgentTool("a" * 63, "").name) == 64, "which every endpoint takes"
 
 
 async def test_after_an_agents_question_the_same_call_goes_on_and_the_model_is_not_asked_again(endpoint: Endpoint):
@@ -318,8 +303,3 @@ async def test_calls_that_an_endpoint_names_alike_are_told_apart(endpoint: Endpo
     called = [one.call_id for one in run.emissions if isinstance(one, ToolCall)]
     assert called == [one.call_id for one in run.emissions if isinstance(one, ToolResult)]
     assert len(set(called)) == 2
-
-
-def test_the_tool_of_an_agent_has_a_name_that_every_endpoint_takes():
-    assert AgentTool("market-research", "").name == "ask_market_research"
-    assert len(AgentTool("a" * 63, "").name) == 64
