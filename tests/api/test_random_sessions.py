@@ -259,7 +259,7 @@ class Sessions(RuleBasedStateMachine):
 
 
 FEW = {"max_examples": 3, "stateful_step_count": 20, "phases": [Phase.generate]}  # each history takes a second
-MANY = {"max_examples": 50, "stateful_step_count": 40}
+MANY = {"max_examples": 20, "stateful_step_count": 40}
 
 
 @pytest.mark.timeout(1800)

@@ -1,6 +1,5 @@
 """`GET /search`: words find what was said and delivered, for who may see it."""
 
-
 import pytest
 from asgiref.sync import sync_to_async
 
