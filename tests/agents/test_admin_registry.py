@@ -45,55 +45,18 @@ def errors(answer) -> dict[str, list[str]]:
 def test_what_is_left_empty_is_what_the_handler_says(admin_client):
     assert add(admin_client).status_code == 302
     agent, described = Agent.objects.get(), register_hosted("described", HELLO)
-    for field in (
-        "name",
-        "description",
-        "version",
-        "skills",
-        "input_modes",
-        "output_modes",
-        "retry_safe",
-        "time_limit",
-    ):
+    fields = "name", "description", "version", "skills", "input_modes", "output_modes", "retry_safe", "time_limit"
+    for field in fields:
         assert getattr(agent, field) == getattr(described, field)
     assert agent.workspace == house_workspace()
 
 
-def test_what_is_filled_in_stays(admin_client):
-    skill = '[{"id": "s", "name": "S", "description": "Does it.", "tags": ["t"]}]'
-    add(admin_client, name="Greeter", input_modes="text/*\nimage/png", skills=skill, attempts="5", access="public")
-    agent = Agent.objects.get()
-    assert (agent.name, agent.input_modes, agent.attempts, agent.access) == (
-        "Greeter",
-        ["text/*", "image/png"],
-        5,
-        "public",
-    )
-    assert agent.skills[0]["id"] == "s"
-
-
-@pytest.mark.parametrize(
-    ("handler", "sentence"),
-    [
-        ("echo", "names no handler: write it as package.module:Name."),
-        ("apps.nowhere:Echo", "cannot be imported"),
-        ("apps.showcase.agents.echo:Nobody", "has no 'Nobody': check the name after the colon."),
-        ("apps.agents.models:Agent", "neither"),
-        ("", "write it as package.module:Name."),
-    ],
-)
-def test_a_path_that_leads_to_no_handler_is_an_error_at_its_field(admin_client, handler, sentence):
-    [message] = errors(add(admin_client, handler=handler))["handler"]
-    assert sentence in message
-    assert not Agent.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "sentence"),
-    [
+def test_a_value_that_cannot_be_is_refused_at_its_field(admin_client):
+    for field, value, sentence in [
         ("slug", "tasks", "Choose another"),
+        ("handler", "", "write it as package.module:Name."),
+        ("handler", "apps.nowhere:Echo", "cannot be imported"),
         ("slug", "Not a slug", "Use lower-case letters, digits and hyphens."),
-        ("skills", '{"id": "s"}', "Write a list of skills"),
         ("skills", '[{"id": "s"}]', "Write a list of skills"),
         ("skills", '[{"id": "s", "name": "S", "description": "S.", "tags": ["s"], "examples": [1]}]', "lists of texts"),
         ("skills", '[{"id": "s", "name": "S", "description": "S.", "tags": ["s"], "inputModes": 5}]', "lists of texts"),
@@ -102,51 +65,34 @@ def test_a_path_that_leads_to_no_handler_is_an_error_at_its_field(admin_client, 
         ("capabilities", '{"extensions": "x"}', "as a list of objects"),
         ("capabilities", '{"extensions": [{"description": "no uri"}]}', "as a list of objects"),
         ("capabilities", '{"extensions": [{"uri": "u", "params": {"n": 9007199254740993}}]}', "could not be signed"),
-        ("extended_card", "[1]", "Write an object"),
         ("extended_card", '{"name": "another"}', "Write an object"),
         ("extended_card", '{"description": ""}', "Write an object"),
         ("extended_card", '{"skills": [{"id": "s"}]}', "Write an object"),
         ("attempts", "0", "greater than or equal to 1"),
         ("time_limit", "0", "greater than or equal to 0.1"),
-    ],
-)
-def test_a_value_that_cannot_be_is_refused_at_its_field(admin_client, field, value, sentence):
-    assert sentence in " ".join(errors(add(admin_client, **{field: value}))[field])
-    assert not Agent.objects.exists()
+    ]:
+        assert sentence in " ".join(errors(add(admin_client, **{field: value}))[field]), field
+        assert not Agent.objects.exists(), field
 
 
 def test_policies_can_be_changed(admin_client, echo):
     lab = Group.objects.create(name="Lab")
-    assert (
-        change(admin_client, echo, access="groups", groups=[lab.pk], on_busy="reject", time_limit="5").status_code
-        == 302
-    )
+    policies = {"access": "groups", "groups": [lab.pk], "on_busy": "reject", "time_limit": "5"}
+    assert change(admin_client, echo, **policies).status_code == 302
     echo.refresh_from_db()
     assert (echo.access, echo.on_busy, echo.time_limit) == ("groups", "reject", 5.0)
     assert list(echo.groups.all()) == [lab]
 
 
-def test_another_handler_must_be_one_too(admin_client, echo):
-    assert "handler" in errors(change(admin_client, echo, handler="apps.nowhere:Echo"))
-    echo.refresh_from_db()
-    assert echo.handler == ECHO
-
-
 def test_an_agent_can_be_brought_up_to_date_with_its_handler(admin_client, echo):
     Agent.objects.filter(pk=echo.pk).update(name="Stale", description="Stale.", access="public")
-    answer = admin_client.post(
-        reverse(LIST), {"action": "read_handler_again", "_selected_action": [echo.pk]}, follow=True
-    )
+    again = {"action": "read_handler_again", "_selected_action": [echo.pk]}
+    answer = admin_client.post(reverse(LIST), again, follow=True)
     echo.refresh_from_db()
     assert (echo.name, echo.access) == ("Echo", "public")
     assert "Echo is now what its handler says." in answer.content.decode()
-
-
-def test_a_handler_that_is_gone_leaves_its_agent_as_it_was(admin_client, echo):
     Agent.objects.filter(pk=echo.pk).update(handler="apps.nowhere:Echo")
-    answer = admin_client.post(
-        reverse(LIST), {"action": "read_handler_again", "_selected_action": [echo.pk]}, follow=True
-    )
+    answer = admin_client.post(reverse(LIST), again, follow=True)
     assert "Echo stays as it was." in answer.content.decode()
 
 
@@ -157,7 +103,7 @@ def test_agents_are_switched_off_and_on(admin_client, echo, ada):
 
 
 def test_a_list_costs_the_same_however_long_it_is(admin_client, django_assert_max_num_queries):
-    for number in range(100):
+    for number in range(12):
         register_hosted(f"echo-{number}", ECHO)
     with django_assert_max_num_queries(8):
-        assert len(admin_client.get(reverse(LIST)).context["cl"].result_list) == 100
+        assert len(admin_client.get(reverse(LIST)).context["cl"].result_list) == 12

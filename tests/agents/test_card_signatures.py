@@ -1,7 +1,5 @@
 """A card is signed over its canonical form, as A2A 1.0 §8.4 and RFC 8785 write it."""
 
-import json
-
 import pytest
 import rfc8785
 
@@ -19,16 +17,8 @@ EXAMPLE = {
 }
 
 
-def test_the_canonical_form_is_that_of_the_specifications_example():
-    assert rfc8785.dumps(card_signatures.content(EXAMPLE)) == (
-        b'{"capabilities":{"pushNotifications":false,"streaming":false},"description":"","name":"Example Agent",'
-        b'"skills":[]}'
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
+def test_a_field_stays_where_it_is_required_or_set_and_optional():
+    for given, kept in [
         ({"version": ""}, {"version": ""}),
         ({"iconUrl": ""}, {"iconUrl": ""}),
         ({"icon_url": "u"}, {"iconUrl": "u"}),
@@ -49,29 +39,13 @@ def test_the_canonical_form_is_that_of_the_specifications_example():
             {"securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Bearer", "description": ""}}}},
             {"securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}},
         ),
-        (
-            {"skills": [{"id": "a", "tags": [], "examples": [], "x": 1}]},
-            {"skills": [{"id": "a", "tags": []}]},
-        ),
-    ],
-)
-def test_a_field_stays_where_it_is_required_or_set_and_optional(given, kept):
-    assert card_signatures.content(given) == kept
-
-
-def test_the_form_is_that_of_rfc_8785():
-    """The sample of §3.2.2 and §3.2.3, with its strings, numbers and order of keys."""
-    sample = {
-        "numbers": [333333333.33333329, 1e30, 4.50, 2e-3, 0.000000000000000000000000001],
-        "string": '€$\u000f\nA\'B"\\\\"/',
-        "literals": [None, True, False],
-    }
-    assert rfc8785.dumps(sample) == (
-        b'{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],'
-        b'"string":"\xe2\x82\xac$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'
+        ({"skills": [{"id": "a", "tags": [], "examples": [], "x": 1}]}, {"skills": [{"id": "a", "tags": []}]}),
+    ]:
+        assert card_signatures.content(given) == kept, given
+    assert rfc8785.dumps(card_signatures.content(EXAMPLE)) == (
+        b'{"capabilities":{"pushNotifications":false,"streaming":false},"description":"","name":"Example Agent",'
+        b'"skills":[]}'
     )
-    ordered = {"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\U0001f600": 5, "\x80": 6, "\xf6": 7}
-    assert list(json.loads(rfc8785.dumps(ordered)).values()) == [2, 4, 6, 7, 1, 5, 3]
 
 
 def test_what_is_shown_is_what_was_signed(echo):
@@ -80,13 +54,8 @@ def test_what_is_shown_is_what_was_signed(echo):
     key = SigningKey.objects.get()
     detached = f"{signature['protected']}..{signature['signature']}"
     jose.check(detached, rfc8785.dumps(shown), key.public, key.algorithm)
-    header = jose.header_of(detached)
-    assert header == {
-        "alg": "EdDSA",
-        "kid": key.kid,
-        "typ": "JOSE",
-        "jku": "http://127.0.0.1:8000/.well-known/jwks.json",
-    }
+    known = {"alg": "EdDSA", "kid": key.kid, "typ": "JOSE"}
+    assert jose.header_of(detached) == {**known, "jku": "http://127.0.0.1:8000/.well-known/jwks.json"}
     with pytest.raises(jose.BadSignature):
         jose.check(detached, rfc8785.dumps({**shown, "name": "Echp"}), key.public, key.algorithm)
 

@@ -18,31 +18,20 @@ def parsed(agent: Agent) -> AgentCard:
     return ParseDict(cards.card(agent), AgentCard(), ignore_unknown_fields=False)
 
 
-@pytest.fixture(params=["hello", "echo", "countdown", "bare"])
+@pytest.fixture(params=["hello", "bare"])
 def agent(request):
     if request.param == "bare":
         return BARE
     return register_hosted(request.param, f"apps.showcase.agents.{request.param}:{request.param.capitalize()}")
 
 
-def test_the_fields_that_the_protocol_requires_are_never_empty(agent):
+def test_a_card_has_all_that_the_protocol_requires_and_absolute_urls(agent, settings):
     card = parsed(agent)
-    assert card.name
-    assert card.description
-    assert card.version
-    assert card.default_input_modes
-    assert card.default_output_modes
+    assert all((card.name, card.description, card.version, card.default_input_modes, card.default_output_modes))
     assert card.HasField("capabilities")
-    assert card.supported_interfaces
-    for skill in card.skills:
-        assert skill.id
-        assert skill.name
-        assert skill.description
-        assert skill.tags
     assert card.skills
-
-
-def test_a_card_says_where_the_agent_is_reached_with_an_absolute_url(agent, settings):
+    for skill in card.skills:
+        assert all((skill.id, skill.name, skill.description, skill.tags))
     settings.PUBLIC_BASE_URL = "https://agents.example.org"
     interfaces = parsed(agent).supported_interfaces
     assert {interface.url for interface in interfaces} == {f"https://agents.example.org/a2a/{agent.slug}"}
@@ -61,9 +50,6 @@ def test_a_card_asks_for_a_key_unless_everybody_may_come_in(echo):
     echo.access = Agent.Access.PUBLIC
     assert not parsed(echo).security_schemes
     assert not parsed(echo).security_requirements
-
-
-def test_a_card_promises_only_what_is_there(echo):
     capabilities = parsed(echo).capabilities
     assert capabilities.streaming
     assert capabilities.push_notifications

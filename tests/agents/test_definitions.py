@@ -34,11 +34,8 @@ FULL = {
 }
 
 
-def test_a_definition_may_say_everything(echo):
+def test_a_definition_may_say_everything_and_is_read_as_it_was_written(echo):
     register_model("clerk", Definition.read(FULL))
-
-
-def test_what_is_written_as_a_file_is_read_as_the_same():
     read = Definition.from_yaml(as_yaml(Definition.read(FULL).content))
     assert read == Definition.read(FULL)
     assert "instructions: |-\n  Answer in one sentence.\n\n  Be kind: no shouting.\n" in as_yaml(read.content)
@@ -47,22 +44,17 @@ def test_what_is_written_as_a_file_is_read_as_the_same():
 def test_a_skill_without_an_id_has_one_made_of_its_name():
     assert definition(skills=FULL["skills"]).stated["skills"][0]["id"] == "sort-mail"
     assert definition(skills=[{"name": "整理", "description": "d"}]).skills[0].id == "skill"
-
-
-def test_lines_end_alike_wherever_they_were_written():
+    told = {"id": "clerk", "name": "Clerk", "description": "Answers letters.", "tags": ["general"]}
+    assert clerk().skills == [told]
     assert definition(instructions="one\r\ntwo\r\n") == definition(instructions="one\ntwo")
 
 
-@pytest.mark.parametrize(
-    ("fields", "field", "sentence"),
-    [
+def test_what_cannot_be_is_refused_at_its_field():
+    for fields, field, sentence in [
         ({"instructions": "  "}, "instructions", "cannot be empty"),
         ({"instructions": "a\0b"}, "instructions", "without control characters"),
-        ({"name": ""}, "name", "cannot be empty"),
         ({"name": "n" * 121}, "name", "at most 120 characters"),
         ({"temperature": 2.5}, "temperature", "less than or equal to 2"),
-        ({"temperature": "hot"}, "temperature", "valid number"),
-        ({"max_tokens": 0}, "max_tokens", "greater than or equal to 1"),
         ({"max_steps": 1000}, "max_steps", "less than or equal to 100"),
         ({"tools": ["nothing"]}, "tools", "There is no tool nothing. There are: calculate, current_time, read_file."),
         ({"tools": ["calculate", "calculate"]}, "tools", "It is given twice: calculate."),
@@ -76,12 +68,10 @@ def test_lines_end_alike_wherever_they_were_written():
         ({"skills": [{"name": "A", "description": "a"}] * 2}, "skills", "Two skills have the id a."),
         ({"skills": [{"name": "A"}]}, "skills", "0.description: Field required."),
         ({"unknown": 1}, "unknown", "not permitted"),
-    ],
-)
-def test_what_cannot_be_is_refused_at_its_field(fields, field, sentence):
-    found = problems(**fields)
-    assert list(found) == [field]
-    assert sentence in found[field]
+    ]:
+        found = problems(**fields)
+        assert list(found) == [field], fields
+        assert sentence in found[field], fields
 
 
 def test_a_private_tool_server_may_be_opened_by_the_operator(monkeypatch):
@@ -89,9 +79,8 @@ def test_a_private_tool_server_may_be_opened_by_the_operator(monkeypatch):
     clerk(mcp_servers=[{"url": "http://127.0.0.1:9/mcp"}])
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
+def test_a_file_that_is_no_definition_is_refused():
+    for text, sentence in [
         ("[1, 2]", "Write a mapping"),
         ("a: [", "It is no YAML (line 1)"),
         ("!!python/object/apply:os.system ['true']", "It is no YAML"),
@@ -100,12 +89,10 @@ def test_a_private_tool_server_may_be_opened_by_the_operator(monkeypatch):
         ("name: !!bool maybe", "It is no YAML"),
         ("name: !!int ''", "It is no YAML"),
         ("name: !!timestamp now", "It is no YAML"),
-    ],
-)
-def test_a_file_that_is_no_definition_is_refused(text, sentence):
-    with pytest.raises(ValidationError) as caught:
-        Definition.from_yaml(text)
-    assert sentence in " ".join(caught.value.messages)
+    ]:
+        with pytest.raises(ValidationError) as caught:
+            Definition.from_yaml(text)
+        assert sentence in " ".join(caught.value.messages), text
 
 
 def test_a_slug_of_an_agent_with_a_handler_is_not_taken_over(echo):
@@ -116,26 +103,15 @@ def test_a_slug_of_an_agent_with_a_handler_is_not_taken_over(echo):
         register_hosted("clerk", "apps.showcase.agents.echo:Echo")
 
 
-@pytest.mark.parametrize(
-    ("module", "sentence"),
-    [
+def test_a_module_whose_functions_cannot_be_offered_is_named_in_a_sentence(settings):
+    for module, sentence in [
         ("tests.agents.another_clock", "Two functions of AGENT_TOOLS are named current_time."),
         ("nowhere.tools", "'nowhere.tools' of AGENT_TOOLS cannot be imported"),
         ("tests.agents.definitions", "has no tools: mark its functions with @tool()."),
-    ],
-)
-def test_a_module_whose_functions_cannot_be_offered_is_named_in_a_sentence(settings, module, sentence):
-    settings.AGENT_TOOLS = ["apps.runtime.tools", module]
-    assert sentence in problems(tools=["current_time"])["tools"]
-
-
-def test_a_tool_is_offered_under_its_name_with_what_its_author_says(settings):
+    ]:
+        settings.AGENT_TOOLS = ["apps.runtime.tools", module]
+        assert sentence in problems(tools=["current_time"])["tools"], module
     settings.AGENT_TOOLS = ["tests.agents.another_clock"]
     [offered] = tools.registered().values()
     assert (offered.name, offered.summary) == ("current_time", "Tells another time.")
     assert offered.function() == "never"
-
-
-def test_an_agent_that_names_no_skill_has_a_general_one_by_which_it_is_found(db):
-    told = {"id": "clerk", "name": "Clerk", "description": "Answers letters.", "tags": ["general"]}
-    assert clerk().skills == [told]

@@ -11,12 +11,9 @@ pytestmark = pytest.mark.django_db
 
 
 def made(name, *skills, **fields):
-    return Agent.objects.create(
-        slug=name.lower(),
-        name=name,
-        workspace=house_workspace(),
-        **{"kind": "remote", "description": f"The agent {name}.", "access": "public", "skills": list(skills), **fields},
-    )
+    plain = {"kind": "remote", "description": f"The agent {name}.", "access": "public", "skills": list(skills)}
+    known = {"slug": name.lower(), "name": name, "workspace": house_workspace()}
+    return Agent.objects.create(**{**known, **plain, **fields})
 
 
 def skill(name, *tags, **fields):
@@ -37,9 +34,8 @@ def found(*text, principal=ANONYMOUS, **asked):
     return [agent.slug for agent in find(principal, *text, **asked)]
 
 
-@pytest.mark.parametrize(
-    ("text", "slugs"),
-    [
+def test_words_find_what_agents_and_their_skills_say(polyglot, painter):
+    for text, slugs in [
         ("", ["painter", "polyglot"]),
         ("translate", ["polyglot"]),
         ("please translate this into FRENCH", ["polyglot"]),
@@ -48,15 +44,12 @@ def found(*text, principal=ANONYMOUS, **asked):
         ("pictures or language", ["painter", "polyglot"]),
         ("submarine", []),
         ("   ", ["painter", "polyglot"]),
-    ],
-)
-def test_words_find_what_agents_and_their_skills_say(polyglot, painter, text, slugs):
-    assert sorted(found(text)) == slugs
+    ]:
+        assert sorted(found(text)) == slugs, text
 
 
-@pytest.mark.parametrize(
-    ("asked", "slugs"),
-    [
+def test_filters_narrow_what_is_found(polyglot, painter):
+    for asked, slugs in [
         ({"skill": "translate"}, ["polyglot"]),
         ({"skill": "Draw Pictures"}, ["painter"]),
         ({"skill": "draw"}, []),
@@ -69,10 +62,11 @@ def test_words_find_what_agents_and_their_skills_say(polyglot, painter, text, sl
         ({"kind": "remote", "tag": "art"}, ["painter"]),
         ({"kind": "hosted"}, []),
         ({"health": "degraded"}, []),
-    ],
-)
-def test_filters_narrow_what_is_found(polyglot, painter, asked, slugs):
-    assert found(**asked) == slugs
+    ]:
+        assert found(**asked) == slugs, asked
+    agents = Agent.objects.all()
+    assert tags_of(agents) == ["French", "art", "language"]
+    assert modes_of(agents) == ["audio/mpeg", "image/png", "text/plain"]
 
 
 def test_an_agent_that_is_not_well_comes_later_and_is_not_dropped(polyglot, painter):
@@ -95,9 +89,3 @@ def test_finding_is_one_query_however_many_agents_there_are(django_assert_num_qu
         made(f"Agent{number}", skill(f"Skill {number}", "art"))
     with django_assert_num_queries(1):
         assert len(find(ANONYMOUS, "skill", tag="art", mode="text/plain", health="ok")) == 30
-
-
-def test_what_can_be_filtered_by_is_listed_once(polyglot, painter):
-    agents = Agent.objects.all()
-    assert tags_of(agents) == ["French", "art", "language"]
-    assert modes_of(agents) == ["audio/mpeg", "image/png", "text/plain"]

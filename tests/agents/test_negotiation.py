@@ -31,44 +31,37 @@ def assessed(ask=ASK, facts=Facts(100, 0), score=0.5, **fields):  # noqa: B008 (
     return assess(ask, an_agent(**fields), facts, [Match(SKILL, score, ("french",) if score else ())])
 
 
-@pytest.mark.parametrize(
-    ("estimate", "limit", "score"),
-    [(None, None, 1), (9000, None, 1), (None, 1000, 0.5), (0, 1000, 1), (250, 1000, 0.75), (1000, 1000, 0),
-     (1999, 1000, 0)],
-)  # fmt: skip
-def test_performance_is_what_is_left_of_the_limit(estimate, limit, score):
-    assert performance_score(estimate, limit) == score
+PERFORMANCE = [
+    (None, None, 1), (9000, None, 1), (None, 1000, 0.5), (0, 1000, 1), (250, 1000, 0.75), (1000, 1000, 0),
+    (1999, 1000, 0),
+]  # fmt: skip
+COST = [
+    (0, None, 1), (0, 0, 1), (0, 10, 1), (5, None, 0.5), (5, 10, 0.75), (10, 10, 0.5), (30, 10, 0), (5, 0, 0),
+]  # fmt: skip
+TYPES = [
+    ([], [], 1), (["text/plain"], [], 1), (["image/png"], [], 0), (["text/plain", "image/png"], [], 0.5),
+    (["text/plain"], ["application/pdf"], 0.5), (["text/plain"], ["text/*", "application/pdf"], 2 / 3),
+]  # fmt: skip
+CONFIDENCE = [
+    (0.0, [], None, None, 0.6), (0.3, [], None, None, 0.6), (0.31, [], None, None, 0.7), (0.9, [], 5, None, 0.8),
+    (0.9, [], 5, 0, 0.9), (0.9, ["text/plain"], 5, 0, 1.0), (0.0, ["text/plain"], 5, 3, 0.9),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("queue", "score"), [(None, 0.5), (0, 1), (1, 0.5), (3, 0.25), (99, 0.01)])
-def test_load_falls_with_the_queue(queue, score):
-    assert load_score(queue) == score
-
-
-@pytest.mark.parametrize(
-    ("cost", "budget", "score"),
-    [(0, None, 1), (0, 0, 1), (0, 10, 1), (5, None, 0.5), (5, 10, 0.75), (10, 10, 0.5), (30, 10, 0), (5, 0, 0)],
-)
-def test_cost_is_judged_against_the_budget(cost, budget, score):
-    assert cost_score(cost, budget) == score
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "score"),
-    [([], [], 1), (["text/plain"], [], 1), (["image/png"], [], 0), (["text/plain", "image/png"], [], 0.5),
-     (["text/plain"], ["application/pdf"], 0.5), (["text/plain"], ["text/*", "application/pdf"], 2 / 3)],
-)  # fmt: skip
-def test_io_is_the_share_of_media_types_that_fit(inputs, outputs, score):
-    assert io_score(Ask("x", input_types=inputs, output_types=outputs), an_agent()) == pytest.approx(score)
-
-
-@pytest.mark.parametrize(
-    ("best", "types", "latency", "queue", "confidence"),
-    [(0.0, [], None, None, 0.6), (0.3, [], None, None, 0.6), (0.31, [], None, None, 0.7), (0.9, [], 5, None, 0.8),
-     (0.9, [], 5, 0, 0.9), (0.9, ["text/plain"], 5, 0, 1.0), (0.0, ["text/plain"], 5, 3, 0.9)],
-)  # fmt: skip
-def test_confidence_grows_with_what_is_known(best, types, latency, queue, confidence):
-    assert confidence_in(Ask("x", input_types=types), Facts(latency, queue), best) == pytest.approx(confidence)
+def test_each_subscore_and_the_confidence_follow_their_formula():
+    for estimate, limit, score in PERFORMANCE:
+        assert performance_score(estimate, limit) == score, (estimate, limit)
+    for queue, score in [(None, 0.5), (0, 1), (1, 0.5), (3, 0.25), (99, 0.01)]:
+        assert load_score(queue) == score, queue
+    for cost, budget, score in COST:
+        assert cost_score(cost, budget) == score, (cost, budget)
+    for inputs, outputs, score in TYPES:
+        ask = Ask("x", input_types=inputs, output_types=outputs)
+        assert io_score(ask, an_agent()) == pytest.approx(score), (inputs, outputs)
+    for *known, confidence in CONFIDENCE:
+        best, types, latency, queue = known
+        found = confidence_in(Ask("x", input_types=types), Facts(latency, queue), best)
+        assert found == pytest.approx(confidence), known
 
 
 def test_the_score_is_the_weighted_mean_of_the_subscores():
@@ -100,25 +93,19 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize("reason", REJECTIONS)
-def test_each_reason_to_say_no_holds_just_beyond_its_border(reason):
-    asked, fields = REJECTIONS[reason]
-    refused = assessed(replace(ASK, **asked), **fields)
-    assert (refused.accepted, refused.rejection) == (False, reason)
-    asked, fields = ACCEPTED[reason]
-    taken = assessed(replace(ASK, **asked), **fields)
-    assert (taken.accepted, taken.rejection) == (True, None)
-
-
-def test_the_first_reason_is_told():
+def test_each_reason_to_say_no_holds_just_beyond_its_border():
+    for reason in REJECTIONS:
+        asked, fields = REJECTIONS[reason]
+        refused = assessed(replace(ASK, **asked), **fields)
+        assert (refused.accepted, refused.rejection) == (False, reason), reason
+        asked, fields = ACCEPTED[reason]
+        taken = assessed(replace(ASK, **asked), **fields)
+        assert (taken.accepted, taken.rejection) == (True, None), reason
     asked, fields = {}, {}
     for reason in reversed(REJECTIONS):
         more_asked, more_fields = REJECTIONS[reason]
         asked, fields = asked | more_asked, fields | more_fields
         assert assessed(replace(ASK, **asked), **fields).rejection == reason
-
-
-def test_unknown_latency_is_no_reason_to_say_no():
     assert assessed(replace(ASK, max_latency_ms=1), facts=Facts(None, None)).accepted
 
 

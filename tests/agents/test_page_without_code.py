@@ -8,7 +8,6 @@ from types import ModuleType
 import pytest
 
 import bridge
-from apps.agents.definitions import Definition
 from apps.conversations import intake
 from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint
@@ -24,6 +23,7 @@ def block(language: str) -> str:
     return found
 
 
+@pytest.mark.slow("code of a page is executed")
 @pytest.mark.django_db(transaction=True)
 async def test_the_tools_of_the_page_are_used(ada, said, endpoint, settings, monkeypatch):
     module = ModuleType("my_tools_of_the_page")
@@ -36,7 +36,3 @@ async def test_the_tools_of_the_page_are_used(ada, said, endpoint, settings, mon
     await carry_out(receipt.run)
     results = [content for role, content in endpoint.said() if role == "tool"]
     assert results == ["3.22 km", "How far is it?"]
-
-
-def test_the_page_names_every_field_of_a_definition():
-    assert [name for name in Definition.model_fields if name not in PAGE] == []

@@ -26,50 +26,38 @@ def test_an_agent_is_what_its_handler_says(capsys):
     assert capsys.readouterr().out == "Hello is registered at /a2a/hello (everybody, without signing in).\n"
 
 
-def test_registering_again_updates_what_the_handler_says_and_keeps_the_policies():
+def test_registering_again_updates_what_the_handler_says_and_keeps_the_policies(ada):
     first = register_hosted("greeter", ECHO, access="groups", on_busy="reject")
     again = register_hosted("greeter", HELLO)
     assert again.pk == first.pk
     assert again.name == "Hello"
     assert (again.access, again.on_busy) == ("groups", "reject")
-
-
-def test_the_agents_of_the_installation_share_one_workspace(ada):
     assert register_hosted("one", ECHO).workspace == register_hosted("two", HELLO).workspace == house_workspace()
     assert register_hosted("hers", ECHO, workspace=ada.personal_workspace).workspace == ada.personal_workspace
 
 
-@pytest.mark.parametrize(
-    ("handler", "sentence"),
-    [
+def test_a_path_that_leads_to_no_handler_is_refused_in_a_sentence():
+    for handler, sentence in [
         ("echo", r"'echo' names no handler: write it as package\.module:Name\."),
         ("apps.showcase.nowhere:Echo", r"The module 'apps\.showcase\.nowhere' .* cannot be imported"),
         ("apps.showcase.agents.echo:Nobody", r"has no 'Nobody': check the name after the colon\."),
         ("apps.agents.models:Agent", "neither"),
-    ],
-)
-def test_a_path_that_leads_to_no_handler_is_refused_in_a_sentence(handler, sentence):
-    with pytest.raises(CommandError, match=sentence):
-        call_command("register_agent", "echo", "--handler", handler)
-    assert not Agent.objects.exists()
+    ]:
+        with pytest.raises(CommandError, match=sentence):
+            call_command("register_agent", "echo", "--handler", handler)
+        assert not Agent.objects.exists(), handler
 
 
-@pytest.mark.parametrize("slug", sorted(RESERVED_SLUGS))
-def test_names_that_the_protocols_urls_use_are_refused(slug):
-    with pytest.raises(CommandError, match=r"slug: .*Choose another"):
-        call_command("register_agent", slug, "--handler", ECHO)
-
-
-@pytest.mark.parametrize("slug", ["Echo", "echo_1", "echo/x", "é", "echo\n", "e" * 64])
-def test_a_slug_is_a_short_word_that_fits_into_a_url(slug):
-    with pytest.raises(CommandError, match=r"^slug: "):
-        call_command("register_agent", slug, "--handler", ECHO)
-
-
-@pytest.mark.parametrize("policies", [{"attempts": 0}, {"time_limit": 0}, {"access": "friends"}, {"on_busy": "shout"}])
-def test_policies_that_cannot_be_are_refused(policies):
-    with pytest.raises(ValidationError):
-        register_hosted("echo", ECHO, **policies)
+def test_a_slug_that_does_not_fit_into_a_url_and_policies_that_cannot_be_are_refused():
+    for slug in sorted(RESERVED_SLUGS):
+        with pytest.raises(CommandError, match=r"slug: .*Choose another"):
+            call_command("register_agent", slug, "--handler", ECHO)
+    for slug in ["Echo", "echo_1", "echo/x", "é", "echo\n", "e" * 64]:
+        with pytest.raises(CommandError, match=r"^slug: "):
+            call_command("register_agent", slug, "--handler", ECHO)
+    for policies in [{"attempts": 0}, {"time_limit": 0}, {"access": "friends"}, {"on_busy": "shout"}]:
+        with pytest.raises(ValidationError):
+            register_hosted("echo", ECHO, **policies)
 
 
 def test_the_database_itself_wants_a_handler_for_a_hosted_agent(echo):
@@ -97,22 +85,16 @@ def test_an_agent_without_code_is_registered_from_a_file(capsys, file):
     assert agent.versions.count() == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
+def test_a_file_that_defines_no_agent_is_refused_in_a_sentence(file, tmp_path):
+    for text, sentence in [
         ("name: Clerk", r"description: Field required\."),
         ("- a list", r"Write a mapping"),
         ("name: Clerk\ndescription: D\ninstructions: I\ntools: [nothing]", r"There is no tool nothing\. There are: "),
         ("kind: hosted\nname: Clerk\ndescription: D\ninstructions: I", r"kind: .*not permitted"),
-    ],
-)
-def test_a_file_that_defines_no_agent_is_refused_in_a_sentence(file, text, sentence):
-    with pytest.raises(CommandError, match=sentence):
-        call_command("register_agent", "clerk", "--from", file(text))
-    assert not Agent.objects.exists()
-
-
-def test_a_file_that_cannot_be_read_and_two_ways_at_once_are_refused(tmp_path, file):
+    ]:
+        with pytest.raises(CommandError, match=sentence):
+            call_command("register_agent", "clerk", "--from", file(text))
+        assert not Agent.objects.exists(), text
     with pytest.raises(CommandError, match="is no file with text"):
         call_command("register_agent", "clerk", "--from", str(tmp_path / "nowhere.yaml"))
     with pytest.raises(CommandError, match="not allowed with"):

@@ -30,26 +30,16 @@ def test_a_change_makes_a_version_and_the_same_again_makes_none():
     agent = clerk(instructions="Answer in two sentences.")
     assert numbers(agent) == [1, 2]
     assert agent.current_version.number == 2
-    assert [one.content["instructions"] for one in agent.versions.order_by("number")] == [
-        "Answer in one sentence.",
-        "Answer in two sentences.",
-    ]
-
-
-def test_a_policy_is_no_part_of_a_version():
-    agent = clerk()
-    register_model("clerk", definition(), access="public")
+    assert agent.versions.get(number=1).content["instructions"] == "Answer in one sentence."
+    register_model("clerk", definition(instructions="Answer in two sentences."), access="public")
     assert Agent.objects.get().access == "public"
-    assert numbers(agent) == [1]
+    assert numbers(agent) == [1, 2], "a policy is no part of a version"
 
 
-def test_a_version_names_its_content_by_its_sha256():
+def test_a_version_names_its_content_by_its_sha256_and_is_never_changed():
     version = AgentVersion.objects.get(pk=clerk(temperature=0.5).current_version_id)
     assert version.sha256 == hashlib.sha256(rfc8785.dumps(version.content)).hexdigest()
     assert version.content["temperature"] == 0.5
-
-
-def test_a_version_is_never_changed():
     version = clerk().current_version
     version.note = "other"
     with pytest.raises(TypeError, match="never changed"):
@@ -64,6 +54,8 @@ def test_a_hosted_agent_has_versions_of_what_it_says_of_itself():
     assert numbers(agent) == [1, 2]
     assert [agent.current_version.content[field] for field in ("kind", "handler", "name")] == ["hosted", HELLO, "Hello"]
     assert agent.version == "1.0.0"  # its handler's, not ours to count
+    with pytest.raises(ValidationError, match="Change the handler"):
+        go_back(agent.current_version, None)
 
 
 def test_an_agent_goes_back_to_a_version_by_a_new_one(ada):
@@ -85,12 +77,6 @@ def test_an_agent_does_not_go_back_to_what_cannot_work_any_more():
     assert numbers(agent) == [1, 2]
 
 
-def test_a_hosted_agent_is_what_its_handler_says_and_does_not_go_back():
-    agent = register_hosted("greeter", ECHO)
-    with pytest.raises(ValidationError, match="Change the handler"):
-        go_back(agent.current_version, None)
-
-
 def test_the_card_counts_the_versions_and_follows_the_definition():
     assert cards.card(clerk())["version"] == "1.0.0"
     shown = cards.card(clerk(name="Chief clerk", streaming=False, input_modes=["image/*"]))
@@ -99,16 +85,7 @@ def test_the_card_counts_the_versions_and_follows_the_definition():
     assert shown["capabilities"]["pushNotifications"] is True
 
 
-def test_an_agent_without_skills_has_one_of_its_name_and_description():
-    [skill] = cards.card(clerk())["skills"]
-    assert (skill["id"], skill["name"], skill["description"]) == ("clerk", "Clerk", "Answers letters.")
-
-
-def test_an_agent_goes_with_its_versions():
-    clerk().delete()
-    assert not AgentVersion.objects.exists()
-
-
+@pytest.mark.services("two transactions wait for each other")
 @pytest.mark.django_db(transaction=True)
 def test_two_that_change_an_agent_at_once_make_two_versions_one_after_the_other():
     agent = clerk()

@@ -65,20 +65,8 @@ async def test_a_screening_is_computed() -> None:
     assert ranking[0].startswith("compound,dose_um,replicates,mean,inhibition_percent,hedges_g")
     assert ranking[1].startswith("A-1,10,3,55,50,")
     assert run.artifacts[2].parts[0]["mediaType"] == "image/png"
-
-
-async def test_a_table_of_another_dialect_gives_the_same() -> None:
-    ours, theirs = SCREENING, [line.replace(",", ";").replace("55", "55,0") for line in SCREENING]
-    assert data(await analysed("screening", theirs))["groups"] == data(await analysed("screening", ours))["groups"]
-
-
-async def test_an_effect_upwards_is_one_where_the_positive_control_is_above() -> None:
-    upwards = ["DMSO,negative,0,{},{}", "ref,positive,10,{},{}", "A-1,sample,1,{},{}"]
-    values = ((8, 10, 12), (98, 100, 102), (70, 80, 90))
-    rows = [line.format(at, one) for line, each in zip(upwards, values, strict=True) for at, one in enumerate(each)]
-    (group,) = data(await analysed("screening", [SCREENING[0], *rows]))["groups"]
-    assert group["hit"]
-    assert group["g"] > 0
+    another_dialect = [line.replace(",", ";").replace("55", "55,0") for line in SCREENING]
+    assert data(await analysed("screening", another_dialect))["groups"] == found["groups"]
 
 
 async def test_controls_that_overlap_give_no_hits_but_a_note() -> None:
@@ -87,9 +75,8 @@ async def test_controls_that_overlap_give_no_hits_but_a_note() -> None:
     assert "the controls overlap" in found["notes"][0]
 
 
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
+async def test_a_screening_that_cannot_be_computed_is_asked_for_again() -> None:
+    for lines, why in (
         ("", "“data.csv”. It is empty."),
         (SCREENING[:1], "no rows"),
         (changed(SCREENING, "response", "signal"), "lacks the column “response”; it has “compound”, “role”"),
@@ -103,25 +90,20 @@ async def test_controls_that_overlap_give_no_hits_but_a_note() -> None:
         (changed(SCREENING, "A-1,sample,10,1,54", "A-1,sample,10,1,1e300"), "Row 8 has 1e300 as its response, beyond"),
         (without(SCREENING, "sample,10,2", "sample,10,3"), "A-1 at 10 µM has one replicate: send at least two"),
         ([*SCREENING[:1], *(line.rsplit(",", 1)[0] + ",9" for line in SCREENING[1:])], "send the wells, not"),
-    ],
-)  # fmt: skip
-async def test_a_screening_that_cannot_be_computed_is_asked_for_again(lines: list[str] | str, why: str) -> None:
-    assert why in await refused("screening", lines)
+    ):  # fmt: skip
+        assert why in await refused("screening", lines)
 
 
-async def test_a_corrected_file_is_the_answer() -> None:
+async def test_a_file_that_is_missing_or_corrected_is_the_answer() -> None:
+    run = await testing.run(DataAnalysis, message("Go on", metadata={"skillId": "analyse-screening"}))
+    assert isinstance(run.outcome, InputRequired)
+    assert run.said.startswith("I need a CSV file with the columns “compound”, “role”, “dose_um”")
     first = await analysed("screening", without(SCREENING, "negative"))
     again = await first.answer("here", files={"note.pdf": b"%PDF-1.4"})
     assert isinstance(again.outcome, InputRequired)
     good = await again.answer("here", files={"better.csv": "\n".join(SCREENING).encode()})
     assert isinstance(good.outcome, Completed)
     assert data(good)["source"]["file"] == "better.csv"
-
-
-async def test_without_a_file_the_columns_are_said() -> None:
-    run = await testing.run(DataAnalysis, message("Go on", metadata={"skillId": "analyse-screening"}))
-    assert isinstance(run.outcome, InputRequired)
-    assert run.said.startswith("I need a CSV file with the columns “compound”, “role”, “dose_um”")
 
 
 async def test_expression_is_computed() -> None:
@@ -144,9 +126,8 @@ async def test_expression_is_computed() -> None:
     assert "SAME,0,1,1,no" in run.artifacts[1].parts[0]["text"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
+async def test_expression_that_cannot_be_computed_is_asked_for_again() -> None:
+    for lines, why in (
         (changed(EXPRESSION, "gene", "name"), "lacks the column “gene”"),
         (changed(EXPRESSION, "control", "vehicle"), "There is no control"),
         (["gene,control_1,control_2", "UP,1,2"], "nothing but the control"),
@@ -155,10 +136,8 @@ async def test_expression_is_computed() -> None:
         (changed(EXPRESSION, "SAME", "UP"), "The gene UP is there 2 times"),
         (changed(EXPRESSION, "UP,7", "UP,-7"), "values below nought"),
         (changed(EXPRESSION, "UP,7", "UP,n/a"), "Row 2 has “n/a” where the number of the column “control_1” belongs"),
-    ],
-)
-async def test_expression_that_cannot_be_computed_is_asked_for_again(lines: list[str], why: str) -> None:
-    assert why in await refused("expression", lines)
+    ):
+        assert why in await refused("expression", lines)
 
 
 async def test_a_validation_is_computed() -> None:
@@ -168,9 +147,6 @@ async def test_a_validation_is_computed() -> None:
     assert curves["PX-07"]["ic50_um"] == pytest.approx(0.38, rel=0.15)  # which the sample was made with
     assert curves["PX-03"]["ic50_um"] == pytest.approx(4.6, rel=0.15)
     assert curves["PX-03"]["why"].endswith("more than 1 µM.")
-
-
-async def test_what_has_no_effect_is_not_confirmed() -> None:
     flat = [
         line if "PX-07" not in line else f"{line.rsplit(',', 1)[0]},{97 + at % 3}" for at, line in enumerate(VALIDATION)
     ]
@@ -179,9 +155,8 @@ async def test_what_has_no_effect_is_not_confirmed() -> None:
     assert "Its highest effect is" in next(one["why"] for one in found["curves"] if one["compound"] == "PX-07")
 
 
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
+async def test_a_validation_that_cannot_be_computed_is_asked_for_again() -> None:
+    for lines, why in (
         (without(VALIDATION, "vehicle"), "There is no control: at least two rows need the dose 0"),
         (without(VALIDATION, "PX"), "nothing but the vehicle"),
         (without(VALIDATION, "PX-07,1,", "PX-07,3,", "PX-07,10,", "PX-07,30,", "PX-07,100,"), "PX-07 has 3 doses"),
@@ -190,7 +165,5 @@ async def test_what_has_no_effect_is_not_confirmed() -> None:
         (changed(VALIDATION, "PX-07,0.03,1,", "PX-07,1e-30,1,"), "doses outside 1e-09 to 1e+09 µM"),
         (changed(VALIDATION, "vehicle,0,1,", "vehicle,0,1,-9999"), "The mean of the vehicle is not above nought"),
         (changed(VALIDATION, "PX-07,1,1", "PX-07,one,1"), "has “one” where the number of the column “dose_um” belongs"),
-    ],
-)
-async def test_a_validation_that_cannot_be_computed_is_asked_for_again(lines: list[str], why: str) -> None:
-    assert why in await refused("validation", lines)
+    ):
+        assert why in await refused("validation", lines)

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from agentkit import Artifact, InputRequired, ReceivedArtifact, ReferencedTask, testing
 from apps.showcase.agents.reviewer import script
 from apps.showcase.agents.reviewer.agent import REVIEWS, Reviewer
@@ -19,29 +17,22 @@ def reviews(run):
     return part["data"]["reviews"]
 
 
-async def test_three_reviews_and_a_verdict():
-    run = await testing.run(Reviewer, FAULTY)
-    begun, *told = run.recorder.progress
+async def test_three_reviews_lead_to_a_verdict():
+    faulty, sound = await testing.run(Reviewer, FAULTY), await testing.run(Reviewer, SOUND)
+    begun, *told = faulty.recorder.progress
     assert begun == "Reading 13 words, three times at once…"
     assert {line.split(":")[0] for line in told} == {"Clarity", "Correctness", "Tone"}
-    page = content(run, "review.md")
+    page = content(faulty, "review.md")
     assert page.startswith("# Revise\n\nThe weakest side is correctness")
     assert "“The the” stands twice." in page
     assert "“(” and “)” do not come in pairs (1 and 0)." in page
-    assert run.said.startswith("Revise.")
-    assert run.said.endswith(NOTE)
-
-
-async def test_another_text_is_another_review():
-    sound, faulty = await testing.run(Reviewer, SOUND), await testing.run(Reviewer, FAULTY)
-    assert sound.said.startswith("Ready.")
-    assert {aspect: review["score"] for aspect, review in reviews(sound).items()} == dict.fromkeys(REVIEWS, 10)
+    assert (faulty.said[:7], faulty.said[-len(NOTE) :], sound.said[:6]) == ("Revise.", NOTE, "Ready.")
     assert all(review["score"] < 10 for review in reviews(faulty).values())
+    assert {aspect: review["score"] for aspect, review in reviews(sound).items()} == dict.fromkeys(REVIEWS, 10)
 
 
-@pytest.mark.parametrize(
-    ("review", "text", "remark"),
-    [
+def test_what_is_remarked_on():
+    for review, text, remark in (
         (script.clarity, f"{'This goes on and ' * 8}ends.", "33 words in one sentence"),
         (script.clarity, "The door was opened by Ann.", "The passive 1 time"),
         (script.clarity, "Institutional considerations necessitate comprehensive deliberation.", "Hard to read"),
@@ -50,45 +41,27 @@ async def test_another_text_is_another_review():
         (script.tone, "This is stupid.", "“stupid” may hurt"),
         (script.tone, "READ THIS now.", "“READ” in capitals"),
         (script.tone, "Maybe it is perhaps so, possibly.", "3 hedges (Maybe, perhaps, possibly)"),
-    ],
-)
-def test_what_is_remarked_on(review, text, remark):
-    found = review(text)
-    assert any(one.startswith(remark) or remark in one for one in found.remarks), found
-    assert found.score < 10
-
-
-def test_a_sound_text_is_not_remarked_on():
-    for review in (script.clarity, script.correctness, script.tone):
+    ):
+        found = review(text)
+        assert any(remark in one for one in found.remarks), found
+        assert found.score < 10
         assert review(SOUND).remarks == []
 
 
-@pytest.mark.parametrize(
-    ("score", "decision"), [(10, "ready"), (8, "ready"), (7, "revise"), (4, "revise"), (3, "rewrite")]
-)
-def test_the_weakest_side_decides(score, decision):
-    found = {"clarity": {"score": 10, "remarks": []}, "tone": {"score": score, "remarks": ["Too loud."]}}
-    assert script.verdict(found).decision.value == decision
-
-
-async def test_a_file_and_what_a_task_delivered_are_reviewed_too():
+async def test_a_file_and_what_a_task_delivered_are_reviewed_too_and_a_text_before_an_earlier_review():
     sent = await testing.run(Reviewer, "Review this", files={"letter.md": FAULTY.encode()})
     assert "stands twice" in content(sent, "review.md")
     text = ReceivedArtifact.from_wire(Artifact.text("text.md", FAULTY, "text/markdown").wire)
     referred = await testing.run(Reviewer, "Review this", references=[ReferencedTask("other", "completed", [], [text])])
     assert content(referred, "review.md") == content(sent, "review.md")
-
-
-async def test_a_text_after_a_review_is_reviewed_and_not_the_review():
-    earlier = (await testing.run(Reviewer, FAULTY)).as_reference()
-    run = await testing.run(Reviewer, SOUND, references=[earlier])
+    run = await testing.run(Reviewer, SOUND, references=[sent.as_reference()])
     assert run.said.startswith("Ready.")
 
 
-@pytest.mark.parametrize("text", [empty(), "🎉🎉", "123"])
-async def test_without_words_it_asks_for_a_text(text):
-    asked = await testing.run(Reviewer, text)
-    assert isinstance(asked.outcome, InputRequired)
+async def test_without_words_it_asks_for_a_text():
+    for text in (empty(), "🎉🎉", "123"):
+        asked = await testing.run(Reviewer, text)
+        assert isinstance(asked.outcome, InputRequired)
     answered = await testing.run(Reviewer, SOUND, slot=asked.outcome.slot)
     assert answered.said.startswith("Ready.")
 
@@ -103,8 +76,7 @@ async def test_with_a_model_the_three_are_asked_at_the_same_time(endpoint: Endpo
 
     verdict = calls(("final_result", {"decision": "ready", "why": "All is well."}))
     endpoint.replies = [when_all_ask, when_all_ask, when_all_ask, verdict]
-    async with asyncio.timeout(20):
-        run = await testing.run(Reviewer, FAULTY)
+    run = await testing.run(Reviewer, FAULTY)
     assert run.said == "Ready. All is well."
 
 

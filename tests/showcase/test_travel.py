@@ -2,13 +2,11 @@
 
 import datetime
 
-import pytest
-
-from agentkit import AuthRequired, Completed, InputRequired, testing
+from agentkit import AuthRequired, Completed, testing
 from apps.showcase.agents.travel.agent import Step, Travel
 from apps.showcase.agents.travel.trip import Departure, Destination, Travellers
 from apps.showcase.agents.travel.understanding import heard
-from tests.showcase.saying import content, empty, form
+from tests.showcase.saying import content, form
 
 TODAY = datetime.date(2026, 11, 21)  # a Saturday
 KEY = {"payments": "a-key"}
@@ -21,9 +19,8 @@ def told(text: str, asked: str | None = None):
     return known.get("destination"), date.isoformat() if date else None, known.get("travellers"), problem
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "date", "travellers"),
-    [
+def test_what_was_said_at_once_is_understood():
+    for text, place, date, travellers in (
         ("two of us to Lisbon on 3 May", "Lisbon", "2027-05-03", 2),
         ("from Berlin to New York for 4 on May 5th, 2027", "New York", "2027-05-05", 4),
         ("2 adults and 1 child to cairo next Friday", "Cairo", "2026-11-27", 3),
@@ -35,15 +32,12 @@ def told(text: str, asked: str | None = None):
         ("29 Feb", None, "2028-02-29", None),
         ("for 3 days to Seoul in May", "Seoul", None, None),
         ("I want to go away", None, None, None),
-    ],
-)
-def test_what_was_said_at_once_is_understood(text, place, date, travellers):
-    assert told(text) == (place, date, travellers, None)
+    ):
+        assert told(text) == (place, date, travellers, None), text
 
 
-@pytest.mark.parametrize(
-    ("text", "asked", "slot", "why"),
-    [
+def test_what_cannot_be_is_told_with_the_reason_and_what_is_sound_beside_it_kept():
+    for text, asked, slot, why in (
         ("Rome on 30 February", None, Departure, "There is no 30 February."),
         ("31.4.2027", "Departure", Departure, "There is no 31 April 2027."),
         ("2026-11-20", "Departure", Departure, "20 November 2026 is over."),
@@ -51,28 +45,19 @@ def test_what_was_said_at_once_is_understood(text, place, date, travellers):
         ("soon", "Departure", Departure, "I find no date in “soon”."),
         ("for 12 people", None, Travellers, "at most 9 travellers, not for 12"),
         ("0", "Travellers", Travellers, "Somebody has to travel."),
-        ("-2", "Travellers", Travellers, "Somebody has to travel."),
         ("2 or 3", "Travellers", Travellers, "several numbers"),
         ("many", "Travellers", Travellers, "no number of travellers"),
         ("12345", "Destination", Destination, "do not recognise a place"),
-        ("🎉", "Destination", Destination, "do not recognise a place"),
-    ],
-)
-def test_what_cannot_be_is_told_with_the_reason(text, asked, slot, why):
-    problem = told(text, asked)[-1]
-    assert problem.slot is slot
-    assert why in problem.why
-
-
-def test_what_is_sound_beside_what_is_not_is_kept():
+    ):
+        problem = told(text, asked)[-1]
+        assert problem.slot is slot, text
+        assert why in problem.why
     place, date, travellers, problem = told("two of us to Lisbon on 31 June")
-    assert (place, date, travellers) == ("Lisbon", None, 2)
-    assert problem.slot is Departure
+    assert (place, date, travellers, problem.slot) == ("Lisbon", None, 2, Departure)
 
 
-@pytest.mark.parametrize(
-    ("text", "asked", "known"),
-    [
+def test_an_answer_may_be_short_or_say_more_than_was_asked():
+    for text, asked, known in (
         ("lisbon", "Destination", ("Lisbon", None, None)),
         ("القاهرة", "Destination", ("القاهرة", None, None)),
         ("I would like to go to atlantis", "Destination", ("atlantis", None, None)),
@@ -81,10 +66,8 @@ def test_what_is_sound_beside_what_is_not_is_kept():
         ("to Rome instead", "Departure", ("Rome", None, None)),
         ("nine", "Travellers", (None, None, 9)),
         ("just me", "Travellers", (None, None, 1)),
-    ],
-)
-def test_an_answer_may_be_short_or_say_more_than_was_asked(text, asked, known):
-    assert told(text, asked) == (*known, None)
+    ):
+        assert told(text, asked) == (*known, None), text
 
 
 async def turn(run: testing.Run | None, message, **more):
@@ -117,31 +100,36 @@ async def test_forms_are_understood_like_words():
     assert run.said.startswith(f"Three days in Oslo for 3 travellers, from {tomorrow:%A}")
     run = await turn(await turn(None, "to Oslo"), form(date="2020-01-01"))
     assert run.said.startswith("1 January 2020 is over.")
+    named = form(destination="<b>[Atlantis](x)</b>", date=tomorrow.isoformat(), travellers=1)
+    run = await testing.run(Travel, named, credentials=KEY)
+    assert content(run, "itinerary.md").startswith("# Three days in bAtlantisx/b\n"), "a name is no markup"
 
 
-async def test_what_is_known_is_not_asked_for():
-    run = await turn(None, "Two of us to Lisbon on 3 May")
+async def test_what_cannot_be_is_asked_for_again_and_what_is_known_is_not():
+    run = await turn(None, "Two of us to Lisbon on 31 June")
+    assert (run.outcome.slot, run.said) == ("Departure", "There is no 31 June. When would you like to travel?")
+    run = await turn(run, "30 June")
     assert isinstance(run.outcome, AuthRequired)
     assert run.said.startswith("Three days in Lisbon for 2 travellers, from")
     assert "This is a demonstration" in run.said
 
 
-async def test_what_cannot_be_is_asked_for_again_and_the_rest_is_kept():
-    run = await turn(None, "Two of us to Lisbon on 31 June")
-    assert (run.outcome.slot, run.said) == ("Departure", "There is no 31 June. When would you like to travel?")
-    run = await turn(run, "30 June")
-    assert isinstance(run.outcome, AuthRequired)
-
-
-async def test_a_key_leads_to_the_plan_without_another_message():
-    asked = await turn(None, "Two of us to Lisbon on 3 May")
-    run = await turn(asked, asked.task.message, resumed=True, credentials=KEY)
+async def test_a_key_leads_to_the_plan_without_another_message_and_words_change_it():
+    session: dict[str, object] = {}
+    asked = await turn(None, "Two of us to Lisbon on 3 May", session=session)
+    run = await turn(asked, asked.task.message, resumed=True, credentials=KEY, session=session)
     assert isinstance(run.outcome, Completed)
     page = content(run, "itinerary.md")
     assert page.startswith("# Three days in Lisbon\n")
     assert "Alfama on foot" in page
     assert "no money moves" in page
     assert "a-key" not in page + run.said
+    known = {"references": [run.as_reference()], "session": session}
+    changed = await testing.run(Travel, "make it five people", credentials=KEY, **known)
+    assert "5 travellers, 3 rooms" in content(changed, "itinerary.md")
+    assert changed.artifacts[0].artifact_id != run.artifacts[0].artifact_id
+    anew = await testing.run(Travel, "I want to go away", **known)
+    assert anew.said == "Where would you like to go?"
 
 
 async def test_who_declined_may_go_on_without_payment():
@@ -152,53 +140,5 @@ async def test_who_declined_may_go_on_without_payment():
     assert "You would pay when you travel." in content(run, "itinerary.md")
     asked = await testing.run(Travel, "Without payment")
     assert asked.outcome.slot == "Destination", "where nothing is remembered, it asks"
-
-
-async def test_that_nobody_wants_to_pay_need_be_said_once():
-    run = await turn(None, "Two of us to Lisbon, without payment")
-    assert run.outcome.slot == "Departure"
-    run = await turn(run, "3 May")
-    assert isinstance(run.outcome, Completed)
-    assert "You would pay when you travel." in run.said
-
-
-async def test_a_plan_is_changed_by_what_is_said_of_it():
-    session: dict[str, object] = {}
-    asked = await turn(None, "Two of us to Lisbon on 3 May", session=session)
-    first = await turn(asked, asked.task.message, resumed=True, credentials=KEY, session=session)
-    changed = await testing.run(
-        Travel, "make it five people", references=[first.as_reference()], credentials=KEY, session=session
-    )
-    assert "5 travellers, 3 rooms" in content(changed, "itinerary.md")
-    assert changed.artifacts[0].artifact_id != first.artifacts[0].artifact_id
-
-
-async def test_after_a_plan_a_new_wish_begins_anew():
-    session: dict[str, object] = {}
-    first = await testing.run(Travel, "Two of us to Lisbon on 3 May", credentials=KEY, session=session)
-    anew = await testing.run(Travel, "I want to go away", references=[first.as_reference()], session=session)
-    assert anew.said == "Where would you like to go?"
-
-
-async def test_another_trip_is_another_plan():
-    pages = []
-    for text in ("Two of us to Lisbon on 3 May", "Six of us to Atlantis on 2 May"):
-        pages.append(content(await testing.run(Travel, text, credentials=KEY), "itinerary.md"))
-    lisbon, atlantis = pages
-    assert "the old town on foot" in atlantis
-    assert "a table for 6" in atlantis
-    assert "a table" not in lisbon
-
-
-async def test_a_name_is_text_and_no_markup():
-    run = await testing.run(
-        Travel, form(destination="<b>[Atlantis](x)</b>", date="2027-05-03", travellers=1), credentials=KEY
-    )
-    assert content(run, "itinerary.md").startswith("# Three days in bAtlantisx/b\n")
-
-
-@pytest.mark.parametrize("text", [empty(), "🎉", "x " * 50_000])
-async def test_what_says_nothing_of_a_trip_is_answered_by_a_question(text):
-    run = await testing.run(Travel, text)
-    assert isinstance(run.outcome, InputRequired)
-    assert run.outcome.slot == "Destination"
+    run = await turn(await turn(None, "Two of us to Lisbon, without payment"), "3 May")
+    assert isinstance(run.outcome, Completed), "that nobody wants to pay need be said once"

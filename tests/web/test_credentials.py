@@ -1,17 +1,14 @@
 """The page where a credential is given: only to whom it concerns, only once, and nothing of it stays in the page."""
 
-import re
-
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from agentkit import AuthRequired
-from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import canceling, intake, replay
+from apps.conversations import intake, replay
 from apps.conversations.models import Context, Event, Run, Task
 from apps.runtime import credential_requests
 from apps.runtime.models import Credential, CredentialRequest
@@ -52,26 +49,6 @@ def link_of(task):
     return "/credentials/" + task.status_message["metadata"]["url"].rpartition("/")[2]
 
 
-def operator():
-    return User.objects.create_superuser("root@example.org", "hush hush hush")
-
-
-def test_the_page_says_who_asks_for_what_and_in_which_words(ada_browser, asked):
-    page = ada_browser.get(link_of(asked())).text
-    for text in ("Calendar asks for an API key", "calendar", "I need your key.", "open it", "Give it to Calendar"):
-        assert text in page
-    assert "/credentials/" not in page.partition("blockquote")[2], "the link need not repeat itself"
-
-
-@pytest.mark.parametrize(
-    ("auth_type", "fields"),
-    [("api_key", ["API key"]), ("bearer", ["Access token"]), ("basic", ["User name", "Password"])],
-)
-def test_the_form_has_the_fields_of_the_kind(ada_browser, asked, auth_type, fields):
-    page = ada_browser.get(link_of(asked(auth_type=auth_type))).text
-    assert re.findall(r"<label for=\"\w+\">([^<]+)</label>", page) == fields
-
-
 def test_what_is_given_lets_the_task_go_on_and_leads_back_to_the_session(ada_browser, ada, asked, published):
     task = asked()
     answer = ada_browser.post(link_of(task), {"answer": "give", "secret": f" {SECRET}\n"})
@@ -80,17 +57,14 @@ def test_what_is_given_lets_the_task_go_on_and_leads_back_to_the_session(ada_bro
     assert published == [Run.objects.get(turn=2).pk]
     assert state_of(task.pk) == "working"
     assert replay.differences(task.context_id) == []
-
-
-def test_a_name_and_password_are_given_together(ada_browser, asked):
     given = {"answer": "give", "username": " ada ", "secret": " open sesame "}
     ada_browser.post(link_of(asked(auth_type="basic")), given)
-    assert (Credential.objects.get().username, Credential.objects.get().secret) == ("ada", " open sesame ")
+    newest = Credential.objects.latest("pk")
+    assert (newest.username, newest.secret) == ("ada", " open sesame ")
 
 
-@pytest.mark.parametrize(
-    ("auth_type", "given", "told"),
-    [
+def test_what_is_no_credential_is_refused_in_a_sentence_and_not_repeated(ada_browser, asked, published):
+    for auth_type, given, told in [
         ("api_key", {}, "nothing to give yet"),
         ("api_key", {"secret": " \n"}, "nothing to give yet"),
         ("bearer", {"secret": "two\nlines"}, "line breaks"),
@@ -99,26 +73,15 @@ def test_a_name_and_password_are_given_together(ada_browser, asked):
         ("basic", {"secret": "x"}, "Fill in the user name"),
         ("basic", {"username": "a:b", "secret": "x"}, "no colon"),
         ("basic", {"username": "a"}, "nothing to give yet"),
-    ],
-)
-def test_what_is_no_credential_is_refused_in_a_sentence_and_not_repeated(
-    ada_browser, asked, auth_type, given, told, published
-):
-    task = asked(auth_type=auth_type)
-    answer = ada_browser.post(link_of(task), {"answer": "give", **given})
-    assert answer.status_code == 422
-    assert told in answer.text
-    assert "two" not in answer.text
-    assert not Credential.objects.exists()
-    assert published == []
-    assert ada_browser.get(link_of(task)).status_code == 200, "the link is as good as before"
-
-
-@pytest.mark.parametrize("nonsense", [{}, {"answer": "open"}, {"answer": ["give", ""]}])
-def test_a_form_of_nobodys_changes_nothing(ada_browser, asked, nonsense):
-    task = asked()
-    assert ada_browser.post(link_of(task), nonsense).status_code == 200
-    assert state_of(task.pk) == "auth-required"
+    ]:
+        task = asked(auth_type=auth_type)
+        answer = ada_browser.post(link_of(task), {"answer": "give", **given})
+        assert answer.status_code == 422, auth_type
+        assert told in answer.text, auth_type
+        assert "two" not in answer.text, auth_type
+        assert not Credential.objects.exists(), auth_type
+        assert published == [], auth_type
+        assert ada_browser.get(link_of(task)).status_code == 200, "the link is as good as before"
 
 
 def test_a_link_that_was_used_says_so_and_gives_nothing(ada_browser, asked, published):
@@ -131,8 +94,11 @@ def test_a_link_that_was_used_says_so_and_gives_nothing(ada_browser, asked, publ
     assert len(published) == 1
 
 
-def test_who_declines_ends_the_task_and_sees_so(ada_browser, asked):
+def test_who_declines_ends_the_task_and_a_form_of_nobodys_does_nothing(ada_browser, asked):
     task = asked()
+    for nonsense in ({}, {"answer": "open"}, {"answer": ["give", ""]}):
+        assert ada_browser.post(link_of(task), nonsense).status_code == 200
+        assert state_of(task.pk) == "auth-required"
     assert ada_browser.post(link_of(task), {"answer": "decline"}).status_code == 302
     assert state_of(task.pk) == "failed"
     assert "It was declined" in ada_browser.get(link_of(task)).text
@@ -152,13 +118,6 @@ def test_a_link_that_is_too_old_says_so_and_makes_a_new_one_for_the_owner(ada_br
     assert ada_browser.get(new).status_code == 200
     ada_browser.post(new, {"answer": "give", "secret": SECRET})
     assert Credential.objects.get().secret == SECRET
-
-
-def test_a_link_of_a_task_that_was_canceled_is_no_longer_needed(ada_browser, ada, calendar, asked):
-    task = asked()
-    canceling.cancel(ada.principal, calendar, str(task.pk))
-    page = ada_browser.get(link_of(task))
-    assert (page.status_code, "no longer needed" in page.text) == (410, True)
 
 
 def test_somebody_elses_link_is_not_found(bob_browser, asked):
@@ -182,14 +141,6 @@ def test_who_is_not_signed_in_signs_in_first(client, asked, ada):
     assert signed_in["Location"] == link_of(task)
 
 
-def test_an_operator_may_answer_for_the_owner_and_is_told_so(browser_of, asked, ada):
-    task, client = asked(), browser_of(operator())
-    assert f"You answer in place of {ada.email}." in client.get(link_of(task)).text
-    answer = client.post(link_of(task), {"answer": "give", "secret": SECRET}, follow=True)
-    assert "It was given" in answer.text
-    assert Credential.objects.get().user == ada
-
-
 def test_a_task_of_nobodys_is_answered_by_who_has_the_link(client, asked):
     task = asked(ANONYMOUS)
     assert "for this task alone" in client.get(link_of(task)).text
@@ -197,8 +148,6 @@ def test_a_task_of_nobodys_is_answered_by_who_has_the_link(client, asked):
     assert "It was given" in answer.text
     assert (Credential.objects.get().user, Credential.objects.get().task) == (None, task)
 
-
-def test_a_link_of_nobodys_that_is_too_old_is_not_made_anew_by_a_button(client, asked):
     task = asked(ANONYMOUS)
     CredentialRequest.objects.update(expires_at=timezone.now())
     page = client.get(link_of(task)).text
@@ -222,9 +171,8 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(ada, asked):
 
 
 def test_what_an_agent_says_is_shown_as_text_whatever_it_is(ada_browser, asked):
-    page = ada_browser.get(
-        link_of(asked(words="<b>Paste</b> your <script>password</script>", service="<i>bank</i>"))
-    ).text
+    task = asked(words="<b>Paste</b> your <script>password</script>", service="<i>bank</i>")
+    page = ada_browser.get(link_of(task)).text
     assert "&lt;b&gt;Paste&lt;/b&gt;" in page
     assert "&lt;i&gt;bank&lt;/i&gt;" in page
     assert "<script>password" not in page
@@ -241,7 +189,9 @@ def test_the_conversation_shows_a_button_instead_of_a_field_and_no_secret_ever(a
     assert SECRET not in str([list(model.objects.values()) for model in (Event, Task, Context, Run)])
 
 
-def test_people_see_their_own_credentials_and_take_them_back(ada_browser, bob_browser, ada, asked):
+def test_people_see_their_own_credentials_and_take_them_back(client, ada_browser, bob_browser, ada, asked):
+    assert client.get("/credentials/")["Location"].startswith("/sign-in")
+    assert client.post("/credentials/1/revoke")["Location"].startswith("/sign-in")
     ada_browser.post(link_of(asked()), {"answer": "give", "secret": SECRET})
     page = ada_browser.get("/credentials/").text
     assert "API key for Calendar" in page
@@ -257,24 +207,13 @@ def test_people_see_their_own_credentials_and_take_them_back(ada_browser, bob_br
     assert ada_browser.post(f"/credentials/{number}/revoke").status_code == 404
 
 
-@pytest.mark.parametrize("address", ["/credentials/", "/credentials/1/revoke"])
-def test_the_list_is_for_who_is_signed_in(client, address):
-    answer = client.post(address) if "revoke" in address else client.get(address)
-    assert answer["Location"].startswith("/sign-in")
-
-
-def test_the_menu_leads_to_them(ada_browser):
-    assert 'href="/credentials/"' in ada_browser.get("/").text
-
-
 def test_of_a_task_that_another_called_for_people_see_the_conversation_of_that_one(
     ada_browser, ada, calendar, echo, said
 ):
     parent = intake.accept(ada.principal, echo, said("plan my week"))
     sent = intake.accept(ada.principal, calendar, said("open it"), parent=parent.task)
     end(begin(sent.run), AuthRequired("I need your key.", service="calendar"))
-    child = Task.objects.get(pk=sent.task)
-    page = ada_browser.get(link_of(child)).text
-    assert "plan my week" in page
-    answer = ada_browser.post(link_of(child), {"answer": "give", "secret": SECRET})
+    link = link_of(Task.objects.get(pk=sent.task))
+    assert "plan my week" in ada_browser.get(link).text
+    answer = ada_browser.post(link, {"answer": "give", "secret": SECRET})
     assert answer["Location"] == f"/sessions/{parent.context}"

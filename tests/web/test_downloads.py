@@ -30,69 +30,42 @@ def test_a_file_comes_as_it_was_made_under_its_name(get):
     assert answer.content == b"%PDF-1.7"
     assert answer["Content-Type"] == "application/pdf"
     assert answer["Content-Disposition"] == "attachment; filename*=utf-8''Bericht%20f%C3%BCr%20Ada.pdf"
+    for encoding, told in {"utf-8": "utf-8", "latin-1": "windows-1252", "utf-16": "utf-16"}.items():
+        answer = get(telling.raw("ä".encode(encoding), "text/plain"), ending="?look")
+        assert answer["Content-Type"] == f"text/plain; charset={told}", encoding
 
 
-def test_without_a_file_name_the_artifact_gives_it(get):
-    assert 'filename="notes.txt"' in get(telling.text("n"), "notes.txt")["Content-Disposition"]
-
-
-@pytest.mark.parametrize("ending", ["", "?look"])
-def test_no_file_is_guessed_at_or_runs(get, ending):
-    answer = get(telling.text(HTML, "text/html"), "page.html", ending)
-    assert answer["X-Content-Type-Options"] == "nosniff"
-    policy = answer["Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "sandbox" in policy
-    assert "script-src" not in policy
-    assert answer["X-DNS-Prefetch-Control"] == "off"
-
-
-@pytest.mark.parametrize(
-    ("content", "media_type", "disposition"),
-    [
+def test_no_file_runs_and_only_what_is_harmless_opens_in_the_browser(get):
+    for ending in ["", "?look"]:
+        answer = get(telling.text(HTML, "text/html"), "page.html", ending)
+        assert answer["X-Content-Type-Options"] == "nosniff", ending
+        policy = answer["Content-Security-Policy"]
+        assert "default-src 'none'" in policy, ending
+        assert "sandbox" in policy, ending
+        assert "script-src" not in policy, ending
+        assert answer["X-DNS-Prefetch-Control"] == "off", ending
+    for content, media_type, disposition in [
         (telling.PNG, "image/png", "inline"),
         (hostile.pdf(), "application/pdf", "inline"),
         (b"x", "text/html", "inline"),  # inside its sandbox
         (b"x", "application/xhtml+xml", "attachment"),
         (b"x", "application/octet-stream", "attachment"),
         (b"x", "text/javascript", "attachment"),
-    ],
-)
-def test_only_what_is_harmless_opens_in_the_browser(get, content, media_type, disposition):
-    answer = get(telling.raw(content, media_type), ending="?look")
-    assert answer["Content-Disposition"].startswith(disposition)
-    assert answer["Content-Type"].startswith(media_type)
+    ]:
+        answer = get(telling.raw(content, media_type), ending="?look")
+        assert answer["Content-Disposition"].startswith(disposition), content
+        assert answer["Content-Type"].startswith(media_type), content
+    for odd in ["text/html\r\nSet-Cookie: a=b", "nonsense", "", "text/html; charset=utf-7", "a/b/c"]:
+        answer = get(telling.raw(b"x", odd))
+        assert answer.status_code == 200, odd
+        assert answer["Content-Type"] in ("application/octet-stream", "text/html; charset=utf-8"), odd
+        assert "Set-Cookie" not in answer, odd
 
 
-@pytest.mark.parametrize("media_type", ["image/png", "image/svg+xml", "application/pdf", "video/mp4"])
-def test_what_is_not_what_it_says_is_bytes_to_download(get, media_type):
-    answer = get(telling.raw(HTML.encode(), media_type), ending="?look")
-    assert answer["Content-Type"] == "application/octet-stream"
-    assert answer["Content-Disposition"].startswith("attachment")
-
-
-@pytest.mark.parametrize("odd", ["text/html\r\nSet-Cookie: a=b", "nonsense", "", "text/html; charset=utf-7", "a/b/c"])
-def test_an_odd_media_type_is_no_way_in(get, odd):
-    answer = get(telling.raw(b"x", odd))
-    assert answer.status_code == 200
-    assert answer["Content-Type"] in ("application/octet-stream", "text/html; charset=utf-8")
-    assert "Set-Cookie" not in answer
-
-
-def test_data_comes_as_json(get):
-    answer = get({"data": {"ä": [1, 2]}}, "table")
-    assert answer["Content-Type"] == "application/json"
-    assert answer.json() == {"ä": [1, 2]}
-
-
-@pytest.mark.parametrize("path", ["nobody/0", "notes.md/1", "notes.md/9999"])
-def test_what_is_not_there_is_not_found(ada_browser, finished, path):
-    answer = ada_browser.get(f"/sessions/{finished.context}/artifacts/{finished.task}/{path}")
-    assert answer.status_code == 404
-
-
-def test_an_artifact_may_have_any_id(get):
-    assert get(telling.text("x"), "a/b c?d#e%2F".replace("?", "%3F").replace("#", "%23")).status_code in (200, 404)
+def test_what_is_not_there_is_not_found(ada_browser, finished):
+    for path in ["nobody/0", "notes.md/1", "notes.md/9999"]:
+        answer = ada_browser.get(f"/sessions/{finished.context}/artifacts/{finished.task}/{path}")
+        assert answer.status_code == 404, path
 
 
 @pytest.mark.django_db(transaction=True)
@@ -107,20 +80,6 @@ async def test_a_file_that_is_kept_on_disk_is_read_while_it_is_sent(ada_at_work,
     assert len(pieces) > 2
     assert answer["Content-Length"] == str(len(content))
     assert answer["Content-Disposition"].startswith("attachment")
-
-
-@pytest.mark.parametrize(
-    ("content", "encoding"),
-    [("ä".encode(), "utf-8"), ("ä".encode("latin-1"), "windows-1252"), ("ä".encode("utf-16"), "utf-16")],
-)
-def test_a_text_says_what_it_is_written_in(get, content, encoding):
-    answer = get(telling.raw(content, "text/plain"), ending="?look")
-    assert answer["Content-Type"] == f"text/plain; charset={encoding}"
-
-
-def test_a_pdf_is_in_a_sandbox_of_its_own(get):
-    policy = get(telling.raw(hostile.pdf(), "application/pdf"), ending="?look")["Content-Security-Policy"]
-    assert policy == "default-src 'none'; sandbox"
 
 
 def locked(content: bytes, password: str) -> bytes:
@@ -138,30 +97,27 @@ def packed(content: bytes) -> bytes:
     return written.getvalue()
 
 
-@pytest.mark.parametrize("made", [lambda pdf: pdf, packed, lambda pdf: locked(pdf, "")])
-def test_a_pdf_that_is_looked_at_does_nothing_and_is_downloaded_as_it_was_made(get, made):
-    content = made(hostile.pdf())
-    assert get(telling.raw(content, "application/pdf"), "sheet").content == content
-    with pikepdf.open(io.BytesIO(get(telling.raw(content, "application/pdf"), "sheet", "?look").content)) as shown:
-        assert len(shown.pages) == 1
-        words = " ".join(str(one.unparse(resolved=True)) for one in shown.objects)
-    for active in ("JavaScript", "/JS", "OpenAction", "/AA", "SubmitForm", "alert"):
-        assert active not in words
-    assert "/URI" in words  # a link is followed by whoever presses it
+def test_a_pdf_that_is_looked_at_does_nothing_and_is_downloaded_as_it_was_made(get):
+    for made in [lambda pdf: pdf, packed, lambda pdf: locked(pdf, "")]:
+        content = made(hostile.pdf())
+        assert get(telling.raw(content, "application/pdf"), "sheet").content == content, made
+        with pikepdf.open(io.BytesIO(get(telling.raw(content, "application/pdf"), "sheet", "?look").content)) as shown:
+            assert len(shown.pages) == 1, made
+            words = " ".join(str(one.unparse(resolved=True)) for one in shown.objects)
+        for active in ("JavaScript", "/JS", "OpenAction", "/AA", "SubmitForm", "alert"):
+            assert active not in words, made
+        assert "/URI" in words, made  # a link is followed by whoever presses it
 
 
 UNCLEAR = hostile.pdf().replace(b"/Type /Catalog", b"/Type /Catalog /O#7genAction << /S /Named /N /Print >>")
 
 
-@pytest.mark.parametrize("content", [b"%PDF-1.7", b"%PDF-1.7" + b"\0" * 1000, locked(hostile.pdf(), "secret"), UNCLEAR])
-def test_a_pdf_that_cannot_be_shown_says_what_to_do(get, content):
-    answer = get(telling.raw(content, "application/pdf"), "sheet", "?look")
-    assert answer.status_code == 422
-    assert answer.content == b"This PDF cannot be shown here. Download it to read it."
-    assert answer["Cache-Control"] == "private, no-cache"
-
-
-def test_a_pdf_that_takes_too_long_or_too_much_is_not_shown(get, monkeypatch):
+def test_a_pdf_that_cannot_be_shown_or_takes_too_much_says_what_to_do(get, monkeypatch):
+    for content in [b"%PDF-1.7", b"%PDF-1.7" + b"\0" * 1000, locked(hostile.pdf(), "secret"), UNCLEAR]:
+        answer = get(telling.raw(content, "application/pdf"), "sheet", "?look")
+        assert answer.status_code == 422, content
+        assert answer.content == b"This PDF cannot be shown here. Download it to read it.", content
+        assert answer["Cache-Control"] == "private, no-cache", content
     monkeypatch.setattr(quiet, "SECONDS", 0.001)
     assert get(telling.raw(hostile.pdf(), "application/pdf"), "sheet", "?look").status_code == 422
     monkeypatch.undo()

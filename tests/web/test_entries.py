@@ -12,7 +12,7 @@ from apps.conversations.forking import fork
 from apps.conversations.models import Context, Event
 from apps.web.deliveries import artifacts_before
 from apps.web.entries import entries_of, settled_events
-from apps.web.messages import CHIPS, LONGEST, with_copies
+from apps.web.messages import with_copies
 from apps.web.sessions import TURNS, beginning
 from tests.web import telling
 
@@ -40,13 +40,7 @@ def of_type(entries, name):
     return [entry for entry in entries if entry["type"] == name]
 
 
-def test_indexes_rise_and_reach_the_end(finished):
-    indexes = [entry["index"] for entry in live(finished)]
-    assert indexes == sorted(set(indexes))
-    assert indexes[-1] == Context.objects.get().last_event
-
-
-def test_chunks_that_follow_each_other_come_as_one(working):
+def test_chunks_that_follow_each_other_come_as_one_and_those_of_different_artifacts_do_not(working):
     with ledger.writing(working.context) as log:
         for number in range(50):
             telling.chunk(log, working, "log", telling.text(f"{number}\n"), append=number > 0, last=False)
@@ -54,13 +48,10 @@ def test_chunks_that_follow_each_other_come_as_one(working):
     assert chunk["text"] == "".join(f"{number}\n" for number in range(50))
     assert (chunk["chunks"], chunk["size"], chunk["begins"]) == (50, 140, True)
     assert chunk["index"] == Context.objects.get().last_event
-
-
-def test_chunks_of_different_artifacts_are_kept_apart(working):
     with ledger.writing(working.context) as log:
         for name in ("a", "b", "a"):
             telling.chunk(log, working, name, telling.text(name), append=name == "a", last=False)
-    assert [entry["artifactId"] for entry in of_type(live(working), "artifact_update")] == ["a", "b", "a"]
+    assert [entry["artifactId"] for entry in of_type(live(working), "artifact_update")] == ["log", "a", "b", "a"]
 
 
 def test_a_file_travels_as_an_address_and_never_as_content(working):
@@ -106,27 +97,22 @@ def test_texts_that_stream_side_by_side_are_told_apart_by_one_query(working, dja
 
 def test_a_text_that_came_in_pieces_is_one_file(working, ada_browser):
     with ledger.writing(working.context) as log:
-        for number in range(1000):
+        for number in range(100):
             telling.chunk(log, working, "log", telling.text(f"{number}\n"), append=number > 0)
         telling.chunk(log, working, "log", telling.picture(), append=True)
         log.add(EventType.AGENT_COMPLETE, {"artifacts": ["log"]}, task=working.task)
         telling.status(log, working, "completed", "There.")
     text, picture = of_type(live(working), "agent_complete")[0]["artifacts"][0]["parts"]
-    assert ada_browser.get(text["href"]).text == "".join(f"{number}\n" for number in range(1000))
-    assert text["size"] == 3890
+    assert ada_browser.get(text["href"]).text == "".join(f"{number}\n" for number in range(100))
+    assert text["size"] == 290
     assert ada_browser.get(picture["href"]).content == telling.PNG
 
 
-def test_a_page_begins_without_the_pieces_of_what_is_whole(finished):
+def test_a_page_begins_with_the_pieces_of_what_is_being_made_and_without_those_of_what_is_whole(finished, working):
     begun = first_paint(finished)
     assert not of_type(begun["entries"], "artifact_update")
-    assert [one["name"] for one in of_type(begun["entries"], "agent_complete")[0]["artifacts"]] == [
-        "notes.md",
-        "dot.png",
-    ]
-
-
-def test_a_page_begins_with_the_pieces_of_what_is_being_made(working):
+    made = of_type(begun["entries"], "agent_complete")[0]["artifacts"]
+    assert [one["name"] for one in made] == ["notes.md", "dot.png"]
     with ledger.writing(working.context) as log:
         telling.chunk(log, working, "log", telling.text("so far"), last=False)
     assert of_type(first_paint(working)["entries"], "artifact_update")[0]["text"] == "so far"
@@ -144,14 +130,11 @@ def test_words_of_a_task_that_was_stopped_are_still_there(working):
     assert not of_type(entries, "artifact_update")
 
 
-def test_a_question_comes_as_a_form(asked):
+def test_a_question_comes_as_a_form_that_no_name_of_a_field_can_break(asked, ada, report):
     status = of_type(live(asked), "agent_status")[-1]
     assert status["message"]["text"] == "Which format?"
     assert 'name="answer-format" value="PDF"' in " ".join(status["form"].split())
     assert f'value="{asked.task}"' in status["form"]
-
-
-def test_what_an_agent_calls_its_fields_cannot_break_the_form(ada, report):
     schema = {"type": "string", "title": "<script>", "description": '"><img src=x>', "default": '" onfocus="x'}
     asked = telling.asked(ada, report, {"name": '"><b>', "schema": schema})
     form = of_type(live(asked), "agent_status")[-1]["form"]
@@ -160,27 +143,28 @@ def test_what_an_agent_calls_its_fields_cannot_break_the_form(ada, report):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_answer_is_shown_with_the_names_of_its_fields(ada_browser, asked):
-    said = {"message": "a7a36d6e-6b3e-4b3c-9a1e-1f3b1b2f4e55", "task": str(asked.task), "answers": "1"}
+def test_an_answer_is_shown_with_its_values_and_a_task_with_its_stars(ada_browser, asked, finished):
+    said = {"message": str(uuid.uuid4()), "task": str(asked.task), "answers": "1"}
     ada_browser.post(f"/sessions/{asked.context}/messages", {**said, "answer-format": "HTML"})
     message = of_type(live(asked), "user_message")[-1]["message"]
     assert '<p class="verbatim">HTML</p>' in message["html"]
+    ada_browser.post(f"/sessions/{finished.context}/feedback", {"task": str(finished.task), "rating": "2"})
+    assert [one["rating"] for one in of_type(first_paint(finished)["entries"], "feedback")] == [2]
 
 
-def test_a_person_is_shown_as_typed_and_an_agent_laid_out(ada, echo):
-    receipt = telling.finished(ada, echo, words="*done*")
-    entries = live(receipt)
-    answer = of_type(entries, "agent_status")[-1]["message"]["html"]
-    assert answer == '<div class="prose" dir="auto"><p><em>done</em></p>\n</div>'
-    asked = of_type(entries, "user_message")[0]["message"]["html"]
-    assert asked == '<div class="prose" dir="auto"><p class="verbatim">Begin</p></div>'
+def test_a_fork_says_when_what_it_leaves_behind_was_last_heard_of(ada, working):
+    source = Context.objects.get(pk=working.context)
+    child = fork(ada.principal, source, source.last_event, reason="fork")
+    [forked] = of_type(beginning(child)["entries"], "fork")
+    assert forked["left"] == [str(working.task)]
+    assert forked["leftAt"] == wire.timestamp(Event.objects.filter(context=source).last().at)
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//evil.example"])
-def test_a_link_that_no_browser_should_follow_leads_nowhere(ada, echo, url):
-    receipt = telling.finished(ada, echo, {"link": {"url": url, "filename": "x"}})
-    [part] = of_type(live(receipt), "agent_complete")[0]["artifacts"][0]["parts"]
-    assert part["href"] == ""
+def test_a_link_that_no_browser_should_follow_leads_nowhere(ada, echo):
+    for url in ["javascript:alert(1)", "data:text/html,x", "//evil.example"]:
+        receipt = telling.finished(ada, echo, {"link": {"url": url, "filename": "x"}})
+        [part] = of_type(live(receipt), "agent_complete")[0]["artifacts"][0]["parts"]
+        assert part["href"] == "", url
 
 
 def test_a_long_conversation_begins_with_its_newest_turns(ada_browser, ada, echo):
@@ -216,110 +200,43 @@ def test_a_page_costs_as_many_queries_for_many_tasks_as_for_one(ada, echo, djang
         assert len(artifacts_before(context, 1000)) == 6
 
 
-def test_a_turn_that_was_given_back_says_that_it_begins_again(working):
-    with ledger.writing(working.context) as log:
-        start = {"attempt": 1, "turn": 1, "messageId": "first", "again": True}
-        log.add(EventType.AGENT_START, start, task=working.task)
-    assert [entry.get("again", False) for entry in of_type(live(working), "agent_start")] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("told", "shown"),
-    [
-        ({"models": ["gpt-5-mini"]}, ["gpt-5-mini"]),
-        ({"models": ["gpt-5-mini", "<b>"]}, ["gpt-5-mini, &lt;b&gt;"]),
-        ({"models": [1, None]}, []),
-        ({"models": "anything"}, []),
-        ({}, []),
-    ],
-)
-def test_an_answer_names_the_model_that_made_it(working, told, shown):
-    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Done."}], "metadata": told}
+def test_an_answer_names_the_models_that_made_it_as_text(working):
+    told = {"metadata": {"models": ["gpt-5-mini", "<b>"]}}
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Done."}], **told}
     with ledger.writing(working.context) as log:
         telling.status(log, working, "completed", "", message=message)
     for entries in (live(working), first_paint(working)["entries"]):
-        mark = of_type(entries, "agent_status")[-1]["agent"]["mark"]
-        assert re.findall(r'<span class="model">(.*?)</span>', mark) == shown
+        assert ">gpt-5-mini, &lt;b&gt;</span>" in of_type(entries, "agent_status")[-1]["agent"]["mark"]
 
 
-def test_a_message_says_which_tasks_it_is_about(ada, echo, finished, django_assert_num_queries):
+def test_a_message_says_which_tasks_it_is_about(ada, echo, finished):
     named = [str(finished.task), "of-another-house", str(uuid.uuid4())]
     receipt = telling.begun(ada, echo, "once more", contextId=str(finished.context), referenceTaskIds=named)
     plain, about = of_type(live(receipt), "user_message")
     assert "chip" not in plain["message"]["html"]
-    chips = re.findall(
-        r'<a class="chip" href="(.*?)">.*?<span class="name" dir="auto">(.*?)</span>', about["message"]["html"]
-    )
-    assert chips == [(f"/tasks/{finished.task}", "Begin"), (f"/tasks/{named[2]}", "An earlier task")]
-
-
-def test_a_long_message_of_ones_own_is_folded_and_an_agents_is_not(ada, echo):
-    long = "word " * LONGEST
-    receipt = telling.finished(ada, echo, words=long)
-    again = telling.begun(ada, echo, long, contextId=str(receipt.context))
-    entries = live(again)
-    assert "show-all" in of_type(entries, "user_message")[-1]["message"]["html"]
-    assert "show-all" not in of_type(entries, "agent_status")[-1]["message"]["html"]
-
-
-def chips_of(html):
-    """The keys of the artifacts that are named below an answer, and what their chips say."""
-    found = re.findall(r'<button type="button" class="chip" data-artifact="(.*?)">(.*?)</button>', html)
-    return [(key, re.sub(r"<.*?>", " ", inside).split()) for key, inside in found]
+    chips = re.findall(r'<a class="chip" href="(.*?)">', about["message"]["html"])
+    assert chips == [f"/tasks/{named[0]}", f"/tasks/{named[2]}"]
 
 
 def test_an_answer_names_its_files_but_not_what_repeats_it(ada, echo):
-    files = {f"{number}.txt": telling.text("words", filename=f"{number}.txt") for number in range(CHIPS + 2)}
     words = "Done. " * 1000
-    receipt = telling.finished(ada, echo, {"answer": telling.text(words), **files}, words=words)
-    for entries in (live(receipt), first_paint(receipt)["entries"]):
-        *named, (more, words) = chips_of(of_type(entries, "agent_status")[-1]["message"]["html"])
-        assert named == [(f"{receipt.task}/{number}.txt", [f"{number}.txt", "5", "B"]) for number in range(CHIPS)]
-        assert (more, words) == (f"{receipt.task}/{CHIPS}.txt", ["2", "more"])
-
-
-def test_only_the_answer_of_a_task_names_its_files(ada, report):
-    asked = telling.asked(ada, report, {"name": "format", "schema": telling.FORMAT})
-    with ledger.writing(asked.context) as log:
-        telling.status(log, asked, "working", "Thank you.")
-        telling.chunk(log, asked, "a.txt", telling.text("words", filename="a.txt"))
-        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["a.txt"]}, task=asked.task)
-        telling.status(log, asked, "completed", "Done.")
-    said = [entry["message"]["html"] for entry in live(asked) if entry["type"] == "agent_status" and "message" in entry]
-    assert [len(chips_of(html)) for html in said] == [0, 0, 1]
-
-
-def test_an_answer_that_comes_after_its_files_names_them_all_the_same(ada, echo):
-    receipt = telling.finished(ada, echo, {"a.txt": telling.text("words", filename="a.txt")})
+    files = {"a.txt": telling.text("words", filename="a.txt"), "answer": telling.text(words)}
+    receipt = telling.finished(ada, echo, files, words=words)
     context = Context.objects.get(pk=receipt.context)
-    [entry] = entries_of(context, [Event.objects.filter(context=context, type=EventType.AGENT_STATUS).last()])
-    assert chips_of(entry["message"]["html"]) == [(f"{receipt.task}/a.txt", ["a.txt", "5", "B"])]
+    alone = entries_of(context, [Event.objects.filter(context=context, type=EventType.AGENT_STATUS).last()])
+    for entries in (live(receipt), first_paint(receipt)["entries"], alone):
+        html = of_type(entries, "agent_status")[-1]["message"]["html"]
+        assert re.findall(r'class="chip" data-artifact="(.*?)"', html) == [f"{receipt.task}/a.txt"]
 
 
-def test_a_fork_says_when_what_it_leaves_behind_was_last_heard_of(ada, working):
-    source = Context.objects.get(pk=working.context)
-    last = Event.objects.filter(context=source).last()
-    child = fork(ada.principal, source, source.last_event, reason="fork")
-    [forked] = of_type(beginning(child)["entries"], "fork")
-    assert forked["left"] == [str(working.task)]
-    assert forked["leftAt"] == wire.timestamp(last.at)
-    assert forked["leftAt"] < forked["at"]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_code_gets_a_button_and_what_only_looks_like_it_none():
+    for words in [
         '[x](https://a.example "<pre onclick=x()>y</pre>")',
         "`<pre>y</pre>`",
         "<pre onclick=x()>y</pre>",
         "[<pre>](/a) </pre>",
-    ],
-)
-def test_what_only_looks_like_code_gets_no_button_and_stays_within_its_quotes(words):
-    html = prose.laid_out(words)
-    assert with_copies(html) == html
-
-
-def test_each_piece_of_code_gets_its_button():
+    ]:
+        html = prose.laid_out(words)
+        assert with_copies(html) == html, words
     html = with_copies(prose.laid_out("```\n</pre>\n```\n\nand\n\n```py\n1\n```"))
     assert html.count('<div class="code"><pre') == html.count("copy-code") == html.count("</pre><button") == 2

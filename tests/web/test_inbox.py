@@ -39,20 +39,15 @@ def test_questions_of_all_sessions_are_there_the_newest_first(ada_browser: Clien
     assert str(first.task) in items
 
 
-def test_a_question_without_a_form_is_answered_in_words(ada_browser: Client, ada: User, report: Agent) -> None:
-    ask(ada, report, NESTED)
+def test_a_question_without_a_form_is_answered_in_words_and_a_credential_given_on_its_page(
+    ada_browser: Client, ada: User, report: Agent
+) -> None:
+    asked = ask(ada, report, NESTED)
     shown = ada_browser.get("/inbox").text
     assert 'name="text"' in shown
-    assert "Home" in shown
     assert "Street" in shown
-
-
-def test_a_credential_is_given_on_its_own_page(ada_browser: Client, ada: User, report: Agent) -> None:
-    asked = ask(ada, report)
-    message = {
-        "parts": [{"text": "I need a key."}, {"text": "link"}],
-        "metadata": {"url": "http://localhost/credentials/abc"},
-    }
+    metadata = {"url": "http://localhost/credentials/abc"}
+    message = {"parts": [{"text": "I need a key."}, {"text": "link"}], "metadata": metadata}
     wanted = {"state": "auth-required", "slot": {"name": "key", "service": "the mail"}, "status_message": message}
     Task.objects.filter(pk=asked.task).update(**wanted)
     shown = ada_browser.get("/inbox").text
@@ -61,7 +56,7 @@ def test_a_credential_is_given_on_its_own_page(ada_browser: Client, ada: User, r
 
 
 def test_what_is_answered_put_away_or_somebody_elses_is_not_there(
-    ada_browser: Client, bob_browser: Client, ada: User, bob: User, report: Agent, said
+    ada_browser: Client, bob_browser: Client, ada: User, bob: User, report: Agent, said, client: Client
 ) -> None:
     answered, away, kept, of_a_child, other = (ask(ada, report) for _ in range(5))
     context = Context.objects.get(pk=answered.context).context_id
@@ -76,13 +71,6 @@ def test_what_is_answered_put_away_or_somebody_elses_is_not_there(
     assert 'data-waiting="1"' in shown
     assert str(kept.task) not in bob_browser.get("/inbox").text
     assert waiting_for(bob.principal).count() == 0
-
-
-def test_where_nothing_waits_it_says_what_will(ada_browser: Client) -> None:
-    assert "Nothing waits for you." in ada_browser.get("/inbox").text
-
-
-def test_nobody_sees_it_who_is_not_signed_in(client: Client) -> None:
     for path in ("/inbox", "/inbox/items"):
         assert client.get(path).status_code == 302
 

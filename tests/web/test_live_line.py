@@ -1,6 +1,5 @@
 """The live line: what is recorded reaches the page in order and once, and only whom it belongs to."""
 
-import uuid
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,7 +14,10 @@ from apps.web import consumers
 from config.asgi import application
 from tests.web import telling
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("the channel layer and the order of events"),
+]
 
 HOST = [(b"host", b"testserver"), (b"origin", b"http://testserver")]
 
@@ -53,7 +55,7 @@ async def hear(socket, *, until):
     return heard
 
 
-async def test_a_line_brings_everything_in_order(ada_browser, finished):
+async def test_a_line_brings_everything_in_order_and_resumes_where_the_page_is(ada_browser, finished):
     async with line(finished.context, ada_browser) as socket:
         assert (await socket.connect())[0]
         entries = await hear(socket, until=await bridge.run(Event.objects.count))
@@ -61,30 +63,14 @@ async def test_a_line_brings_everything_in_order(ada_browser, finished):
     assert entries[-1]["state"] == "completed"
     indexes = [entry["index"] for entry in entries]
     assert indexes == sorted(set(indexes))
-
-
-async def test_a_line_resumes_where_the_page_is(ada_browser, finished):
     last = await bridge.run(Event.objects.count)
     async with line(finished.context, ada_browser, after=last - 1) as socket:
         await socket.connect()
         assert [entry["index"] for entry in await hear(socket, until=last)] == [last]
-
-
-@pytest.mark.parametrize("after", ["-1", "nonsense", "9" * 30, "%00"])
-async def test_an_index_that_is_none_begins_at_the_beginning(ada_browser, finished, after):
-    async with line(finished.context, ada_browser, after=after) as socket:
-        await socket.connect()
-        assert (await hear(socket, until=1))[0]["index"] == 1
-
-
-async def test_what_is_recorded_now_comes_now(ada_browser, ada, echo, finished):
-    last = await bridge.run(Event.objects.count)
-    async with line(finished.context, ada_browser, after=last) as socket:
-        await socket.connect()
-        more = telling.said("and more", contextId=str(finished.context))
-        await bridge.run(telling.intake.accept, ada.principal, echo, more)
-        [entry] = await hear(socket, until=last + 1)
-    assert entry["message"]["text"] == "and more"
+    for after in ["-1", "nonsense", "9" * 30, "%00"]:
+        async with line(finished.context, ada_browser, after=after) as socket:
+            await socket.connect()
+            assert (await hear(socket, until=1))[0]["index"] == 1, after
 
 
 async def test_a_page_is_told_how_the_session_stands_when_that_may_be_another(ada_browser, ada, echo, finished):
@@ -95,17 +81,8 @@ async def test_a_page_is_told_how_the_session_stands_when_that_may_be_another(ad
         more = telling.said("and more", contextId=str(finished.context))
         begun = await bridge.run(telling.intake.accept, ada.principal, echo, more)
         assert "Working" in (await socket.receive_json_from(timeout=5))["standing"]
-        await bridge.run(works, begun)
-        said = await socket.receive_json_from(timeout=5)
-        assert [entry["type"] for entry in said["entries"]] == ["agent_start", "agent_status"]
-        assert "Working" in said["standing"]
         await bridge.run(goes_on, begun)
         assert "standing" not in await socket.receive_json_from(timeout=5)
-
-
-def works(begun):
-    with ledger.writing(begun.context) as log:
-        telling.work(log, begun)
 
 
 def goes_on(begun):
@@ -114,38 +91,20 @@ def goes_on(begun):
         log.add(EventType.AGENT_STATUS, {"state": "working", **progress}, task=begun.task)
 
 
-async def test_two_pages_hear_the_same(ada_browser, ada, echo, finished):
-    async with line(finished.context, ada_browser) as one, line(finished.context, ada_browser) as other:
-        await one.connect()
-        await other.connect()
-        last = await bridge.run(Event.objects.count)
-        assert await hear(one, until=last) == await hear(other, until=last)
-
-
-async def test_nobody_hears_without_signing_in(finished):
+async def test_nobody_hears_without_signing_in_from_another_site_or_in_somebody_elses_session(
+    finished, bob_browser, ada_browser
+):
     async with line(finished.context) as socket:
         await socket.connect()
         assert await closed_with(socket) == consumers.SIGNED_OUT
-
-
-async def test_somebody_else_finds_nothing(bob_browser, finished):
     async with line(finished.context, bob_browser) as socket:
         await socket.connect()
         assert await closed_with(socket) == consumers.NOT_FOUND
-
-
-async def test_a_session_that_is_not_there_is_not_found(ada_browser):
-    async with line(uuid.uuid4(), ada_browser) as socket:
-        await socket.connect()
-        assert await closed_with(socket) == consumers.NOT_FOUND
-
-
-@pytest.mark.parametrize("origin", [b"http://evil.example", b"http://testserver:9000", b"null", b""])
-async def test_a_page_of_another_site_gets_no_line(ada_browser, finished, origin):
-    foreign = [(b"host", b"testserver"), (b"origin", origin)]
-    async with line(finished.context, ada_browser, headers=foreign) as socket:
-        connected, _ = await socket.connect()
-        assert not connected
+    for origin in [b"http://evil.example", b"http://testserver:9000", b"null", b""]:
+        foreign = [(b"host", b"testserver"), (b"origin", origin)]
+        async with line(finished.context, ada_browser, headers=foreign) as socket:
+            connected, _ = await socket.connect()
+            assert not connected, origin
 
 
 async def test_signing_out_ends_the_line(ada_browser, finished, monkeypatch):
@@ -204,15 +163,16 @@ async def test_a_page_that_keeps_up_hears_everything(ada_browser, ada, echo, mon
     assert text.split() == [str(number) for number in range(1200)]
 
 
-@pytest.mark.parametrize("nonsense", ["[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}'])
-async def test_nonsense_from_a_page_is_ignored(ada_browser, ada, echo, finished, nonsense):
-    last = await bridge.run(Event.objects.count)
-    async with line(finished.context, ada_browser, after=last) as socket:
-        await socket.connect()
-        await socket.send_to(text_data=nonsense)
-        more = telling.said("and more", contextId=str(finished.context))
-        await bridge.run(telling.intake.accept, ada.principal, echo, more)
-        assert await hear(socket, until=last + 1)
+async def test_what_is_recorded_now_comes_now_and_nonsense_from_a_page_is_ignored(ada_browser, ada, echo, finished):
+    for nonsense in ["[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}']:
+        last = await bridge.run(Event.objects.count)
+        async with line(finished.context, ada_browser, after=last) as socket:
+            await socket.connect()
+            await socket.send_to(text_data=nonsense)
+            more = telling.said("and more", contextId=str(finished.context))
+            await bridge.run(telling.intake.accept, ada.principal, echo, more)
+            [entry] = await hear(socket, until=last + 1)
+        assert entry["message"]["text"] == "and more", nonsense
 
 
 def streamed(user, agent, chunks):

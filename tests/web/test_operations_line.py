@@ -13,11 +13,10 @@ import bridge
 from apps.accounts.models import User
 from apps.conversations import canceling, intake
 from apps.conversations.models import Task
-from apps.runtime.sending import accept_and_publish
 from apps.web.operations import OperationsLine
 from apps.web.routing import websocket_urlpatterns
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("the channel layer wakes operators' pages")]
 
 application = CookieMiddleware(SessionMiddleware(URLRouter(websocket_urlpatterns)))
 
@@ -72,16 +71,6 @@ def path_of(of: Task, **narrowed: object) -> str:
     return f"/ws/admin/contexts/{of.context_id}?{query}"
 
 
-async def test_a_tasks_page_follows_it_to_its_end(worker, operator, ada, countdown, said):
-    receipt = await bridge.run(accept_and_publish, ada.principal, countdown, said("12"))
-    task = await bridge.run(Task.objects.get, pk=receipt.task)
-    async with Line(operator, path_of(task, task=task.pk)) as line:
-        await line.panel_with("state-working")
-        html = await line.panel_with("state-done")
-    assert "Lift-off." in html
-    assert "delivered" in html
-
-
 async def test_a_cancel_is_seen_at_once_on_the_pages_of_the_context_the_task_and_the_run(operator, task):
     run = await bridge.run(task.runs.get)
     paths = path_of(task), path_of(task, task=task.pk), path_of(task, run=run.pk)
@@ -91,15 +80,6 @@ async def test_a_cancel_is_seen_at_once_on_the_pages_of_the_context_the_task_and
         await bridge.run(canceling.cancel_found, task)
         for line in (context, its, runs):
             await line.panel_with("canceled")
-
-
-async def test_a_page_that_shows_nothing_is_not_buried(operator, task):
-    async with Line(operator, path_of(task)) as line:
-        await line.end.receive_from(timeout=10)  # and does not say that it is shown
-        await bridge.run(canceling.cancel_found, task)
-        assert await line.end.receive_nothing(timeout=0.6, interval=0.05)
-        await line.end.send_to("shown")
-        assert "canceled" in await line.end.receive_from(timeout=10)
 
 
 async def test_a_page_that_never_shows_anything_is_let_go(monkeypatch, operator, task):

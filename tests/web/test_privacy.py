@@ -7,60 +7,52 @@ import pytest
 from apps.conversations.models import Event, Task
 from tests.web import telling
 
-SESSION = "/sessions/{session}"
 READ = [
-    SESSION,
-    SESSION + "/earlier?before=3",
-    SESSION + "/messages/1/0",
-    SESSION + "/artifacts/{task}/notes.md/0",
-    SESSION + "/artifacts/{task}/notes.md/0/preview",
+    "/sessions/{session}" + ending
+    for ending in (
+        "", "/earlier?before=3", "/messages/1/0", "/timeline", "/tree", "/ways", "/as.md", "/files", "/queued",
+        "/replay", "/replay/entries",
+    )
+]  # fmt: skip
+READ += [
+    "/sessions/{session}/artifacts/{task}/notes.md" + ending for ending in ("/0", "/0/preview", "/look", "/signature")
 ]
-DO = [SESSION + "/messages", SESSION + "/again", SESSION + "/stop"]
+READ += [
+    "/tasks/{task}" + ending
+    for ending in ("", "/standing", "/timeline", "/events", "/events/1", "/documents/task", "/documents/curl")
+]
+DO = ["/sessions/{session}/messages", "/sessions/{session}/again", "/sessions/{session}/stop"]
 
 
-@pytest.fixture
-def address(finished):
-    return lambda path: path.format(session=finished.context, task=finished.task)
-
-
-@pytest.mark.parametrize("path", READ)
-def test_its_owner_may_read_it(ada_browser, address, path):
-    assert ada_browser.get(address(path)).status_code == 200
-
-
-@pytest.mark.parametrize("path", READ)
-def test_somebody_else_finds_nothing(bob_browser, address, path):
-    assert bob_browser.get(address(path)).status_code == 404
-
-
-@pytest.mark.parametrize("path", READ)
-def test_an_operator_finds_nothing_either(browser_of, bob, address, path):
+def test_its_owner_reads_it_and_nobody_else_finds_it_not_even_an_operator(
+    ada_browser, bob_browser, browser_of, bob, client, finished
+):
     bob.is_staff = bob.is_superuser = True
+    operator = browser_of(bob)
+    for path in READ:
+        address = path.format(session=finished.context, task=finished.task)
+        assert ada_browser.get(address).status_code == 200, path
+        assert bob_browser.get(address).status_code == 404, path
+        nowhere = path.format(session=uuid.uuid4(), task=uuid.uuid4())
+        assert ada_browser.get(nowhere).status_code == 404, path
+        assert client.get(address)["Location"].startswith("/sign-in"), path
+    assert ada_browser.get(f"/sessions/{finished.context}/task").url == f"/tasks/{finished.task}"
+    assert bob_browser.get(f"/sessions/{finished.context}/task").status_code == 404
     bob.save()
-    assert browser_of(bob).get(address(path)).status_code == 404
-
-
-@pytest.mark.parametrize("path", READ)
-def test_nobody_reads_without_signing_in(client, address, path):
-    answer = client.get(address(path))
-    assert answer.status_code == 302
-    assert answer["Location"].startswith("/sign-in")
+    for path in READ:
+        assert operator.get(path.format(session=finished.context, task=finished.task)).status_code == 404, path
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("path", DO)
-def test_nobody_else_may_do_anything_with_it(bob_browser, client, address, finished, path):
-    before = Event.objects.count()
-    form = {"message": str(uuid.uuid4()), "text": "mine now", "task": str(finished.task)}
-    assert bob_browser.post(address(path), form).status_code == 404
-    assert client.post(address(path), form).status_code == 401
-    assert Event.objects.count() == before
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("path", DO)
-def test_a_task_of_another_session_cannot_be_reached_through_ones_own(bob_browser, bob, echo, finished, path):
+def test_nobody_else_does_anything_with_it_nor_with_its_task_through_a_session_of_their_own(
+    bob_browser, bob, echo, client, finished
+):
     own = telling.begun(bob, echo)
-    form = {"message": str(uuid.uuid4()), "text": "hello", "task": str(finished.task)}
-    assert bob_browser.post(path.format(session=own.context), form).status_code == 404
+    before = Event.objects.count()
+    for path in DO:
+        form = {"message": str(uuid.uuid4()), "text": "mine now", "task": str(finished.task)}
+        assert bob_browser.post(path.format(session=finished.context), form).status_code == 404, path
+        assert client.post(path.format(session=finished.context), form).status_code == 401, path
+        assert bob_browser.post(path.format(session=own.context), form).status_code == 404, path
+    assert Event.objects.count() == before
     assert Task.objects.get(pk=finished.task).state == "completed"

@@ -34,32 +34,29 @@ def test_every_kind_of_value_has_its_field():
         "class": "choice", "back": "boolean", "people": "integer", "budget": "number", "wish": "text",
         "story": "long-text", "list": "file",
     }  # fmt: skip
-
-
-def test_a_field_is_called_by_its_title_or_by_its_name():
-    assert [field.label for field in form(TRIP)][:2] == ["Class", "And back?"]
-
-
-def test_one_value_goes_by_the_slots_name():
-    assert answer_from(form({"type": "integer"}, "start"), {"answer-start": "7"}) == {"start": 7}
+    fields = {field.name: field for field in form(MORE)}
+    assert {name: (field.kind, field.input_type) for name, field in fields.items()} == {
+        "toppings": ("choices", "text"), "size": ("choice", "text"), "day": ("date", "date"), "hour": ("time", "time"),
+        "mail": ("email", "email"), "page": ("url", "url"), "name": ("text", "text"),
+    }  # fmt: skip
+    assert fields["size"].options == [("1", "Small"), ("2", "Large")]
+    slot = {"name": "trip", "schema": TRIP, "order": ["wish", "people", "gone"]}
+    assert [field.name for field in fields_of(slot)][:3] == ["wish", "people", "class"]
 
 
 def test_values_have_the_types_of_the_schema():
     given = {"class": "First", "back": "false", "people": "3", "budget": "9.5", "wish": " a view "}
     assert answers(**given) == {"class": "First", "back": False, "people": 3, "budget": 9.5, "wish": "a view"}
-
-
-def test_what_is_left_out_is_left_out():
     assert answers(**{"class": "First", "people": "1"}) == {"class": "First", "people": 1}
-
-
-def test_a_choice_keeps_the_type_that_the_schema_gives_it():
     assert answer_from(form({"enum": [1, 2]}, "n"), {"answer-n": "2"}) == {"n": 2}
+    assert answer_from(form({"type": "integer"}, "start"), {"answer-start": "7"}) == {"start": 7}
+    given = {"size": "2", "day": "2026-05-31", "hour": "14:30", "mail": "ada@example.org", "page": "https://a.org/a"}
+    assert answers(MORE, toppings=["Ham", "Corn"], **given) == {"toppings": ["Ham", "Corn"], **given, "size": 2}
+    assert answer_from(form({"type": "array", "items": {"enum": [1, 2]}}, "n"), {"answer-n": []}) == {"n": []}
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
+def test_what_cannot_be_taken_is_refused_in_a_sentence_at_its_field():
+    for given, sentence in [
         ({"people": "1"}, "Class: an answer is needed."),
         ({"class": "Third", "people": "1"}, "Class: choose one of First, Second."),
         ({"class": "First", "people": "0"}, "People: the number must be from 1 to 9."),
@@ -70,17 +67,28 @@ def test_a_choice_keeps_the_type_that_the_schema_gives_it():
         ({"class": "First", "people": "1", "budget": "-inf"}, "Budget: “-inf” is not a number."),
         ({"class": "First", "people": "1", "budget": "-1"}, "Budget: the number must be 0 or more."),
         ({"class": "First", "people": "1", "wish": "x" * 11}, "Wish: at most 10 characters, these are 11."),
-    ],
-)
-def test_what_cannot_be_taken_is_refused_in_a_sentence(given, sentence):
-    with pytest.raises(Unanswered) as refused:
-        answers(**given)
-    assert str(refused.value) == sentence
+    ]:
+        with pytest.raises(Unanswered) as refused:
+            answers(**given)
+        assert str(refused.value) == sentence, given
+    for given, sentence, field in [
+        ({"toppings": []}, "Toppings: choose one at least.", "toppings"),
+        ({"toppings": ["Ham", "Corn", "Olives"]}, "Toppings: choose 2 at most.", "toppings"),
+        ({"toppings": ["Cheese"]}, "Toppings: choose one of Ham, Olives, Corn.", "toppings"),
+        ({"size": "3"}, "Size: choose one of Small, Large.", "size"),
+        ({"day": "31 May"}, "Day: “31 May” is not a date, such as 2026-05-31.", "day"),
+        ({"hour": "noon"}, "Hour: “noon” is not a time, such as 14:30.", "hour"),
+        ({"mail": "ada"}, "Mail: “ada” is not an e-mail address.", "mail"),
+        ({"page": "example"}, "Page: “example” is not an address, such as https://example.org.", "page"),
+        ({"name": "ab"}, "Name: at least 3 characters, these are 2.", "name"),
+    ]:
+        with pytest.raises(Unanswered) as refused:
+            answers(MORE, **{"toppings": ["Ham"], **given})
+        assert (str(refused.value), refused.value.field) == (sentence, f"answer-{field}"), given
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
+def test_what_no_form_can_ask_is_answered_in_words():
+    for schema in [
         {},
         {"type": "array", "items": {"type": "string"}},
         {"type": "object"},
@@ -90,25 +98,21 @@ def test_what_cannot_be_taken_is_refused_in_a_sentence(given, sentence):
         {"type": "object", "properties": {str(number): {"type": "string"} for number in range(31)}},
         {"type": ["string", "null"]},
         "not a schema",
-    ],
-)
-def test_what_no_form_can_ask_is_answered_in_words(schema):
-    assert form(schema) == []
+    ]:
+        assert form(schema) == [], schema
+    inner = {"type": "object", "properties": {"street": {"type": "string", "description": "With the number."}}}
+    schema = {"type": "object", "properties": {"home_address": inner, "age": {"type": "integer", "title": "Your age"}}}
+    slot = {"name": "about", "schema": schema}
+    assert fields_of(slot) == []
+    assert outline_of(slot) == ["Home address", "\u2003Street: With the number.", "Your age"]
+    assert outline_of({"name": "a", "schema": {"properties": {"a": schema, "b": 1}}})[0] == "A"
+    assert [outline_of(one) for one in (None, {}, {"schema": "none"}, {"schema": {"type": "string"}})] == [[]] * 4
 
 
-@pytest.mark.parametrize("bound", ["many", None, True, [1], 10**400])
-def test_a_bound_that_is_none_is_none(bound):
-    schema = {"type": "integer", "minimum": bound, "maximum": bound}
-    assert answer_from(form(schema, "n"), {"answer-n": "-5"}) == {"n": -5}
-
-
-def test_fields_keep_the_order_of_their_author_whatever_the_database_does_to_names():
-    slot = {"name": "trip", "schema": TRIP, "order": ["wish", "people", "gone"]}
-    assert [field.name for field in fields_of(slot)][:3] == ["wish", "people", "class"]
-
-
-def test_no_slot_is_no_question():
-    assert fields_of(None) == []
+def test_a_bound_that_is_none_is_none():
+    for bound in ["many", None, True, [1], 10**400]:
+        schema = {"type": "integer", "minimum": bound, "maximum": bound}
+        assert answer_from(form(schema, "n"), {"answer-n": "-5"}) == {"n": -5}, bound
 
 
 MORE = {
@@ -126,66 +130,7 @@ MORE = {
 }
 
 
-def test_choices_with_titles_several_choices_and_formats_have_their_fields():
-    fields = {field.name: field for field in form(MORE)}
-    assert {name: (field.kind, field.input_type) for name, field in fields.items()} == {
-        "toppings": ("choices", "text"), "size": ("choice", "text"), "day": ("date", "date"), "hour": ("time", "time"),
-        "mail": ("email", "email"), "page": ("url", "url"), "name": ("text", "text"),
-    }  # fmt: skip
-    assert fields["size"].options == [("1", "Small"), ("2", "Large")]
-
-
-def test_their_values_have_the_types_of_the_schema():
-    given = {
-        "size": "2",
-        "day": "2026-05-31",
-        "hour": "14:30",
-        "mail": "ada@example.org",
-        "page": "https://example.org/a",
-    }
-    assert answers(MORE, toppings=["Ham", "Corn"], **given) == {"toppings": ["Ham", "Corn"], **given, "size": 2}
-    assert answer_from(form({"type": "array", "items": {"enum": [1, 2]}}, "n"), {"answer-n": []}) == {"n": []}
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence", "field"),
-    [
-        ({"toppings": []}, "Toppings: choose one at least.", "toppings"),
-        ({"toppings": ["Ham", "Corn", "Olives"]}, "Toppings: choose 2 at most.", "toppings"),
-        ({"toppings": ["Cheese"]}, "Toppings: choose one of Ham, Olives, Corn.", "toppings"),
-        ({"size": "3"}, "Size: choose one of Small, Large.", "size"),
-        ({"day": "31 May"}, "Day: “31 May” is not a date, such as 2026-05-31.", "day"),
-        ({"hour": "noon"}, "Hour: “noon” is not a time, such as 14:30.", "hour"),
-        ({"mail": "ada"}, "Mail: “ada” is not an e-mail address.", "mail"),
-        ({"page": "example"}, "Page: “example” is not an address, such as https://example.org.", "page"),
-        ({"name": "ab"}, "Name: at least 3 characters, these are 2.", "name"),
-    ],
-)
-def test_a_refusal_names_its_field(given, sentence, field):
-    with pytest.raises(Unanswered) as refused:
-        answers(MORE, **{"toppings": ["Ham"], **given})
-    assert (str(refused.value), refused.value.field) == (sentence, f"answer-{field}")
-
-
-def test_what_no_form_can_ask_is_outlined():
-    inner = {"type": "object", "properties": {"street": {"type": "string", "description": "With the number."}}}
-    schema = {"type": "object", "properties": {"home_address": inner, "age": {"type": "integer", "title": "Your age"}}}
-    slot = {"name": "about", "schema": schema}
-    assert fields_of(slot) == []
-    assert outline_of(slot) == ["Home address", "\u2003Street: With the number.", "Your age"]
-    assert outline_of({"name": "a", "schema": {"properties": {"a": schema, "b": 1}}})[0] == "A"
-    assert [outline_of(one) for one in (None, {}, {"schema": "none"}, {"schema": {"type": "string"}})] == [[]] * 4
-
-
 def test_what_is_secret_is_marked_so_that_no_browser_keeps_it():
-    named = {"format": "password"}, {"writeOnly": True}, {}
-    fields = fields_of(
-        {
-            "name": "key",
-            "schema": {
-                "type": "object",
-                "properties": {str(number): {"type": "string", **about} for number, about in enumerate(named)},
-            },
-        }
-    )
-    assert [field.is_secret for field in fields] == [True, True, False]
+    about = {"a": {"format": "password"}, "b": {"writeOnly": True}, "c": {}}
+    schema = {"type": "object", "properties": {name: {"type": "string", **more} for name, more in about.items()}}
+    assert [field.is_secret for field in form(schema)] == [True, True, False]

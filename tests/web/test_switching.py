@@ -5,10 +5,10 @@ import uuid
 import pytest
 from django.urls import reverse
 
-from agentkit import Completed, InputRequired
+from agentkit import Completed
 from apps.agents.models import Agent
 from apps.conversations import intake
-from apps.conversations.models import Context, Event, Run, Task
+from apps.conversations.models import Context, Event, Run
 from apps.web.authors import card_of
 from apps.web.entries import entries_of
 from apps.web.sessions import beginning
@@ -37,35 +37,13 @@ def say(page, talk, words, **fields):
     return page.post(reverse("web:say", args=[talk.context]), form)
 
 
-def test_what_is_written_after_it_goes_to_the_other_agent(page, talk, countdown):
-    end(begin(talk.run), Completed("mine"))
-    assert switch(page, talk, "countdown").json() == {"agent": "countdown"}
-    assert say(page, talk, "next").status_code == 201
-    assert [task.agent.slug for task in Task.objects.order_by("created_at")] == ["echo", "countdown"]
-
-
-def test_an_answer_goes_to_the_task_that_asked_and_is_rated_there(page, talk, countdown):
-    end(begin(talk.run), InputRequired("Which?", slot="word"))
-    switch(page, talk, "countdown")
-    assert say(page, talk, "this", task=str(talk.task)).status_code == 201
-    assert (Task.objects.get().state, Task.objects.get().agent.slug) == ("working", "echo")
-    end(begin(Run.objects.get(turn=2).pk), Completed("done"))
-    rated = page.post(reverse("web:rate", args=[talk.context]), {"task": str(talk.task), "rating": "5"})
-    assert rated.json() == {"rated": 5}
-    assert say(page, talk, "late", task=str(talk.task)).status_code == 201  # it has ended: a new task, for the other
-    assert [task.agent.slug for task in Task.objects.order_by("created_at")] == ["echo", "countdown"]
-
-
-@pytest.mark.parametrize("slug", ["nobody", "", "closed", "off", "\0"])
-def test_an_agent_that_there_is_not_for_them_is_refused_with_a_sentence(page, talk, countdown, slug):
-    Agent.objects.filter(pk=countdown.pk).update(slug="closed", access="groups")
-    refused = switch(page, talk, slug)
-    assert refused.status_code in (404, 422)
-    assert refused.json()["error"].startswith("There is no such agent, or you may not use it.")
-    assert not Event.objects.filter(type="agent_switched").exists()
-
-
-def test_somebody_elses_session_is_not_found(client, bob, talk, countdown):
+def test_an_agent_that_there_is_not_for_them_is_refused_with_a_sentence(page, talk, countdown, client, bob):
+    for slug in ["nobody", "", "closed", "off", "\0"]:
+        Agent.objects.filter(pk=countdown.pk).update(slug="closed", access="groups")
+        refused = switch(page, talk, slug)
+        assert refused.status_code in (404, 422), slug
+        assert refused.json()["error"].startswith("There is no such agent, or you may not use it."), slug
+        assert not Event.objects.filter(type="agent_switched").exists(), slug
     client.force_login(bob)
     assert switch(client, talk, "countdown").status_code == 404
 
@@ -103,5 +81,4 @@ def test_a_log_that_does_not_say_who_wrote_is_read_by_its_rows(talk, echo, count
     spoken = Event.objects.filter(type="agent_status").last()
     spoken.payload.pop("agent")
     Event.objects.filter(pk=spoken.pk).update(payload=spoken.payload)
-    context = Context.objects.get()
-    assert entries_of(context, [spoken])[0]["agent"] == card_of(echo)
+    assert entries_of(Context.objects.get(), [spoken])[0]["agent"] == card_of(echo)

@@ -27,25 +27,15 @@ def test_it_is_a_download_that_is_called_like_the_session(ada_browser, finished)
     assert answer["Content-Disposition"] == "attachment; filename*=utf-8''donn%C3%A9es-12.md"
 
 
-def test_values_and_files_of_messages_are_in_it(ada, echo, ada_browser):
+def test_values_and_files_of_messages_are_in_it_and_no_title_passes_for_structure(ada, echo, ada_browser):
     parts = [{"data": {"format": "PDF"}}, telling.text("a;b", "text/csv", filename="my_table.csv"), {"text": "*Look*"}]
     receipt = telling.begun(ada, echo, parts=parts)
+    Context.objects.update(title="one\n## Echo [x](y)")
     told = text_of(ada_browser, receipt)
+    assert told.startswith("# one \\#\\# Echo \\[x\\](y)\n")
     assert '```json\n{\n  "format": "PDF"\n}\n```' in told
     assert "- File: my\\_table.csv (text/csv, 3 B)" in told
     assert "*Look*" in told
-
-
-def test_titles_and_names_cannot_pass_for_structure(ada, echo, ada_browser):
-    receipt = telling.begun(ada, echo, "words")
-    Context.objects.update(title="one\n## Echo [x](y)")
-    assert text_of(ada_browser, receipt).startswith("# one \\#\\# Echo \\[x\\](y)\n")
-
-
-def test_what_only_repeats_the_answer_is_not_told_twice(ada, echo, ada_browser):
-    receipt = telling.finished(ada, echo, {"answer": telling.text("Done.")})
-    assert text_of(ada_browser, receipt).count("Done.") == 1
-    assert "Made" not in text_of(ada_browser, receipt)
 
 
 def test_it_takes_as_many_queries_for_much_as_for_little(ada, echo, ada_browser, finished, django_assert_num_queries):
