@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.utils import timezone
 
@@ -57,6 +58,12 @@ def leads_to(accepted: dict[str, Any], found: dict[str, list[Any]]) -> bool:
 
 def rows_left(context: Context) -> int:
     return sum(section.rows(context).count() for section in sections.all_sections())
+
+
+def replace(name: str, content: bytes) -> None:
+    """Put something else in the place of a file."""
+    default_storage.delete(name)
+    default_storage.save(name, ContentFile(content))
 
 
 def cold_files() -> list[str]:

@@ -1,11 +1,12 @@
-"""What a conversation shows of the record, to be compared later."""
+"""What a conversation shows of the record, to be compared later; and what happens in many of them."""
 
 from __future__ import annotations
 
 import uuid
 from typing import Any
 
-from apps.conversations import lineage, replay
+from apps.conversations import ledger, lineage, replay
+from apps.conversations.events import EventType
 from apps.conversations.models import Context
 
 
@@ -27,10 +28,21 @@ def words(context: Context) -> list[str]:
     return [row.parts[0]["text"] for row in _messages(context)]
 
 
-def _messages(context: Context) -> Any:
-    return lineage.messages(context).order_by("index")
+def place(context: Context, text: str) -> int:
+    """The index of this message."""
+    return next(row.index for row in _messages(context) if row.parts[0]["text"] == text)
 
 
 def place_before(context: Context, text: str) -> int:
     """The index of the event before this message."""
-    return next(row.index for row in _messages(context) if row.parts[0]["text"] == text) - 1
+    return place(context, text) - 1
+
+
+def rename(*contexts: uuid.UUID, title: str = "") -> None:
+    for context in contexts:
+        with ledger.writing(context) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": title or f"{log.context.last_event}"})
+
+
+def _messages(context: Context) -> Any:
+    return lineage.messages(context).order_by("index")

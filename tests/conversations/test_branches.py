@@ -1,9 +1,9 @@
-"""The tree of a conversation's forks, those that begin at the same place, and the leaf that each person is at."""
+"""The tree of a conversation's forks, the messages at which its ways part, and the leaf that each person is at."""
 
 import pytest
 
 from agentkit import Completed
-from apps.conversations import clearing, intake, lineage
+from apps.conversations import clearing, feedback, intake, lineage, partings
 from apps.conversations.archives.cooling import cool
 from apps.conversations.archives.warming import warm
 from apps.conversations.branches import choose, choose_leaf, siblings, tree
@@ -11,9 +11,10 @@ from apps.conversations.errors import ContextNotFound, InvalidParams
 from apps.conversations.forking import fork
 from apps.conversations.models import ChosenLeaf, Context, Message
 from tests.conversations.archiving import put_away
+from tests.conversations.lineages import place, place_before
 from tests.working import begin, end
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("forks are found by SQL that walks a tree")]
 
 
 @pytest.fixture
@@ -30,82 +31,121 @@ def say(ada, echo, said):
 
 @pytest.fixture
 def talk(say):
-    return say("two", say("one", None))
+    return say("three", say("two", say("one", None)))
 
 
 @pytest.fixture
 def edit(ada, say):
     """Says something else in the place of what was said."""
-
-    def edit(context, old, new):
-        index = place(context, old)
-        return say(new, fork(ada.principal, context, index - 1, reason="edit"))
-
-    return edit
-
-
-def place(context, text):
-    return next(row.index for row in lineage.messages(context) if row.parts[0]["text"] == text)
+    return lambda context, old, new: say(new, fork(ada.principal, context, place_before(context, old), reason="edit"))
 
 
 def texts(context, text):
+    """What was said in the place of a message, in each of the sessions."""
     return [one.message.parts[0]["text"] for one in siblings(context, place(context, text))]
 
 
-def clear(ada, echo, context):
-    clearing.clear(ada.principal, echo, context.context_id)
+def ways(context):
+    """What is said at each parting, and which of the sessions it leads to has what one reads."""
+    said = {one.index: one.parts[0]["text"] for one in lineage.messages(context)}
+    found = partings.of(context)
+    assert all(one.ways[one.place - 1].opening == one.index for one in found)
+    return {said[one.index]: (one.place, [way.session for way in one.ways]) for one in found}
 
 
-def test_what_was_said_instead_is_a_sibling_wherever_one_looks_from(talk, edit):
-    second = edit(talk, "two", "zwei")
-    third = edit(second, "zwei", "deux")
-    assert texts(talk, "two") == texts(second, "zwei") == texts(third, "deux") == ["two", "zwei", "deux"]
-    assert [one.context for one in siblings(third, place(third, "deux"))] == [talk, second, third]
-    assert texts(talk, "one") == texts(third, "one") == ["one"]
+def test_what_was_said_instead_is_known_wherever_one_looks_from(talk, edit):
+    second, third = edit(talk, "two", "zwei"), edit(talk, "two", "deux")
+    fourth = edit(second, "zwei", "dos")
+    family = {"two": talk, "zwei": second, "deux": third, "dos": fourth}
+    for number, (text, context) in enumerate(family.items(), start=1):
+        assert texts(context, text) == list(family)
+        assert [one.context for one in siblings(context, place(context, text))] == list(family.values())
+        assert ways(context) == {text: (number, [one.pk for one in family.values()])}
+        assert texts(context, "one") == ["one"]
 
 
-def test_the_first_message_has_siblings_too(talk, edit):
+def test_the_first_message_may_be_another_too(talk, edit):
     second = edit(talk, "one", "eins")
     third = edit(second, "eins", "un")
     assert texts(talk, "one") == texts(third, "un") == ["one", "eins", "un"]
+    everybody = [talk.pk, second.pk, third.pk]
+    assert (ways(talk), ways(third)) == ({"one": (1, everybody)}, {"un": (3, everybody)})
 
 
-def test_an_edit_of_the_shared_past_is_a_sibling_of_it_in_every_fork(talk, edit, say):
-    second = edit(say("three", talk), "three", "drei")
-    third = edit(second, "two", "zwei")
-    assert texts(talk, "two") == texts(second, "two") == texts(third, "zwei") == ["two", "zwei"]
+def test_an_edit_of_the_shared_past_is_known_in_every_fork_and_what_lies_beyond_it_is_not(talk, edit):
+    late = edit(talk, "three", "drei")
+    early = edit(late, "two", "zwei")
+    assert texts(talk, "two") == texts(late, "two") == texts(early, "zwei") == ["two", "zwei"]
+    assert ways(talk) == {"two": (1, [talk.pk, early.pk]), "three": (1, [talk.pk, late.pk])}
+    assert ways(late) == {"two": (1, [talk.pk, early.pk]), "drei": (2, [talk.pk, late.pk])}
+    assert ways(early) == {"zwei": (2, [talk.pk, early.pk])}
 
 
 def test_what_a_fork_began_with_has_the_same_siblings_in_the_forks_of_that(talk, edit, say):
-    second = say("three", edit(talk, "two", "zwei"))
-    third = edit(second, "three", "drei")
+    second = say("vier", edit(talk, "two", "zwei"))
+    third = edit(second, "vier", "quatre")
     fourth = edit(third, "zwei", "deux")
     assert fourth.forked_at == second.forked_at
     assert texts(third, "zwei") == texts(fourth, "deux") == ["two", "zwei", "deux"]
     assert texts(talk, "two") == ["two", "zwei", "deux"]
 
 
-def test_a_fork_in_which_nothing_was_said_yet_is_no_sibling(ada, talk, say):
-    child = fork(ada.principal, talk, place(talk, "two") - 1, reason="fork")
-    assert texts(talk, "two") == ["two"]
-    say("zwei", child)
+def test_a_family_of_edits_of_edits_agrees(talk, edit):
+    second = edit(talk, "two", "zwei")
+    third = edit(second, "one", "uno")
+    fourth = edit(edit(talk, "three", "drei"), "two", "deux")
+    assert ways(fourth) == {"one": (1, [talk.pk, third.pk]), "deux": (3, [talk.pk, second.pk, fourth.pk])}
+    assert ways(third) == {"uno": (2, [talk.pk, third.pk])}
+
+
+def test_a_fork_counts_from_when_something_is_said_in_it(ada, talk, say):
+    child = fork(ada.principal, talk, place_before(talk, "two"), reason="fork")
+    assert (texts(talk, "two"), ways(talk), ways(child)) == (["two"], {}, {})
+    child = say("zwei", child)
     assert texts(talk, "two") == ["two", "zwei"]
+    assert ways(talk) == {"two": (1, [talk.pk, child.pk])}
+    assert ways(child) == {"zwei": (2, [talk.pk, child.pk])}
 
 
-def test_siblings_that_were_cleared_are_gone(ada, echo, talk, edit):
+def test_forks_at_the_end_are_no_parting_until_both_go_on(ada, talk, say):
+    child = say("four in a fork", fork(ada.principal, talk, talk.last_event, reason="fork"))
+    assert (ways(talk), ways(child)) == ({}, {})
+    talk = say("four", talk)
+    assert ways(talk) == {"four": (1, [talk.pk, child.pk])}
+    assert ways(child) == {"four in a fork": (2, [talk.pk, child.pk])}
+
+
+def test_what_is_recorded_between_two_messages_makes_no_second_place(ada, echo, talk, say):
+    task = Message.objects.filter(parts=[{"text": "to three"}]).get().task_id
+    after = fork(ada.principal, talk, place(talk, "to three"), reason="fork")
+    feedback.give(ada.principal, echo, str(task), feedback.read("5", ""))
+    talk = say("four", talk)
+    before = fork(ada.principal, talk, place_before(talk, "four"), reason="edit")
+    after, before = say("after the answer", after), say("before the next", before)
+    everybody = [talk.pk, after.pk, before.pk]
+    assert ways(talk) == {"four": (1, everybody)}
+    assert ways(after) == {"after the answer": (2, everybody)}
+    assert ways(before) == {"before the next": (3, everybody)}
+
+
+def test_what_was_deleted_leads_nowhere(ada, talk, edit):
     second, third = edit(talk, "two", "zwei"), edit(talk, "two", "deux")
-    clear(ada, echo, second)
+    clearing.clear_session(ada.principal, second.pk)
     assert texts(talk, "two") == ["two", "deux"]
-    clear(ada, echo, talk)
-    assert texts(third, "deux") == ["deux"]
-    assert texts(edit(third, "deux", "dos"), "dos") == ["deux", "dos"]
-    assert texts(edit(third, "one", "uno"), "uno") == ["one", "uno"]
+    assert ways(talk) == {"two": (1, [talk.pk, third.pk])}
+    clearing.clear_session(ada.principal, third.pk)
+    assert ways(talk) == {}
+    last = edit(talk, "two", "dva")
+    clearing.clear_session(ada.principal, talk.pk)
+    assert texts(last, "dva") == ["dva"]
+    assert texts(edit(last, "dva", "dos"), "dos") == ["dva", "dos"]
+    assert texts(edit(last, "one", "uno"), "uno") == ["one", "uno"]
 
 
-@pytest.mark.parametrize("index", [0, -1, 1000])
-def test_a_place_that_there_is_not_has_no_siblings(talk, index):
-    with pytest.raises(InvalidParams, match="There is no event"):
-        siblings(talk, index)
+def test_a_place_that_there_is_not_has_no_siblings(talk):
+    for index in (0, -1, 1000):
+        with pytest.raises(InvalidParams, match="There is no event"):
+            siblings(talk, index)
 
 
 def drawn(ada, context):
@@ -120,7 +160,7 @@ def test_the_tree_is_the_same_from_everywhere_in_it(ada, talk, edit):
     third = edit(talk, "one", "eins")
     fourth = edit(second, "to zwei", "?")
     expected = [
-        (talk.pk, None, 4, False),
+        (talk.pk, None, 6, False),
         (second.pk, talk.pk, 4, False),
         (fourth.pk, second.pk, 5, False),
         (third.pk, talk.pk, 2, False),
@@ -130,11 +170,11 @@ def test_the_tree_is_the_same_from_everywhere_in_it(ada, talk, edit):
         assert lineage.messages(context).count() == next(n for key, _, n, _ in expected if key == context.pk)
 
 
-def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, echo, talk, edit):
+def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, talk, edit):
     second = edit(talk, "two", "zwei")
     third = edit(second, "to zwei", "?")
-    clear(ada, echo, second)
-    clear(ada, echo, talk)
+    for gone in (second, talk):
+        clearing.clear_session(ada.principal, gone.pk)
     assert [(key, n, gap) for key, _, n, gap in drawn(ada, third)] == [
         (talk.pk, 0, True),
         (second.pk, 0, True),
@@ -142,38 +182,33 @@ def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, ech
     ]
     other = edit(third, "one", "eins")
     assert {key for key, *_ in drawn(ada, other)} == {talk.pk, second.pk, third.pk, other.pk}
-    clear(ada, echo, third)
+    clearing.clear_session(ada.principal, third.pk)
     assert drawn(ada, other)[-1][0] == other.pk
     with pytest.raises(ContextNotFound):
         tree(ada.principal, third.pk)
 
 
-def test_a_tree_takes_four_queries_however_large(ada, talk, edit, django_assert_num_queries):
-    for context in (talk, edit(talk, "two", "zwei")):
-        with django_assert_num_queries(4):
-            [node.context.agent.slug for node in tree(ada.principal, context.pk).nodes]
-        for number in range(5):
-            edit(context, "one", f"one {number}")
-    with django_assert_num_queries(4):
-        assert len(tree(ada.principal, talk.pk).nodes) == 12
-
-
-def test_a_long_chain_of_forks_is_a_tree_too(ada, talk):
-    last = talk
-    for _ in range(30):
+def test_a_tree_and_its_partings_take_four_queries_however_many_and_deep(ada, talk, edit, django_assert_num_queries):
+    with django_assert_num_queries(1):
+        assert partings.of(talk) == []
+    for number in range(2):
+        last = edit(talk, "two", f"other {number}")
+        for context in (talk, last):
+            with django_assert_num_queries(4):
+                partings.of(context)
+            with django_assert_num_queries(4):
+                [node.context.agent.slug for node in tree(ada.principal, context.pk).nodes]
+    for _ in range(12):
         last = fork(ada.principal, last, last.last_event, reason="fork")
-    nodes = tree(ada.principal, talk.pk).nodes
-    assert [node.messages for node in nodes] == [4] * 31
+    with django_assert_num_queries(4):
+        nodes = tree(ada.principal, talk.pk).nodes
+    assert [node.messages for node in nodes] == [6, 4, *[4] * 13]
     assert nodes[-1].context == last
 
 
-def test_somebody_elses_tree_is_not_found(bob, talk):
-    with pytest.raises(ContextNotFound):
-        tree(bob.principal, talk.pk)
-
-
-def test_the_leaf_that_was_chosen_is_kept_for_each_tree(ada, bob, echo, talk, edit):
+def test_the_leaf_that_was_chosen_is_kept_for_each_tree_by_its_owner(ada, bob, echo, talk, edit, said):
     second = edit(talk, "two", "zwei")
+    elsewhere = intake.accept(ada.principal, echo, said()).context
     assert tree(ada.principal, talk.pk).chosen is None
     choose(ada.principal, second)
     assert tree(ada.principal, talk.pk).chosen == second.pk
@@ -181,25 +216,21 @@ def test_the_leaf_that_was_chosen_is_kept_for_each_tree(ada, bob, echo, talk, ed
     assert tree(ada.principal, second.pk).chosen == talk.pk
     assert ChosenLeaf.objects.count() == 1
     choose_leaf(ada.principal, talk.pk, second.pk)
-    clear(ada, echo, second)
+    clearing.clear_session(ada.principal, second.pk)
     assert tree(ada.principal, talk.pk).chosen is None
-    with pytest.raises(InvalidParams, match="no such session"):
-        choose_leaf(ada.principal, talk.pk, second.pk)
+    for leaf in (second.pk, elsewhere):
+        with pytest.raises(InvalidParams, match="no such session"):
+            choose_leaf(ada.principal, talk.pk, leaf)
     with pytest.raises(ContextNotFound):
         choose_leaf(bob.principal, talk.pk, talk.pk)
-
-
-def test_a_leaf_of_another_tree_is_refused(ada, talk, edit, echo, said):
-    elsewhere = intake.accept(ada.principal, echo, said()).context
-    with pytest.raises(InvalidParams, match="no such session"):
-        choose_leaf(ada.principal, talk.pk, elsewhere)
-    assert Message.objects.filter(context=elsewhere).count() == 1
+    with pytest.raises(ContextNotFound):
+        tree(bob.principal, talk.pk)
 
 
 def test_what_is_in_cold_storage_is_counted_and_comes_back_as_a_sibling(ada, talk, edit):
     second = edit(talk, "two", "zwei")
     for context in (second, talk):
         cool(put_away(context).pk)
-    assert [node.messages for node in tree(ada.principal, talk.pk).nodes] == [4, 4]
+    assert [node.messages for node in tree(ada.principal, talk.pk).nodes] == [6, 4]
     assert texts(warm(Context.objects.get(pk=talk.pk)), "two") == ["two", "zwei"]
-    assert [node.messages for node in tree(ada.principal, talk.pk).nodes] == [4, 4]
+    assert [node.messages for node in tree(ada.principal, talk.pk).nodes] == [6, 4]

@@ -3,7 +3,6 @@
 import threading
 
 import pytest
-from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import connection
 
@@ -14,11 +13,11 @@ from apps.conversations.archives.cooling import StaysWarm, cool
 from apps.conversations.archives.warming import warm
 from apps.conversations.forking import fork
 from apps.conversations.models import Context, Task
-from tests.conversations.archiving import had_a_long_talk, put_away
+from tests.conversations.archiving import had_a_long_talk, put_away, replace
 from tests.conversations.lineages import shown
 from tests.working import begin, end
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("rows that come back are locked")]
 
 
 @pytest.fixture
@@ -55,22 +54,22 @@ def test_a_past_does_not_go_into_cold_storage_while_a_fork_comes_back(ada, talk,
         except StaysWarm as reason:
             kept.append(str(reason))
 
-    def thread(target):
+    def started(target):
         def run():
             try:
                 target()
             finally:
                 connection.close()
 
-        started = threading.Thread(target=run)
-        started.start()
-        return started
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
 
     monkeypatch.setattr(restoring, "restore", restore_slowly)
-    threads = [thread(bring_back)]
+    threads = [started(bring_back)]
     assert filled.wait(30)
-    threads.append(thread(move))
-    threads[1].join(3)  # it moves by now, unless it waits
+    threads.append(started(move))
+    threads[1].join(0.5)  # it moves by now, unless it waits
     go_on.set()
     for one in threads:
         one.join()
@@ -85,12 +84,10 @@ def test_a_session_is_deleted_though_the_file_of_a_fork_is_damaged(ada, talk):
     name = cool(put_away(child).pk)
     with default_storage.open(name) as file:
         whole = file.read()
-    default_storage.delete(name)
-    default_storage.save(name, ContentFile(b"no gzip at all"))
+    replace(name, b"no gzip at all")
     clearing.clear_session(ada.principal, talk.pk)
     assert shown(sound.pk) == before
-    default_storage.delete(name)
-    default_storage.save(name, ContentFile(whole))
+    replace(name, whole)
     warm(Context.objects.get(pk=child.pk))
     assert replay.differences(child.pk) == []
     assert replay.differences(sound.pk) == []
@@ -101,9 +98,7 @@ def test_what_agents_did_for_a_session_goes_with_it_though_its_file_is_damaged(a
     child = intake.accept(ada.principal, echo, said("for it"), sender=f"task:{task.pk}", parent=task.pk)
     end(begin(child.run), Completed("done"))
     sweeping.cool_whole(put_away(talk))
-    name = Context.objects.get(pk=talk.pk).cold_file
-    default_storage.delete(name)
-    default_storage.save(name, ContentFile(b"no gzip at all"))
+    replace(Context.objects.get(pk=talk.pk).cold_file, b"no gzip at all")
     clearing.clear_session(ada.principal, talk.pk)
     assert Context.objects.get(pk=child.context).deleted_at
     assert not Context.objects.exclude(cold_file="").exists()

@@ -10,25 +10,21 @@ from apps.conversations.models import Blob
 pytestmark = pytest.mark.django_db
 
 
-def test_they_are_counted_in_the_same_order_however_they_come(ada):
-    parts = [{"stored": {"sha256": letter * 64, "size": 1, "kind": "raw"}} for letter in "bac"]
-    with CaptureQueriesContext(
-        connection,
-    ) as captured:
-        blobs.count_uses(ada.personal_workspace.pk, [*parts, parts[0]])
-    updates = [query["sql"] for query in captured if query["sql"].startswith("UPDATE")]
-    assert list(dict.fromkeys(next(letter for letter in "abc" if letter * 64 in sql) for sql in updates)) == list("abc")
-    assert dict(Blob.objects.values_list("sha256", "uses")) == {"a" * 64: 1, "b" * 64: 2, "c" * 64: 1}
-
-
-def test_a_deleted_session_lets_go_of_them_in_the_same_order(ada, echo, said):
-    context = None
-    for letter in "bac":
-        part = {"stored": {"sha256": letter * 64, "size": 1, "kind": "raw"}}
-        sent = intake.accept(ada.principal, echo, said(letter, contextId="talk") | {"parts": [part]})
-        context = sent.context
-    with CaptureQueriesContext(connection) as captured:
-        clearing.clear_session(ada.principal, context)
+def order_of(captured):
     updates = [query["sql"] for query in captured if query["sql"].startswith("UPDATE") and "uses" in query["sql"]]
-    assert list(dict.fromkeys(next(letter for letter in "abc" if letter * 64 in sql) for sql in updates)) == list("abc")
+    return list(dict.fromkeys(next(letter for letter in "abc" if letter * 64 in sql) for sql in updates))
+
+
+def test_they_are_counted_and_let_go_of_in_the_same_order_however_they_come(ada, echo, said):
+    parts = [{"stored": {"sha256": letter * 64, "size": 1, "kind": "raw"}} for letter in "bac"]
+    with CaptureQueriesContext(connection) as captured:
+        blobs.count_uses(ada.personal_workspace.pk, [*parts, parts[0]])
+    assert order_of(captured) == list("abc")
+    assert dict(Blob.objects.values_list("sha256", "uses")) == {"a" * 64: 1, "b" * 64: 2, "c" * 64: 1}
+    Blob.objects.all().delete()
+    for part in parts:
+        sent = intake.accept(ada.principal, echo, said(contextId="talk") | {"parts": [part]})
+    with CaptureQueriesContext(connection) as captured:
+        clearing.clear_session(ada.principal, sent.context)
+    assert order_of(captured) == list("abc")
     assert not Blob.objects.filter(uses__gt=0).exists()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.core.files.storage import default_storage
-from django.core.management import call_command
 from django.db import connection, transaction
 from django.utils import timezone
 
@@ -19,7 +18,6 @@ from apps.a2a.models import Delivery, PushConfig
 from apps.accounts.audit import Act
 from apps.accounts.models import AuditLine
 from apps.conversations import blobs, clearing, feedback, intake, ledger, replay, unused
-from apps.conversations.archives.cooling import cool
 from apps.conversations.errors import ContextNotFound
 from apps.conversations.events import EventType
 from apps.conversations.forking import fork
@@ -29,7 +27,7 @@ from apps.gateway.models import OpenWork
 from tests.conversations.archiving import put_away
 from tests.working import begin, chunk, end, say
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("columns of any table may hold it")]
 
 MARK = "xylophagous"
 
@@ -87,9 +85,9 @@ def full_of_it(ada: Any, echo: Any, said: Any, context_id: str = f"{MARK}-talk")
     return context
 
 
-def test_nothing_is_left_of_a_deleted_session(ada, echo, said):
+def test_nothing_is_left_of_a_deleted_session_but_a_line_in_the_book(ada, echo, said):
     context = full_of_it(ada, echo, said)
-    before = places()
+    before, events = places(), Event.objects.filter(context=context).count()
     for table in ("context", "event", "task", "message", "artifact", "run", "searchentry"):
         assert any(place.startswith(f"conversations_{table}.") for place in before), table
     assert any(place.startswith("a2a_") for place in before)
@@ -103,20 +101,6 @@ def test_nothing_is_left_of_a_deleted_session(ada, echo, said):
     assert replay.differences(context.pk) == []
     with pytest.raises(ContextNotFound):
         clearing.clear_session(ada.principal, context.pk)
-
-
-def test_what_was_in_cold_storage_is_gone_with_its_file(ada, echo, said):
-    context = full_of_it(ada, echo, said)
-    Context.objects.filter(pk=context.pk).update(archived_at=None)
-    cool(put_away(Context.objects.get(pk=context.pk)).pk)
-    clearing.clear_session(ada.principal, context.pk)
-    assert places() == []
-
-
-def test_who_deleted_what_and_how_much_is_in_the_book(ada, echo, said):
-    context = full_of_it(ada, echo, said)
-    events = Event.objects.filter(context=context).count()
-    clearing.clear_session(ada.principal, context.pk)
     line = AuditLine.objects.get()
     assert (line.act, line.actor, line.subject) == (Act.SESSION_DELETED, f"user:{ada.pk}", str(context.pk))
     assert line.counts == {"events": events, "messages": 4, "tasks": 1, "artifacts": 3}
@@ -156,34 +140,28 @@ def test_a_fork_keeps_the_past_that_it_shares_and_nothing_else_does(ada, echo, s
     assert places() == []
 
 
-def test_what_another_session_was_given_of_it_is_forgotten(ada, echo, said):
+def test_what_other_sessions_were_given_of_it_is_forgotten_and_those_in_which_agents_worked_for_it_go(ada, echo, said):
     context = full_of_it(ada, echo, said)
     task = Task.objects.get(context=context)
     other = intake.accept(ada.principal, echo, said("go on", contextId="other", referenceTaskIds=[str(task.pk)]))
     Run.objects.filter(pk=other.run).update(input={"sent": {"message": {"parts": [{"text": MARK}]}}}, input_hash="1")
+    called = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": f"{MARK} for the parent"}]}
+    intake.accept(ada.principal, echo, called, sender=f"task:{task.pk}", parent=task.pk)
     clearing.clear_session(ada.principal, context.pk)
     assert places() == []
     assert Run.objects.get(pk=other.run).input_hash == "1"
-
-
-def test_conversations_in_which_agents_worked_for_it_go_along(ada, echo, said):
-    context = full_of_it(ada, echo, said)
-    parent = Task.objects.get(context=context)
-    called = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": f"{MARK} for the parent"}]}
-    intake.accept(ada.principal, echo, called, sender=f"task:{parent.pk}", parent=parent.pk)
-    clearing.clear_session(ada.principal, context.pk)
-    assert places() == []
     assert AuditLine.objects.count() == 2
 
 
-def test_a_message_that_was_sent_there_stays_used_by_its_hash_alone(ada, echo, said):
+def test_a_message_that_was_sent_there_stays_used_by_its_hash_alone_and_a_remote_agent_is_told_to_stop(ada, echo, said):
     sent = said(f"{MARK} once", contextId="talk")
     receipt = intake.accept(ada.principal, echo, sent)
+    OpenWork.objects.create(agent=echo, owner=ada, task=receipt.task, run=uuid.uuid4(), remote_task="there")
     clearing.clear(ada.principal, echo, "talk")
     kept = Accepted.objects.get()
     assert (kept.message_id, kept.task_id, len(kept.body_hash)) == (sent["messageId"], None, 64)
     assert not Run.objects.exists()
-    assert receipt.run
+    assert OpenWork.objects.unwanted().count() == 1
 
 
 def a_large_part(text: str) -> dict[str, Any]:
@@ -234,40 +212,21 @@ def test_a_file_that_was_stored_just_now_is_left_to_the_sweep(ada, echo, said, s
 def test_the_sweep_finds_files_that_nobody_counted_and_spares_those_in_use(ada, echo, said):
     digest = stored(ada, echo, said, "mine")
     [lost] = blobs.store_large([a_large_part("lost")])
-    Path(default_storage.path(f"{blobs.path_of(digest)}_copy")).write_text("of two writers")
+    path = Path(default_storage.path(blobs.path_of(digest)))
+    Path(f"{path}_copy").write_text("of two writers")
     assert unused.sweep() == 2
     assert not default_storage.exists(blobs.path_of(lost["stored"]["sha256"]))
+    path.rename(f"{path}.gone")  # put aside by somebody who died
+    unused.sweep()
     assert blobs.content_of({"stored": {"sha256": digest}}).startswith(MARK.encode())
 
 
-def test_a_file_that_was_put_aside_by_somebody_who_died_is_put_back_while_it_is_used(ada, echo, said):
-    path = Path(default_storage.path(blobs.path_of(stored(ada, echo, said, "mine"))))
-    path.rename(f"{path}.gone")
-    unused.sweep()
-    assert path.exists()
-
-
-def test_the_task_of_a_remote_agent_is_still_canceled(ada, echo, said):
-    """What tells a remote agent to stop is an id, and it goes when the agent was told."""
-    sent = intake.accept(ada.principal, echo, said(contextId="talk"))
-    OpenWork.objects.create(agent=echo, owner=ada, task=sent.task, run=uuid.uuid4(), remote_task="there")
-    clearing.clear(ada.principal, echo, "talk")
-    assert OpenWork.objects.unwanted().count() == 1
-
-
-def test_operators_logs_have_no_words_of_it(admin_client, ada, echo, said):
+def test_nothing_is_left_of_one_that_an_operator_moved_into_cold_storage(admin_client, ada, echo, said):
     """What an operator did with a session is logged by its id."""
-    context = full_of_it(ada, echo, said)
-    put_away(context)
+    context = put_away(full_of_it(ada, echo, said))
     chosen = {"action": "move_into_cold_storage", "_selected_action": [str(context.pk)]}
     page = admin_client.post("/admin/conversations/context/", chosen, follow=True).content.decode()
     assert f"{context.pk} is in cold storage." in page
     clearing.clear_session(ada.principal, context.pk)
     assert places() == []
     assert not LogEntry.objects.filter(object_repr__contains=MARK).exists()
-
-
-def test_the_command_says_what_would_go(ada, echo, said, capsys):
-    full_of_it(ada, echo, said)
-    call_command("expire_sessions", "--dry-run")
-    assert "0 would be deleted" in capsys.readouterr().out

@@ -2,22 +2,18 @@
 
 import asyncio
 import threading
+import uuid
 from contextlib import aclosing
 
 import pytest
 from django.db import connection
 
 import bridge
-from apps.conversations import canceling, feed, intake, ledger, wakeups
-from apps.conversations.events import EventType
+from apps.conversations import canceling, feed, intake, wakeups
+from tests.conversations.lineages import rename
 from tests.working import begin, chunk, say
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def rename(context, title="new"):
-    with ledger.writing(context) as log:
-        log.add(EventType.SESSION_RENAMED, {"title": title})
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("followers hold no connection")]
 
 
 async def hear(context, after):
@@ -73,8 +69,8 @@ async def test_a_wake_up_delivers_without_the_poll(ada, echo, said, settings):
 
 async def test_a_follower_that_came_late_hears_what_was_there(ada, echo, said):
     sent = await bridge.run(intake.accept, ada.principal, echo, said())
-    for number in range(3):
-        await bridge.run(rename, sent.context, str(number))
+    for _ in range(3):
+        await bridge.run(rename, sent.context)
     assert await hear(sent.context, 0) == [1, 2, 3, 4]
     assert await hear(sent.context, 2) == [3, 4]
 
@@ -155,3 +151,46 @@ def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, s
     rename(sent.context)
     canceling.cancel(ada.principal, echo, str(sent.task))
     assert waits == [wakeups.LATER, wakeups.LATER, wakeups.SOON, wakeups.LATER, 0.0]
+
+
+class Interrupting(dict):
+    """While it is read, another thread announces an event, as far as it gets."""
+
+    def __init__(self, announce):
+        super().__init__()
+        self.thread = threading.Thread(target=announce)
+
+    def get(self, key, default=None):
+        found = super().get(key, default)
+        if self.thread.ident is None:
+            self.thread.start()
+            self.thread.join(0.2)
+        return found
+
+
+async def test_an_event_that_is_announced_while_somebody_begins_to_follow_is_heard():
+    context = uuid.uuid4()
+    hub = feed.Hub(asyncio.get_running_loop())
+    try:
+        hub._recent = recent = Interrupting(lambda: hub._reached(str(context), 7))
+        with hub.reader(context) as reader:
+            recent.thread.join()
+            await asyncio.wait_for(reader.grown_beyond(6), 10)
+    finally:
+        hub._stop_listening()
+        hub._poll.cancel()
+
+
+async def test_a_loop_that_ends_just_then_does_not_fail_who_announces(monkeypatch):
+    """By then it is committed. Between the look whether a follower's loop is there and the call, it may end."""
+    feed.listening()
+    context = uuid.uuid4()
+    with feed._hub().reader(context) as reader:
+
+        def ended(*_):
+            raise RuntimeError("Event loop is closed")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", ended)
+            wakeups._deliver(wakeups.REACHED, str(context), 3)
+        assert reader._known == 0

@@ -10,25 +10,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import bridge
-from apps.conversations import clearing, following, hearing, intake, ledger, positions, wakeups
+from apps.conversations import clearing, following, hearing, intake, positions, wakeups
 from apps.conversations.errors import ContextNotFound, InvalidParams
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
+from tests.conversations.lineages import rename
 from tests.conversations.test_positions import aged
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def begun(ada, echo, said):
-    """Begins a session of Ada's; gives its key."""
-    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
-
-
-def rename(*contexts):
-    for context in contexts:
-        with ledger.writing(context) as log:
-            log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("what was missed is found by SQL")]
 
 
 class Client:
@@ -153,7 +142,7 @@ async def test_an_index_out_of_range_is_refused(ada, begun):
         await bridge.run(following.begin, ada.principal, frozenset([one, other]), 1)
 
 
-async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, begun, settings):
+async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, echo, said, begun, settings):
     settings.FEED_POLL_SECONDS = 0.05
     session = await bridge.run(begun)
     with pytest.raises(ContextNotFound):
@@ -162,34 +151,24 @@ async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, begun
         waiting = await listening(ear)
         await bridge.run(rename, session)
         await bridge.run(begun)
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
+        own = (await bridge.run(intake.accept, bob.principal, echo, said())).context
+        await waiting
+        assert {told.session for told in ear.told} == {own}
 
 
-async def test_that_a_session_is_gone_is_told_without_what_it_was(ada, echo, begun):
-    session = await bridge.run(lambda: begun(contextId="gone"))
+async def test_what_is_gone_is_told_and_no_gap(ada, begun):
+    """The session was deleted; its log is deleted too, or in cold storage."""
+    gone, lost, away, other = [await bridge.run(begun) for _ in range(4)]
     before = await bridge.run(positions.here, ada.principal)
-    await bridge.run(rename, session)
-    await bridge.run(clearing.clear, ada.principal, echo, "gone")
+    await bridge.run(rename, gone, lost, away, away, other)
+    for session in (gone, lost):
+        await bridge.run(clearing.clear_session, ada.principal, session)
+    await bridge.run(Event.objects.filter(context__in=[lost, away]).delete)
     async with client(ada.principal, before) as ear:
-        [told] = await ear.hear(1)
-    assert (told.session, told.event.type) == (session, EventType.SESSION_DELETED)
-
-
-@pytest.mark.parametrize("is_deleted", [False, True])
-async def test_a_log_that_is_not_there_any_more_is_no_gap_but_told(ada, echo, begun, is_deleted):
-    session, other = await bridge.run(lambda: begun(contextId="away")), await bridge.run(begun)
-    before = await bridge.run(positions.here, ada.principal)
-    await bridge.run(rename, session, session)
-    if is_deleted:
-        await bridge.run(clearing.clear, ada.principal, echo, "away")
-    await bridge.run(Event.objects.filter(context=session).delete)
-    await bridge.run(rename, other)
-    async with client(ada.principal, before) as ear:
-        await ear.hear(2)
-    [told] = [told for told in ear.told if told.session == session]
-    assert (told.event, told.reason) == (None, "deleted" if is_deleted else "archived")
-    assert ear.indexes(other) == [2]
+        told = {one.session: (one.event and one.event.type, one.reason) for one in await ear.hear(4)}
+    assert told[gone][0] == EventType.SESSION_DELETED
+    assert (told[lost], told[away]) == ((None, "deleted"), (None, "archived"))
+    assert (len(ear.told), ear.indexes(other)) == (4, [2])
 
 
 async def test_a_fork_begins_with_its_own_first_event(ada, begun):
@@ -260,9 +239,9 @@ async def test_conversations_between_agents_are_asked_about_once(ada, begun):
         assert ear.indexes(child) == [1]
 
 
-async def test_200_who_follow_the_same_share_their_queries_and_hold_nothing(ada, begun, settings):
+async def test_50_who_follow_the_same_share_their_queries_and_hold_nothing(ada, begun, settings):
     sessions = [await bridge.run(begun) for _ in range(8)]
-    followings = [await bridge.run(following.begin, ada.principal, frozenset(), None) for _ in range(200)]
+    followings = [await bridge.run(following.begin, ada.principal, frozenset(), None) for _ in range(50)]
     ears = [Client(one) for one in followings]
     for _ in range(settings.BRIDGE_THREADS * 2):
         await bridge.run(connection.ensure_connection)
@@ -279,7 +258,7 @@ async def test_200_who_follow_the_same_share_their_queries_and_hold_nothing(ada,
     finally:
         following.recorded = read
     assert all(ear.indexes(session) == [2] for ear in ears for session in sessions)
-    assert len(reads) < 200
+    assert len(reads) < 50
     for ear in ears:
         await ear.leave()
     assert hearing.exchange()._ears == {}

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 import bridge
-from agentkit import Artifact, Completed
+from agentkit import Completed
 from apps.conversations import feed, intake, ledger, lineage, replay
 from apps.conversations.events import EventType
 from apps.conversations.forking import fork
@@ -20,16 +20,6 @@ from tests.conversations.lineages import place_before, words
 from tests.working import begin, chunk, end, say
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def tell(ada, echo, said):
-    def tell(text, context=None, **fields):
-        sent = intake.accept(ada.principal, echo, said(text, contextId=context.context_id if context else "", **fields))
-        end(begin(sent.run), Completed(f"{text} is done", [Artifact.text(text, "made")]))
-        return Context.objects.get(pk=sent.context)
-
-    return tell
 
 
 @pytest.fixture

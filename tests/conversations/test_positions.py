@@ -9,24 +9,14 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from apps.accounts.principals import ANONYMOUS
-from apps.conversations import clearing, intake, ledger, positions
+from apps.conversations import clearing, ledger, positions
 from apps.conversations.errors import InvalidParams
 from apps.conversations.events import EventType
 from apps.conversations.models import Context, Event
 from apps.conversations.positions import Position, PositionTooOld, position_of, token
+from tests.conversations.lineages import rename
 
 HOUR = datetime.timedelta(hours=1)
-
-
-@pytest.fixture
-def begun(ada, echo, said):
-    """Begins a session of Ada's; gives its key."""
-    return lambda **more: intake.accept(ada.principal, echo, said(**more)).context
-
-
-def rename(context, title="new"):
-    with ledger.writing(context) as log:
-        return log.add(EventType.SESSION_RENAMED, {"title": title}).index
 
 
 def aged(*contexts, by=HOUR):
@@ -57,21 +47,18 @@ class TestTokens:
         assert len(text) < 6000
         assert position_of(ada.principal, text).moved == dict(list(position.moved.items())[-positions.MOST :])
 
-    def test_a_token_of_somebody_else_is_none(self, ada, bob):
+    def test_a_token_of_somebody_else_or_of_a_later_format_or_that_was_changed_is_none(self, ada, bob, monkeypatch):
+        whole = token(ada.principal, Position(timezone.now(), {}))
         with pytest.raises(InvalidParams, match="Begin again without one"):
-            position_of(bob.principal, token(ada.principal, Position(timezone.now(), {})))
-
-    @pytest.mark.parametrize("spoil", [lambda t: "", lambda t: t[:-1], lambda t: "A" + t, lambda t: t + "é\0"])
-    def test_a_token_that_was_changed_is_none(self, ada, spoil):
-        with pytest.raises(InvalidParams):
-            position_of(ada.principal, spoil(token(ada.principal, Position(timezone.now(), {}))))
-
-    def test_a_token_of_a_later_format_is_refused(self, ada, monkeypatch):
+            position_of(bob.principal, whole)
+        for spoiled in ("", whole[:-1], f"A{whole}", whole + "é\0"):
+            with pytest.raises(InvalidParams):
+                position_of(ada.principal, spoiled)
         with monkeypatch.context() as later:
             later.setattr(positions, "FORMAT", 2)
-            text = token(ada.principal, Position(timezone.now(), {}))
+            newer = token(ada.principal, Position(timezone.now(), {}))
         with pytest.raises(InvalidParams, match="another version"):
-            position_of(ada.principal, text)
+            position_of(ada.principal, newer)
 
     def test_a_token_that_is_too_old_says_so(self, ada, settings):
         young = timezone.now() - datetime.timedelta(days=settings.SYNC_DAYS - 1)
@@ -82,12 +69,8 @@ class TestTokens:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.services("what changed is found by SQL, by what committed")
 class TestChanges:
-    def test_nothing_changed_where_nothing_happened(self, ada, begun):
-        begun()
-        changes = positions.changed(ada.principal, positions.here(ada.principal))
-        assert (changes.sessions, changes.deleted, changes.more) == ([], [], False)
-
     def test_what_is_created_renamed_and_deleted_is_told_once(self, ada, echo, begun):
         renamed, deleted, quiet, old = begun(), begun(contextId="deleted"), begun(), begun()
         aged(old)
@@ -102,7 +85,7 @@ class TestChanges:
         assert changes.created == [created]
         assert changes.deleted == [deleted]
         again = positions.changed(ada.principal, changes.position)
-        assert (again.sessions, again.deleted) == ([], [])
+        assert (again.sessions, again.deleted, again.more) == ([], [], False)
         assert quiet not in told(changes)
 
     def test_who_never_knew_a_session_is_not_told_that_it_is_gone(self, ada, echo, begun):
@@ -158,8 +141,8 @@ class TestChanges:
         assert told(changes) == {session}
         assert told(positions.changed(ada.principal, Position(timezone.now(), {session: 2}))) == set()
 
-    @pytest.mark.parametrize("sessions", [1, 12])
-    def test_it_takes_one_query_or_two_whatever_changed(self, ada, begun, django_assert_num_queries, sessions):
+    def test_it_takes_one_query_or_two_whatever_changed(self, ada, begun, django_assert_num_queries):
+        sessions = 7
         for _ in range(sessions):
             aged(begun())
         with django_assert_num_queries(1):
@@ -212,29 +195,21 @@ class TestChanges:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.services("what changed is found by SQL, by what committed")
 class TestStretches:
-    def test_of_a_session_that_moved_what_comes_after_its_index_is_new(self, ada, begun):
-        session = begun()
+    def test_of_a_session_young_or_old_what_was_recorded_since_is_new(self, ada, begun):
+        young, old = begun(), begun()
+        rename(old)
+        aged(old)
         before = positions.here(ada.principal)
-        rename(session)
-        [missed] = positions.missed(ada.principal, before)
-        assert (missed.session, missed.after, missed.last) == (session, 1, 2)
-
-    def test_of_an_old_session_what_was_recorded_since_is_new(self, ada, begun):
-        session = begun()
-        rename(session)
-        aged(session)
-        before = positions.here(ada.principal)
-        for _ in range(3):
-            rename(session)
-        [missed] = positions.missed(ada.principal, before)
-        assert (missed.after, missed.last) == (2, 5)
+        rename(young, old, old, old)
+        found = {missed.session: (missed.after, missed.last) for missed in positions.missed(ada.principal, before)}
+        assert found == {young: (1, 2), old: (2, 5)}
 
     def test_of_a_new_session_everything_is_new_but_of_a_fork_its_past(self, ada, begun):
         before = positions.here(ada.principal)
         plain, fork = begun(), begun()
-        for _ in range(4):
-            rename(fork)
+        rename(*[fork] * 4)
         Context.objects.filter(pk=fork).update(forked_at=3)
         found = {missed.session: (missed.after, missed.last) for missed in positions.missed(ada.principal, before)}
         assert found == {plain: (0, 1), fork: (3, 5)}

@@ -1,15 +1,11 @@
-"""Whatever is forked, said, canceled and cleared in whatever order: each conversation is what a list of lines says.
+"""Whatever is forked, said, canceled and cleared in whatever order: each conversation is what a list of lines says."""
 
-`HYPOTHESIS_PROFILE=deep` tries many more and longer histories.
-"""
-
-import os
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
@@ -24,7 +20,6 @@ from apps.conversations.models import Context, Event, Run, Task
 from apps.runtime.claims import claim
 from tests.working import chunk, end, say
 
-DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 OUTCOMES = st.sampled_from(
     [
         Completed("done"),
@@ -221,15 +216,8 @@ class Forks(RuleBasedStateMachine):
 
 
 @pytest.mark.django_db
-@pytest.mark.timeout(900 if DEEP else 300)
+@pytest.mark.services("the record and its rows, by another database")
+@pytest.mark.timeout(3600)  # of hundreds of histories
 def test_forks_hold_whatever_happens(ada, echo, monkeypatch):
     monkeypatch.setattr("apps.runtime.process.publish", lambda run: None)
-    run_state_machine_as_test(
-        Forks,
-        settings=settings(
-            max_examples=600 if DEEP else 20,
-            stateful_step_count=60 if DEEP else 20,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_state_machine_as_test(Forks, settings=settings(stateful_step_count=20))

@@ -29,29 +29,25 @@ def test_what_is_told_is_added_up_by_model():
     assert added.lines == ["large: 2 requests, 110 tokens in, 22 out", "small: 2 requests, 5 tokens in, 1 out"]
 
 
-def test_where_no_model_was_asked_there_is_nothing():
+def test_turns_are_added_up_and_where_no_model_was_asked_there_is_nothing():
     assert Spent().as_json == {}
     assert Spent.of([{}, {}]).lines == []
-
-
-def test_turns_are_added_up():
     turns = [spent(Usage("large", 1, 1000, 2)).as_json, {}, spent(Usage("large", 1, 234, 3)).as_json]
     assert Spent.of(turns).lines == ["large: 2 requests, 1,234 tokens in, 5 out"]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("page", ["run", "task"])
-def test_operators_see_it_on_the_pages_of_run_and_task(client, ada, echo, said, page):
+def test_operators_see_it_on_the_pages_of_run_and_task(client, ada, echo, said):
     held = begin(intake.accept(ada.principal, echo, said()).run)
     end(held, Completed("done"), usage=spent(Usage("<large>", 1, 1000, 2)).as_json)
     run = Run.objects.get()
     client.force_login(User.objects.create_superuser("root@example.org", "correct horse"))
-    key = run.pk if page == "run" else run.task_id
-    shown = client.get(f"/admin/conversations/{page}/{key}/", follow=True).content.decode()
-    assert "&lt;large&gt;: 1 request, 1,000 tokens in, 2 out" in shown
+    for page in (f"run/{run.pk}", f"task/{run.task_id}"):
+        shown = client.get(f"/admin/conversations/{page}/", follow=True).content.decode()
+        assert "&lt;large&gt;: 1 request, 1,000 tokens in, 2 out" in shown
 
 
-@pytest.mark.parametrize("odd", [-1, 10**30, 2.5, float("nan"), "many", None, True])
-def test_what_is_no_count_is_not_added_up(odd):
-    counted = spent(Usage("model", 1, 2, odd)).as_json["outputTokens"]
-    assert (counted, type(counted)) == (2 if odd == 2.5 else 0, int)
+def test_what_is_no_count_is_not_added_up():
+    for odd in (-1, 10**30, 2.5, float("nan"), "many", None, True):
+        counted = spent(Usage("model", 1, 2, odd)).as_json["outputTokens"]
+        assert (counted, type(counted)) == (2 if odd == 2.5 else 0, int), odd
