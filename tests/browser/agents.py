@@ -1,6 +1,9 @@
-"""Agents that show what a page has to show: streamed words, tool calls, every kind of question, failure."""
+"""Agents that show what a page has to show. What they wait for is a file that a test makes, at the end of a message."""
 
 import asyncio
+import os.path
+
+import fpdf
 
 from agentkit import (
     Artifact,
@@ -13,8 +16,16 @@ from agentkit import (
     SkillHandler,
     TaskContext,
 )
+from tests.web.telling import PNG
 
 STORY = "# A story\n\nOnce upon a *time* there was a **river**.\n\n- it ran\n- it sang\n"
+
+
+async def gate(task: TaskContext) -> None:
+    """Wait until there is the file that the message ends with."""
+    place = task.message.text.split()[-1]
+    for _ in iter(lambda: os.path.exists(place), True):
+        await asyncio.sleep(0.05)
 
 
 class Storyteller(SkillHandler):
@@ -30,6 +41,18 @@ class Storyteller(SkillHandler):
             await task.token(word + ("" if word == STORY.split(" ")[-1] else " "))
             await asyncio.sleep(0.03)
         return Completed(STORY)
+
+
+class Talking(SkillHandler):
+    """Speaks until it is stopped."""
+
+    name = "Talking"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        for number in range(3000):
+            await task.token(f"and so **on** {number} ")
+            await asyncio.sleep(0.2)
+        return Completed("That was all.")
 
 
 class Failing(SkillHandler):
@@ -70,17 +93,41 @@ class Asking(SkillHandler):
         return Completed("Noted.", [Artifact.json("trip", [task.message.data, [file.name for file in task.files]])])
 
 
-class Patient(SkillHandler):
-    """Takes its time for the first message, and none for the second."""
+class Interviewer(SkillHandler):
+    """Speaks, waits, asks something, and speaks again."""
 
-    name = "Patient"
+    name = "Interviewer"
 
     async def on_request(self, task: TaskContext) -> Outcome:
-        await task.progress("Taking my time…")
-        if "second" in task.message.text:
-            return Completed("That was the second message.")
-        await asyncio.sleep(4)  # long enough for a page on a busy machine
-        return Completed("That was the first message.")
+        await self._speak(task, "Let me **think** about that first.")
+        await gate(task)
+        return InputRequired(
+            "What is your favourite colour?", slot="colour", schema={"type": "string", "title": "Colour"}
+        )
+
+    async def on_input_received(self, task: TaskContext) -> Outcome:
+        words = f"So it is *{task.message.text or task.message.data}*, and nothing else."
+        await self._speak(task, words)
+        return Completed(words)
+
+    async def _speak(self, task: TaskContext, words: str) -> None:
+        for word in words.split(" "):
+            await task.token(word + " ")
+            await asyncio.sleep(0.2)
+
+
+class Locksmith(SkillHandler):
+    """Asks for things of which some are secret."""
+
+    name = "Locksmith"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        shown, secret = {"type": "string"}, {"type": "string", "format": "password"}
+        fields = {"door": shown, "code": secret, "phrase": {"type": "string", "writeOnly": True, "maxLength": 500}}
+        return InputRequired("Which door?", slot="door", schema={"type": "object", "properties": fields})
+
+    async def on_input_received(self, task: TaskContext) -> Outcome:
+        return Completed("Open.")
 
 
 class Calendar(SkillHandler):
@@ -97,35 +144,64 @@ class Calendar(SkillHandler):
 
 
 class Long(SkillHandler):
-    """Works for as many seconds as the message begins with."""
+    """Works until the file is there that the message ends with, if it begins with "until"."""
 
     name = "Long"
     input_modes = ("*/*",)
 
     async def on_request(self, task: TaskContext) -> Outcome:
-        words = task.message.text.split()
         await task.progress("At it…")
-        await asyncio.sleep(float(words[0]))
-        return Completed(f"Done with {' '.join(words[1:])}.")
+        if task.message.text.startswith("until"):
+            await gate(task)
+            return Completed("Done at last.")
+        return Completed(f"Done with {task.message.text}.")
 
 
-class Interviewer(SkillHandler):
-    """Speaks slowly, asks something, and speaks again."""
+ROWS = "site,depth,note\n" + "".join(f"S{number:03},{number * 7 % 300},\n" for number in range(300))
+SITES = {"sites": [{"name": "North", "depths": [1.5, 2]}, {"name": "South", "depths": []}], "checked": True}
+DRAWING = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 6"><rect width="8" height="6" fill="teal"/></svg>'
+PAGE = "<h1>A page</h1><script>parent.document.title = 'taken over'</script>"
 
-    name = "Interviewer"
+
+def sheet() -> bytes:
+    paper = fpdf.FPDF()
+    paper.add_page()
+    paper.set_font("helvetica", size=24)
+    paper.cell(text="A sheet of paper")
+    return bytes(paper.output())
+
+
+class Filing(SkillHandler):
+    """Files what there is; "again" makes new versions of two files, "slowly" writes one until it is told to end."""
+
+    name = "Filing"
 
     async def on_request(self, task: TaskContext) -> Outcome:
-        await self._speak(task, "Let me **think** about that first, for as long as it takes to find a good question.")
-        return InputRequired(
-            "What is your favourite colour?", slot="colour", schema={"type": "string", "title": "Colour"}
-        )
+        if "slowly" in task.message.text:
+            return await self.slowly(task)
+        notes = Artifact.text("notes.md", f"# Notes\n\n{task.message.text}", "text/markdown")
+        rows = Artifact.text("rows.csv", ROWS, "text/csv")
+        if "again" in task.message.text:
+            return Completed("Filed again.", [notes, rows])
+        others = [
+            Artifact.json("sites.json", SITES),
+            Artifact.text("drawing.svg", DRAWING, "image/svg+xml"),
+            Artifact.bytes("dot.png", PNG, "image/png"),
+            Artifact.text("page.html", PAGE, "text/html"),
+            Artifact.bytes("sheet.pdf", sheet(), "application/pdf"),
+        ]
+        return Completed("Filed.", [notes, rows, *others])
 
-    async def on_input_received(self, task: TaskContext) -> Outcome:
-        words = f"So it is *{task.message.text or task.message.data}*, and nothing else."
-        await self._speak(task, words)
-        return Completed(words)
+    async def slowly(self, task: TaskContext) -> Outcome:
+        ending = asyncio.ensure_future(gate(task))
+        async with task.artifact("log.txt") as log:
+            for number in range(10_000):
+                await log.append(f"line {number}\n")
+                if ending.done():
+                    break
+                await asyncio.sleep(0.1)
+            await log.append("the last line\n")
+        return Completed("Slowly done.")
 
-    async def _speak(self, task: TaskContext, words: str) -> None:
-        for word in words.split(" "):
-            await task.token(word + " ")
-            await asyncio.sleep(0.5)
+
+ALL = (Storyteller, Talking, Failing, Asking, Interviewer, Locksmith, Calendar, Long, Filing)

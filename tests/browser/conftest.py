@@ -1,12 +1,11 @@
-"""A real browser in front of a real server: nothing here is pretended.
+"""A real browser in front of a real server, and a person of its own for each journey.
 
-Every page fails its test when its script throws, when the browser refuses something by policy, or when an address of
-ours answers with an error that the test did not expect.
+Every journey fails when a page's script throws, or when the browser refuses something or complains, unless it meant
+to cause that.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,32 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.browser import agents
+from tests import stack
+from tests.browser import agents, hostile, people
+from tests.browser.people import Person
 from tests.chromium import CHROMIUM, WHOLE
 from tests.stack import Stack
 
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--renderer-process-limit=1")  # a page needs no process in reserve
-AGENTS = ("Storyteller", "Failing", "Asking", "Patient", "Calendar", "Long", "Interviewer")
-PATIENCE = 45_000  # milliseconds, for a machine that does much else
+PATIENCE = 60_000  # milliseconds, for a machine that does much else
+WIDE, PHONE = (1440, 900), (390, 844)
+MOST_PEOPLE = 60
 
-WIDE, MEDIUM, PHONE = (1440, 900), (768, 1024), (390, 844)
-LOOKS = pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
-SESSION = re.compile(r"/sessions/[0-9a-f-]{36}$")
+OpenBrowser = Callable[..., BrowserContext]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Stack]:
+    """A Parley that may call itself, the remote agent of a journey, and answers whoever acts faster than people."""
+    with stack.running(OUTBOUND_ALLOW="127.0.0.1", ACTS_PER_MINUTE="1000") as running:
+        yield running
 
 
 @pytest.fixture(scope="package")
@@ -52,72 +60,39 @@ def whole_chromium(chromium: Browser) -> Iterator[Browser]:
     browser.close()
 
 
+def register(server: Stack) -> None:
+    """The agents that show what a page has to show."""
+    places = {one.__name__.lower(): f"{one.__module__}:{one.__name__}" for one in (*agents.ALL, hostile.Hostile)}
+    lines = [
+        "from django.core.management import call_command",
+        "from apps.agents.models import Agent",
+        *(f"call_command('register_agent', '{slug}', handler='{place}')" for slug, place in places.items()),
+        "Agent.objects.filter(slug__in=['storyteller', 'hostile']).update(keep_thoughts=True)",
+        "Agent.objects.filter(slug__in=['asking', 'filing']).update(sign_artifacts=True)",
+    ]
+    server.manage("shell", "-v0", "-c", "\n".join(lines))
+
+
 @pytest.fixture(scope="package")
 def parley(server: Stack) -> Stack:
-    """The server, with agents that show what a page has to show."""
-    place = agents.__name__
-    register = [f"call_command('register_agent', '{name.lower()}', handler='{place}:{name}')" for name in AGENTS]
-    begin = ["from django.core.management import call_command", "from apps.agents.models import Agent"]
-    think = ["Agent.objects.filter(slug='storyteller').update(keep_thoughts=True)"]
-    server.manage("shell", "-v0", "-c", "\n".join([*begin, *register, *think]))
+    register(server)
     return server
 
 
 @pytest.fixture(scope="package")
-def signed_in(chromium: Browser, parley: Stack) -> Any:
-    """The cookies of somebody who signed in."""
-    context = chromium.new_context(base_url=parley.url)
-    sign_in(context.new_page(), parley)
-    state = context.storage_state()
-    context.close()
-    return state
-
-
-def sign_in(page: Page, parley: Stack, email: str = "", password: str = "") -> None:
-    """As the demo user, unless somebody else is named."""
-    page.goto("/sign-in")
-    page.get_by_label("E-mail").fill(email or parley.demo_email)
-    page.get_by_label("Password").fill(password or parley.demo_password)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url(f"{parley.url}/")
-
-
-def sign_out(page: Page) -> None:
-    page.locator(".sidebar-foot [popovertarget=account]").click()
-    page.get_by_role("button", name="Sign out").click()
-    page.wait_for_url(re.compile("/sign-in"))
+def everybody(parley: Stack) -> list[Person]:
+    return list(people.make(parley, MOST_PEOPLE))
 
 
 @pytest.fixture
-def open_browser(chromium: Browser, parley: Stack, signed_in: Any) -> Iterator[Callable[..., BrowserContext]]:
-    """A browser window of a size, in which the demo user is signed in; without a service worker, unless allowed."""
-    contexts = []
-
-    def opened(size: tuple[int, int] = WIDE, **options: Any) -> BrowserContext:
-        viewport = {"width": size[0], "height": size[1]}
-        kept = {"storage_state": signed_in, "service_workers": "block"}
-        options = {**kept, "base_url": parley.url, "viewport": viewport, **options}
-        contexts.append(chromium.new_context(**options))
-        contexts[-1].set_default_timeout(PATIENCE)
-        return contexts[-1]
-
-    yield opened
-    for context in contexts:
-        context.close()
+def ada(everybody: list[Person]) -> Person:
+    """Somebody who did nothing yet."""
+    return everybody.pop(0)
 
 
 @pytest.fixture
-def watched() -> Iterator[Callable[[Page], list[str]]]:
-    """Watches pages for errors; a test removes those that it meant to cause."""
-    complaints: list[str] = []
-
-    def watch(page: Page) -> list[str]:
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.extend(_complaint(message)))
-        return complaints
-
-    yield watch
-    assert complaints == []
+def operator(everybody: list[Person]) -> Person:
+    return everybody[-1]
 
 
 NO_COMPLAINTS = (
@@ -126,35 +101,48 @@ NO_COMPLAINTS = (
 )
 
 
-def _complaint(message: ConsoleMessage) -> list[str]:
-    is_ours = message.type in ("error", "warning") and not any(said in message.text for said in NO_COMPLAINTS)
-    return [message.text] if is_ours else []
+@pytest.fixture
+def complaints() -> Iterator[list[str]]:
+    """What browsers complained of so far; a journey that causes trouble on purpose clears it."""
+    heard: list[str] = []
+    yield heard
+    assert heard == []
 
 
 @pytest.fixture
-def page(open_browser: Callable[..., BrowserContext], watched: Callable[[Page], list[str]]) -> Page:
-    """A page of the demo user's on a wide screen."""
-    page = open_browser().new_page()
-    watched(page)
-    return page
+def open_browser(chromium: Browser, parley: Stack, ada: Person, complaints: list[str]) -> Iterator[OpenBrowser]:
+    """A browser window of a size, in which Ada is signed in; without a service worker, unless allowed."""
+    contexts = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not any(said in message.text for said in NO_COMPLAINTS):
+            complaints.append(message.text)
+
+    def opened(size: tuple[int, int] = WIDE, *, of: Browser = chromium, **options: Any) -> BrowserContext:
+        viewport = {"width": size[0], "height": size[1]}
+        kept = {"storage_state": ada.state, "service_workers": "block"}
+        context = of.new_context(**{**kept, "base_url": parley.url, "viewport": viewport, **options})
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE)
+        context.on("console", note)
+        context.on("weberror", lambda error: complaints.append(str(error.error)))
+        return context
+
+    yield opened
+    for context in contexts:
+        context.close()
 
 
 @pytest.fixture
-def look(open_browser: Callable[..., BrowserContext], watched: Callable[[Page], list[str]]) -> Callable[..., Page]:
-    """A page of a size and a scheme that complains of nothing."""
-
-    def opened(size: tuple[int, int], scheme: str, **options: Any) -> Page:
-        page = open_browser(size, color_scheme=scheme, **options).new_page()
-        watched(page)
-        return page
-
-    return opened
+def page(open_browser: OpenBrowser) -> Page:
+    """A page of Ada's on a wide screen, which may use the clipboard."""
+    return open_browser(permissions=["clipboard-read", "clipboard-write"]).new_page()
 
 
 @pytest.fixture
-def complaints(page: Page, watched: Callable[[Page], list[str]]) -> list[str]:
-    """What the page's browser complained of so far; a test that causes trouble on purpose clears it."""
-    return watched(page)
+def go(tmp_path: Path) -> Path:
+    """What an agent waits for that is told its name: `go.touch()` lets it go on."""
+    return tmp_path / "go"
 
 
 @pytest.fixture

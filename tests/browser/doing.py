@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import SESSION
+SESSION = re.compile(r"/sessions/[0-9a-f-]{36}$")
+FITS = "document.documentElement.scrollWidth <= innerWidth"
 
 
-def begin(page: Page, agent: str, words: str, *files: Path) -> None:
-    """Open a session with an agent, from its page."""
+def begin(page: Page, agent: str, words: str, *files: Path) -> str:
+    """Open a session with an agent, from its page; gives its address."""
     page.goto(f"/agents/{agent}")
     if files:
         page.locator("#files").set_input_files(files)
     page.locator("#words").fill(words)
     page.keyboard.press("Enter")
     page.wait_for_url(SESSION)
+    return page.url
 
 
 def say(page: Page, words: str) -> None:
@@ -37,34 +41,114 @@ def heard(page: Page, words: str) -> Locator:
     return message
 
 
-def artifact(page: Page, name: str) -> Locator:
-    return page.locator(".artifact", has_text=name)
-
-
 def settled(page: Page) -> None:
     """Wait until nothing runs and nothing waits."""
     expect(page.locator("#head-state")).to_have_text("")
     expect(page.locator(".pending")).to_have_count(0)
 
 
-def take_back_credentials(page: Page) -> None:
-    """Revoke all that was given before."""
-    page.goto("/credentials/")
-    while page.get_by_role("button", name="Revoke").count():
-        page.get_by_role("button", name="Revoke").first.click()
-        page.wait_for_load_state()
+def echoed(page: Page, words: str, agent: str = "echo") -> str:
+    """Begin a session in which that is said, and answered; gives its address."""
+    address = begin(page, agent, words)
+    heard(page, words.split("\n")[-1])
+    settled(page)
+    return address
 
 
-def brought_anew(page: Page, times: int = 1) -> None:
-    """Wait until how a task or a run stands was put into its page again."""
-    for _ in range(times):
-        page.locator("#standing").evaluate("element => { element.isOld = true; }")
-        until(page, "() => !document.getElementById('standing').isOld")
+def stop(page: Page) -> None:
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+def artifact(page: Page, name: str) -> Locator:
+    return page.locator(".artifact", has_text=name)
+
+
+def act(page: Page, words: str, name: str, *, role: str = "user") -> None:
+    """Choose what to do with a message, from its menu."""
+    one = page.locator(f".from-{role}").filter(has=page.locator(".prose", has_text=words)).last
+    one.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name=name).click()
+
+
+def elsewhere(page: Page, left: str) -> str:
+    """Wait until the page is at another session than the one that it left; gives its address."""
+    page.wait_for_url(lambda address: address != left and bool(SESSION.search(address)))
+    return page.url
+
+
+def of_session(page: Page, name: str, role: Any = "button") -> None:
+    """Choose what to do with the session, from its menu."""
+    page.get_by_role("button", name="More about this session").click()
+    page.locator("#session-menu").get_by_role(role, name=name).click()
+
+
+def entry(page: Page, session: str) -> Locator:
+    """A session in the list beside the page."""
+    return page.locator(f".recent [data-session='{session}']")
+
+
+def live(page: Page) -> None:
+    """Wait until the page hears what happens."""
+    expect(page.locator(".sidebar")).to_have_attribute("data-line", "live")
+
+
+def session_of(page: Page) -> str:
+    return page.url.rsplit("/", 1)[1]
+
+
+def clipboard(page: Page) -> str:
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+def sign_in(page: Page, email: str, password: str) -> None:
+    page.get_by_label("E-mail").fill(email)
+    page.get_by_label("Password").fill(password)
+    page.keyboard.press("Enter")
+
+
+def sign_out(page: Page) -> None:
+    page.locator(".sidebar-foot [popovertarget=account]").click()
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url(re.compile("/sign-in"))
 
 
 def until(page: Page, true: str, arg: Any = None) -> None:
     """Wait until a function of the page's is true. The page's policy does not let it be asked in the page itself."""
-    deadline = time.monotonic() + 60
-    while not page.evaluate(true, arg):
-        assert time.monotonic() < deadline, true
-        page.wait_for_timeout(20)
+    wait(page, lambda: page.evaluate(true, arg), true)
+
+
+def wait(page: Page, holds: Callable[[], object], what: str = "") -> None:
+    """Wait until something is so that the page knows nothing of."""
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline, what
+        page.wait_for_timeout(50)
+
+
+class Held:
+    """Requests of a page to an address, with a method where one is given, that wait until they are let go."""
+
+    def __init__(self, page: Page, address: str, method: str = "") -> None:
+        self.page, self.address, self.routes = page, address, list[Route]()
+        self._passes = False
+
+        def note(route: Route) -> None:
+            if self._passes or (method and route.request.method != method):
+                route.continue_()
+            else:
+                self.routes.append(route)
+
+        page.route(address, note)
+
+    def wait(self) -> None:
+        """Wait until there is one."""
+        wait(self.page, lambda: self.routes, self.address)
+
+    def let_go(self) -> None:
+        """Let go those that wait, at least one, and all that come."""
+        self.wait()
+        self._passes = True
+        for route in self.routes:
+            route.continue_()
+        self.routes.clear()

@@ -131,10 +131,8 @@ MARKUP = (
     "../../../../etc/passwd\r\nContent-Type: text/html\r\n\r\n<script>alert(1)</script>",
 )
 
-PRESSED = (form.format(address) for address in ADDRESSES for form in MARKDOWN)
-CAUGHT = (
-    f"<{element} {handler}={RUN}>" for element, handler in zip(ELEMENTS * 2, HANDLERS * 3, strict=False)
-)  # fmt: skip
+PRESSED = (MARKDOWN[number % len(MARKDOWN)].format(address) for number, address in enumerate(ADDRESSES * 2))
+CAUGHT = (f"<{element} {handler}={RUN}>" for element, handler in zip(ELEMENTS, HANDLERS * 2, strict=False))
 PAYLOADS = tuple(dict.fromkeys([*MARKUP, *CAUGHT, *PRESSED]))
 
 

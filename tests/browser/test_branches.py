@@ -1,126 +1,114 @@
-"""Going on differently: edit, try again, fork; back and forth between branches, and the tree that they make."""
+"""Going on differently: edit, try again, fork, the tree that this makes; and what leaves a session."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import PHONE, SESSION, WIDE
-from tests.browser.doing import begin, heard, messages, say, settled
+from tests.browser.conftest import OpenBrowser
+from tests.browser.doing import (
+    FITS,
+    act,
+    begin,
+    clipboard,
+    echoed,
+    elsewhere,
+    heard,
+    messages,
+    of_session,
+    say,
+    session_of,
+    settled,
+    until,
+)
+from tests.browser.people import Person
 
-SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 
-
-def message(page: Page, words: str) -> Locator:
-    return messages(page).filter(has=page.locator(".prose", has_text=re.compile(f"^{re.escape(words)}$"))).last
-
-
-def act(page: Page, words: str, name: str, *, role: str = "user") -> None:
-    """Choose what to do with a message, from its menu."""
-    one = page.locator(f".from-{role}").filter(has=page.locator(".prose", has_text=words)).last
-    one.get_by_role("button", name="More").click()
-    page.get_by_role("menuitem", name=name).click()
-
-
-def edit(page: Page, words: str, other: str) -> None:
-    """Say something else in the place of a message, and wait until that is answered in the fork."""
+def edit(page: Page, words: str, other: str) -> str:
+    """Say something else in the place of a message, and wait until that is answered in the fork; gives its address."""
     before = page.url
     act(page, words, "Edit")
     page.get_by_label("Your message").fill(other)
     page.get_by_role("button", name="Save as a fork and run").click()
-    page.wait_for_url(lambda address: address != before and SESSION.search(address))
+    fork = elsewhere(page, before)
     heard(page, other)
     settled(page)
+    return fork
 
 
-@SIZES
-def test_an_edit_is_a_branch_and_one_goes_back_and_forth(open_browser, watched, size) -> None:
-    page: Page = open_browser(size).new_page()
-    watched(page)
-    begin(page, "echo", "the first way")
-    heard(page, "the first way")
-    settled(page)
-    original = page.url
-    edit(page, "the first way", "the second way")
-    assert page.url != original
-    place = page.locator(".from-user .branches")
-    expect(place).to_contain_text("2/2")
-    expect(page.get_by_role("group", name="Branch 2 of 2")).to_be_visible()
-    place.get_by_role("link", name="Previous branch").click()
-    page.wait_for_url(re.compile(re.escape(original) + "#m-"))
-    heard(page, "the first way")
-    expect(page.locator(".branches")).to_contain_text("1/2")
-    expect(page.get_by_role("link", name="Next branch")).to_be_focused()
-    page.keyboard.press("Alt+ArrowRight")
-    heard(page, "the second way")
-    expect(page.locator(".branches")).to_contain_text("2/2")
-    expect(page.get_by_role("link", name="Previous branch")).to_be_focused()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-def test_an_edit_keeps_what_is_written_and_can_be_cancelled(page: Page, complaints: list[str]) -> None:
-    begin(page, "storyteller", "Tell me a story")
-    act(page, "Tell me a story", "Edit")
+def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_branches(
+    page: Page, csv: Path, complaints: list[str]
+) -> None:
+    original = echoed(page, "the first way")
     words = page.get_by_label("Your message")
+    act(page, "the first way", "Edit")
     expect(words).to_be_focused()
-    expect(words).to_have_value("Tell me a story")
-    words.fill("Tell me")
-    heard(page, "river")
-    settled(page)
-    expect(words).to_have_value("Tell me")
+    expect(words).to_have_value("the first way")
+    words.fill("quite another way")
     page.route("**/api/v1/sessions/*/messages/*", lambda route: route.abort())
     words.press("Control+Enter")
     expect(page.locator(".editor .error")).to_contain_text("cannot be reached")
-    expect(words).to_have_value("Tell me")
-    words.fill(" ")
-    page.get_by_role("button", name="Save as a fork and run").click()
-    expect(page.locator(".editor .error")).to_contain_text("nothing to send")
+    complaints.clear()  # of the line that was cut on purpose
+    page.unroute_all()
     words.press("Escape")
     expect(page.locator(".editor")).to_have_count(0)
     expect(page.locator(".from-user").get_by_role("button", name="More")).to_be_focused()
-    expect(message(page, "Tell me a story")).to_be_visible()
-    complaints.clear()  # the line that was cut on purpose
+    page.reload()
+    page.locator("#words").press("ArrowUp")  # which edits what one said last
+    expect(words).to_have_value("quite another way")
+    words.fill(" ")
+    page.get_by_role("button", name="Save as a fork and run").click()
+    expect(page.locator(".editor .error")).to_contain_text("nothing to send")
+    page.locator(".editor").get_by_role("button", name="Cancel").click()
+    act(page, "the first way", "Edit")
+    expect(words).to_have_value("the first way")
+    page.keyboard.press("Escape")
+    edit(page, "the first way", "the second way")
+    assert page.evaluate("Object.keys(localStorage).filter((key) => key.startsWith('draft:edit:'))") == []
 
+    place = page.locator(".from-user .branches")
+    expect(place).to_contain_text("2/2")
+    place.get_by_role("link", name="Previous branch").click()
+    page.wait_for_url(re.compile(re.escape(original) + "#m-"))
+    heard(page, "the first way")
+    expect(place).to_contain_text("1/2")
+    expect(page.get_by_role("link", name="Next branch")).to_be_focused()
+    page.keyboard.press("Alt+ArrowRight")
+    heard(page, "the second way")
+    expect(page.get_by_role("link", name="Previous branch")).to_be_focused()
+    page.keyboard.press("Alt+ArrowLeft")
+    heard(page, "the first way")
 
-def test_files_of_a_message_go_along_with_its_edit(page: Page, csv) -> None:
+    # A fork that is made elsewhere shows by itself
+    other = page.context.new_page()
+    other.goto(original)
+    expect(page.get_by_role("link", name="Next branch")).to_be_focused()
+    edit(other, "the first way", "the third way")
+    expect(place).to_contain_text("1/3")
+    expect(page.get_by_role("link", name="Next branch")).to_be_focused()
+
+    # Files of a message go along with its edit
     begin(page, "asking", "A trip", csv)
     expect(page.locator("form.question")).to_be_visible()
     before = page.url
     act(page, "A trip", "Edit")
     expect(page.get_by_text("Its files go along.")).to_be_visible()
-    page.get_by_label("Your message").fill("Another trip")
-    page.get_by_role("button", name="Save as a fork and run").click()
-    page.wait_for_url(lambda address: address != before and SESSION.search(address))
+    words.fill("Another trip")
+    words.press("Control+Enter")
+    elsewhere(page, before)
     expect(page.locator(".from-user .chip")).to_contain_text("depths.csv")
-    expect(message(page, "Another trip")).to_be_visible()
+    expect(messages(page).first).to_contain_text("Another trip")
 
-
-def test_an_answer_is_tried_again_and_a_fork_goes_on_from_it(page: Page) -> None:
-    begin(page, "echo", "one")
-    heard(page, "one")
-    settled(page)
-    original = page.url
+    # An answer is tried again, and forked once
+    original = echoed(page, "one")
     act(page, "one", "Try again", role="agent")
-    page.wait_for_url(lambda address: address != original and SESSION.search(address))
+    elsewhere(page, original)
     heard(page, "one")
     settled(page)
     expect(page.locator(".from-user .branches")).to_contain_text("2/2")
     page.goto(original)
-    act(page, "one", "Fork from here", role="agent")
-    page.wait_for_url(lambda address: address != original and SESSION.search(address))
-    heard(page, "one")
-    say(page, "and from here")
-    heard(page, "and from here")
-    assert messages(page).count() == 4
-
-
-def test_a_fork_that_takes_its_time_is_made_once(page: Page, complaints: list[str]) -> None:
-    begin(page, "echo", "one")
-    heard(page, "one")
-    settled(page)
     keys: list[str | None] = []
     held: list[Route] = []
 
@@ -129,115 +117,114 @@ def test_a_fork_that_takes_its_time_is_made_once(page: Page, complaints: list[st
         held.append(route)
 
     page.route("**/fork", hold)
-    act(page, "one", "Fork from here", role="agent")
-    expect(page.locator("#toasts")).to_contain_text("Making a branch…")
-    act(page, "one", "Fork from here", role="agent")
-    assert len(held) == 1
+    for _ in range(2):  # pressed again while it takes its time
+        act(page, "one", "Fork from here", role="agent")
+        expect(page.locator("#toasts")).to_contain_text("Making a branch…")
     held[0].abort()
     expect(page.locator(".composer-error")).to_contain_text("The server cannot be reached. Try again")
-    expect(page.locator("#toasts")).not_to_contain_text("Making a branch…")
-    with page.expect_request("**/fork"):
-        act(page, "one", "Fork from here", role="agent")
-    held[-1].abort()
-    expect(page.locator("#toasts")).not_to_contain_text("Making a branch…")
-    assert len(keys) == 2
-    assert len(set(keys)) == 1
     complaints.clear()
+    page.unroute_all()
+    with page.expect_request("**/fork") as asked:
+        act(page, "one", "Fork from here", role="agent")
+    assert [asked.value.headers.get("idempotency-key")] == keys, "it would be made once"
+    elsewhere(page, original)
+    heard(page, "one")
+    say(page, "and from here")
+    heard(page, "and from here")
+    assert messages(page).count() == 4
 
-
-def test_a_fork_that_is_made_elsewhere_shows_by_itself(page: Page, open_browser, watched) -> None:
-    begin(page, "echo", "here")
-    heard(page, "here")
-    settled(page)
-    edit(page, "here", "there")
-    page.get_by_role("link", name="Previous branch").click()
-    heard(page, "here")
-    elsewhere = open_browser().new_page()
-    watched(elsewhere)
-    elsewhere.goto(page.url)
-    page.locator(".branches [rel=next]").focus()
-    edit(elsewhere, "here", "everywhere")
-    expect(page.locator(".branches")).to_contain_text("1/3")
-    expect(page.locator(".branches [rel=next]")).to_be_focused()
-
-
-def test_the_menu_is_gone_through_by_arrows_and_left_by_escape(page: Page) -> None:
-    begin(page, "echo", "by keyboard")
-    heard(page, "by keyboard")
-    settled(page)
-    more = page.locator(".from-agent").get_by_role("button", name="More")
-    more.focus()
-    page.keyboard.press("Enter")
-    items = page.get_by_role("menuitem")
-    expect(items.first).to_be_focused()
-    expect(more).to_have_attribute("aria-expanded", "true")
-    page.keyboard.press("End")
-    expect(items.last).to_be_focused()
-    page.keyboard.press("ArrowDown")
-    expect(items.first).to_be_focused()
-    page.keyboard.press("ArrowUp")
-    expect(items.last).to_be_focused()
-    page.keyboard.press("Escape")
-    expect(items).to_have_count(0)
-    expect(more).to_be_focused()
-    expect(more).to_have_attribute("aria-expanded", "false")
-    page.locator("#words").press("ArrowUp")
-    expect(page.get_by_label("Your message")).to_have_value("by keyboard")
-    expect(page.get_by_label("Your message")).to_be_focused()
-
-
-@SIZES
-def test_the_tree_is_a_picture_that_the_keyboard_walks(open_browser, watched, size) -> None:
-    page: Page = open_browser(size).new_page()
-    watched(page)
-    begin(page, "echo", "root")
-    heard(page, "root")
-    settled(page)
-    original = page.url
-    edit(page, "root", "a branch")
-    page.get_by_role("button", name="More about this session").press("Enter")
-    expect(page.get_by_role("link", name="Branches")).to_be_focused()
-    page.keyboard.press("Enter")
+    # The tree is a picture that the keyboard walks
+    of_session(page, "Branches", "link")
     dialog = page.get_by_role("dialog", name="Branches")
-    expect(dialog.locator("a.tree-line")).to_have_count(2)
+    expect(dialog.locator("a.tree-line")).to_have_count(3)
     expect(dialog.locator("a.tree-line[aria-current]")).to_be_focused()
     dialog.get_by_text("As a table").click()
-    expect(dialog.get_by_role("table")).to_contain_text("another message")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(dialog.get_by_role("table")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate(FITS)
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("button", name="More about this session")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("link", name="Branches")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(dialog.locator("a.tree-line[aria-current]")).to_be_focused()
-    page.keyboard.press("Shift+Tab")
-    page.keyboard.press("Enter")
+    dialog.locator("a.tree-line").first.press("Enter")
     page.wait_for_url(original)
-    heard(page, "root")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_what_opens(open_browser, scheme) -> None:
-    page: Page = open_browser(color_scheme=scheme, bypass_csp=True).new_page()
-    begin(page, "echo", "look at this")
-    heard(page, "look at this")
+def test_words_are_copied_referred_to_and_shared_by_a_link(
+    page: Page, open_browser: OpenBrowser, ada: Person, complaints: list[str]
+) -> None:
+    begin(page, "storyteller", "Tell me a story")
+    story = heard(page, "river")
     settled(page)
-    edit(page, "look at this", "and at that")
-    page.locator(".from-agent").get_by_role("button", name="More").click()
-    assert found(page) == []
-    page.keyboard.press("Escape")
-    act(page, "and at that", "Edit")
-    assert found(page) == []
-    page.keyboard.press("Escape")
-    for opener, name in (("link", "Branches"), ("button", "Share by a link…")):
-        page.get_by_role("button", name="More about this session").click()
-        page.get_by_role(opener, name=name).click()
-        expect(page.get_by_role("dialog")).to_be_visible()
-        assert found(page) == [], name
-        page.keyboard.press("Escape")
+    story.hover()
+    page.locator(".from-agent").get_by_role("button", name="Copy", exact=True).click()
+    expect(page.locator("#toasts")).to_contain_text("Copied.")
+    assert clipboard(page).startswith("A story\n")
+    act(page, "river", "Copy as Markdown", role="agent")
+    until(page, "() => navigator.clipboard.readText().then((words) => words.startsWith('#'))")
+    assert clipboard(page).startswith("# A story\n\nOnce upon a *time* there was a **river**.")
+    act(page, "river", "Copy link", role="agent")
+    expect(page.locator("#toasts")).to_contain_text("The link to this message is in the clipboard.")
+    assert re.fullmatch(re.escape(page.url) + r"#m-\d+", clipboard(page))
 
+    # A reference is shown and recorded, also after a reload; the next message has none
+    echoed(page, "Run *this*:\n\n```python\nprint(1)\n```\n\nand no more.")
+    page.locator(".from-agent .copy-code").click()
+    until(page, "() => navigator.clipboard.readText().then((words) => words.trim() === 'print(1)')")
+    say(page, "something between")
+    heard(page, "something between")
+    settled(page)
+    chip = page.locator("#composer-notes .chip")
+    for words in ("and no more", "something between"):
+        act(page, words, "Refer to this", role="agent")
+    expect(chip).to_have_count(2)
+    page.get_by_role("button", name="Do not refer to something between").click()
+    expect(chip).to_have_count(1)
+    page.locator("#words").fill("and once more")
+    page.reload()
+    expect(chip).to_contain_text("Run")
+    say(page, "and once more")
+    heard(page, "and once more")
+    settled(page)
+    expect(chip).to_have_count(0)
+    tasks = sorted(
+        ada.api("GET", f"/sessions/{session_of(page)}?include=tasks")["tasks"], key=lambda task: task["createdAt"]
+    )
+    said = messages(page).filter(has_text="and once more").first.locator("a.chip")
+    for _ in range(2):  # as it happens, and as it is read later
+        expect(said).to_have_attribute("href", f"/tasks/{tasks[0]['id']}")
+        page.reload()
+    say(page, "without")
+    heard(page, "without")
+    settled(page)
+    expect(messages(page).filter(has_text="without").first.locator("a.chip")).to_have_count(0)
 
-def found(page: Page) -> list[object]:
-    violations = Axe().run(page, context={"exclude": [[".sidebar"]]}).response["violations"]
-    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in violations]
+    # The whole session, as Markdown and by a link
+    of_session(page, "Copy as Markdown")
+    expect(page.locator("#toasts")).to_contain_text("as Markdown")
+    copied = clipboard(page)
+    assert "## You · " in copied
+    assert "## Echo · " in copied
+    page.get_by_role("button", name="More about this session").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download as Markdown").click()
+    assert download.value.path().read_text().splitlines() == copied.splitlines()
+    page.keyboard.press("Escape")
+    of_session(page, "Share by a link…")
+    dialog = page.get_by_role("dialog", name="Share this session")
+    expect(dialog).to_contain_text("There is no link to this session.")
+    dialog.get_by_label("The link works for").select_option("a week")
+    dialog.get_by_role("button", name="Make a link").dblclick()
+    link = dialog.get_by_label("The link", exact=True)
+    expect(link).to_be_focused()
+    expect(dialog.get_by_role("listitem")).to_have_count(1)
+    stranger = open_browser(storage_state=None).new_page()
+    stranger.goto(link.input_value())
+    expect(stranger.get_by_text("and once more").first).to_be_visible()
+    dialog.get_by_role("button", name="Take back").click()
+    expect(dialog).to_contain_text("The link was taken back.")
+    stranger.reload()
+    expect(stranger.get_by_text("There is nothing at this link.")).to_be_visible()
+    complaints.clear()  # of what is not there

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
-import httpx
-import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
-from tests.browser.doing import until
-from tests.faults.calling import Caller
-from tests.stack import Stack
+from tests.browser.conftest import OpenBrowser
+from tests.browser.doing import until, wait
+from tests.browser.people import Person
 
-REDUCE = """async (events) => {
+CLIENT = """async (events) => {
   const { begin, reduce } = await import("/static/js/client/reducer.js");
   return events.reduce(reduce, begin("s"));
 }"""
-
+OF_A_SESSION = """async (entries) => {
+  const more = ["local", "making", "streaming", "extras", "turns"];
+  await Promise.all(more.map((name) => import(`/static/js/session/${name}.js`)));
+  const { begin, reduce } = await import("/static/js/session/reducer.js");
+  return entries.reduce(reduce, begin());
+}"""
 FOLLOW = """async (since) => {
   const { Follower } = await import("/static/js/client/follow.js");
   window.told = [];
@@ -28,19 +30,17 @@ FOLLOW = """async (since) => {
     changed: (name) => states.push(name),
   });
 }"""
-
 SYNC = """async (name) => {
   const { Store, sync } = await import("/static/js/client/sync.js");
   const { sessions, token } = await sync(new Store(name));
-  return [[...sessions.values()].map(({ id, title }) => [id, title]), token];
+  return [[...sessions.values()].map(({ id, title }) => [id, title]).sort(), token];
 }"""
-
-HEARD = "([number, session]) => told.filter(([id]) => id === session).length >= number"
+STATE = "(state) => states.at(-1) === state"
+HEARD = "([session, number]) => told.filter(([id]) => id === session).length >= number"
 NO_SOCKETS = """window.WebSocket = class {
   constructor() { setTimeout(() => this.onclose({ code: 1006 })); }
   close() {}
 }"""
-
 AT = "2030-01-01T10:00:00.000Z"
 
 
@@ -49,119 +49,102 @@ def event(index: int, kind: str, **payload: Any) -> dict[str, Any]:
     return {**about, "type": kind, "payload": payload}
 
 
-def message(message_id: str, text: str) -> dict[str, Any]:
-    return {"messageId": message_id, "parts": [{"text": text}]}
+def entry(index: int, kind: str, **more: Any) -> dict[str, Any]:
+    return {"index": index, "type": kind, "at": AT, "taskId": "t", **more}
 
 
-def opening(index: int = 1, message_id: str = "m1") -> dict[str, Any]:
-    opens = {"title": "Plate 7", "agent": "report", "contextId": "c"}
-    return event(index, "user_message", message=message(message_id, "Go"), opens=opens, task={"agent": "report"})
+def said(index: int, words: str) -> dict[str, Any]:
+    return {"message": {"messageId": f"m{index}", "text": words, "html": f"<p>{words}</p>"}}
 
 
-@pytest.fixture
-def reduced(page: Page):
+def test_the_clients_modules(page: Page, open_browser: OpenBrowser, ada: Person, complaints: list[str]) -> None:
     page.goto("/agents")
-    return lambda *events: page.evaluate(REDUCE, list(events))
 
+    def reduced(*events: dict[str, Any]) -> Any:
+        return page.evaluate(CLIENT, list(events))
 
-def test_a_session_is_what_its_events_say(reduced) -> None:
-    state = reduced(
-        opening(), event(2, "agent_status", state="working"),
-        event(3, "agent_status", state="completed", message=message("m2", "Done.")),
-        event(4, "session_renamed", title="Plate 8"),
-    )  # fmt: skip
-    assert (state["title"], state["agent"], state["last"]) == ("Plate 8", "report", 4)
-    assert (state["tasks"], state["newest"]) == ({"t": "completed"}, "t")
+    # A session is what its events say, also when they come again; an optimistic message becomes the recorded one
+    message = {"messageId": "m1", "parts": [{"text": "Go"}]}
+    opens = {"title": "Plate 7", "agent": "report", "contextId": "c"}
+    opening = event(1, "user_message", message=message, opens=opens, task={"agent": "report"})
+    done = event(3, "agent_status", state="completed", message={"messageId": "m2", "parts": [{"text": "Done."}]})
+    events = [opening, event(2, "agent_status", state="working"), done, event(4, "session_renamed", title="Plate 8")]
+    state = reduced(*events)
+    assert (state["title"], state["agent"], state["last"], state["tasks"]) == (
+        "Plate 8",
+        "report",
+        4,
+        {"t": "completed"},
+    )
     assert [(one["role"], one["text"]) for one in state["messages"]] == [("user", "Go"), ("agent", "Done.")]
-
-
-def test_an_event_that_comes_again_changes_nothing(reduced) -> None:
-    events = [opening(), event(2, "agent_status", state="working"), event(3, "session_renamed", title="new")]
-    assert reduced(*events, *events) == reduced(*events)
-
-
-def test_an_optimistic_message_becomes_the_recorded_one_by_its_key(reduced) -> None:
+    assert reduced(*events, *events) == state
     pending = {"type": "local:sending", "messageId": "m1", "text": "Go"}
-    assert reduced(pending)["messages"] == [{"messageId": "m1", "role": "user", "text": "Go", "pending": True}]
-    assert reduced(pending, opening())["messages"] == reduced(opening())["messages"]
-    assert reduced(opening(), pending)["messages"] == reduced(opening())["messages"]
+    assert reduced(pending)["messages"][0]["pending"]
+    assert reduced(pending, opening) == reduced(opening, pending) == reduced(opening)
     assert reduced(pending, {"type": "local:refused", "messageId": "m1"})["messages"] == []
-    other = {"type": "local:sending", "messageId": "m9", "text": "Next"}
-    assert [one["messageId"] for one in reduced(other, opening())["messages"]] == ["m1", "m9"]
-
-
-def test_what_a_fork_leaves_behind_counts_as_canceled_and_a_deleted_session_has_nothing(reduced) -> None:
-    assert reduced(opening(), event(2, "fork", left=["t"]))["tasks"] == {"t": "canceled"}
-    gone = reduced(opening(), event(2, "session_deleted"))
+    assert reduced(opening, event(2, "fork", left=["t"]))["tasks"] == {"t": "canceled"}
+    gone = reduced(opening, event(2, "session_deleted"))
     assert (gone["gone"], gone["title"], gone["messages"]) == (True, "", [])
 
+    # On the page of a session an attempt that begins again leaves nothing of the one before
+    def kinds(*entries: dict[str, Any]) -> list[str]:
+        shown = page.evaluate(OF_A_SESSION, list(entries))
+        assert shown == page.evaluate(OF_A_SESSION, [*entries, *entries]), "what comes again changes nothing"
+        return [f"{item['kind']} {item.get('text', '')}".strip() for item in shown["items"]] + list(shown["artifacts"])
 
-def events_of(parley: Stack, session: str) -> list[list[Any]]:
-    headers = {"Authorization": f"Bearer {parley.demo_key}"}
-    answer = httpx.get(f"{parley.url}/api/v1/sessions/{session}", headers=headers).json()
-    return [[session, one["index"]] for one in answer["events"]]
+    begun = entry(1, "user_message", opensTask=True, **said(1, "Go"))
+    start = entry(2, "agent_start", turn=1, attempt=1, messageId="m1")
+    token = entry(3, "agent_token", artifactId="a", text="Hello")
+    chunk = entry(4, "artifact_update", artifactId="log", begins=True, name="log", text="x", size=1)
+    assert kinds(begun, start, token, chunk) == ["message Go", "work", "message Hello", "t/log"]
+    again = entry(5, "agent_start", turn=1, attempt=2, messageId="m1")
+    given_back = entry(5, "agent_start", turn=1, attempt=1, messageId="m1", again=True)
+    for restart in (again, given_back):
+        assert kinds(begun, start, token, chunk, restart) == ["message Go", "work"]
+    assert kinds(begun, start, chunk, entry(5, "agent_status", state="canceled")) == ["message Go", "work"]
+    completed = {"state": "completed"}
+    same = entry(4, "agent_status", **said(4, "Hello"), **completed)
+    other = entry(4, "agent_status", **said(4, "Done."), **completed)
+    assert kinds(begun, start, token, same) == ["message Go", "work", "message Hello"]
+    assert kinds(begun, start, token, other) == ["message Go", "work", "message Hello", "message Done."]
 
+    # A line that is lost goes on where it was, over a socket or, where sockets do not open, over a stream
+    for way in ("socket", "stream"):
+        page = open_browser().new_page()
+        if way == "stream":
+            page.add_init_script(NO_SOCKETS)
+        else:
+            page.route("**/api/v1/events*", lambda route: route.abort())
+        page.goto("/agents")
+        page.evaluate(FOLLOW, "")
+        until(page, STATE, "live")
+        sessions = []
+        for _ in range(3):
+            sessions.append(ada.begin("countdown", "20", wait=False)[0])
+            until(page, HEARD, [sessions[-1], 3])
+            page.evaluate("follower.lose()")
+            assert page.evaluate("states.at(-1)") == "lost"
+            page.evaluate("follower.hurry()")
+        for session in sessions:
+            until(page, "(id) => told.some(([one]) => one === id)", session)
+            wait(page, lambda key=session: ada.session(key)["tasks"][0]["state"] == "completed")
+            logged = [[session, one["index"]] for one in ada.session(session)["events"]]
+            until(page, HEARD, [session, len(logged)])
+            assert page.evaluate("(session) => told.filter(([id]) => id === session)", session) == logged
 
-def told(page: Page, session: str) -> list[list[Any]]:
-    return page.evaluate("(session) => told.filter(([id]) => id === session)", session)
-
-
-def begin_following(page: Page, way: str) -> None:
-    """Follow over a socket, or over a stream, and not over the other."""
-    if way == "stream":
-        page.add_init_script(NO_SOCKETS)
-    page.goto("/agents")
-    page.route("**/api/v1/events*", lambda route: route.continue_() if way == "stream" else route.abort())
-    page.evaluate(FOLLOW, "")
-
-
-@pytest.mark.parametrize("way", ["socket", "stream"])
-def test_a_line_that_is_lost_goes_on_where_it_was(page: Page, parley: Stack, way: str) -> None:
-    begin_following(page, way)
-    until(page, "() => states.at(-1) === 'live'")
-    countdown = Caller(parley, "countdown")
-    tasks = []
-    for _ in range(4):
-        tasks.append(countdown.send("40"))
-        until(page, "(before) => told.length > before + 3", arg=page.evaluate("told.length"))
-        page.evaluate("follower.lose()")
-        assert page.evaluate("states.at(-1)") == "lost"
-        page.evaluate("follower.hurry()")
-    for task in tasks:
-        countdown.ended(task, 60)
-        logged = events_of(parley, task["contextId"])
-        until(page, HEARD, arg=[len(logged), task["contextId"]])
-        assert told(page, task["contextId"]) == logged
-
-
-def test_where_sockets_do_not_open_a_stream_does(page: Page, parley: Stack) -> None:
-    page.add_init_script(NO_SOCKETS)
-    page.goto("/agents")
-    page.evaluate(FOLLOW, "")
-    until(page, "() => states.at(-1) === 'live'")
-    task = Caller(parley, "echo").send("hello")
-    until(page, "(id) => told.some(([one]) => one === id)", arg=task["contextId"])
-
-
-def test_a_cache_is_brought_up_to_date_and_may_be_thrown_away(page: Page, parley: Stack) -> None:
-    page.goto("/agents")
-    task = Caller(parley, "echo").send("kept in the browser")
-    name = f"cache-{uuid.uuid4()}"
-    whole, token = page.evaluate(SYNC, name)
-    assert [task["contextId"], "kept in the browser"] in whole
-    later = Caller(parley, "echo").send("came later")
+    # What a browser keeps is brought up to date, and may be thrown away
+    whole, token_of_all = page.evaluate(SYNC, "cache-1")
+    later, _ = ada.begin("echo", "came later")
     with page.expect_response(lambda answer: "since=" in answer.url) as asked:
-        synced, next_token = page.evaluate(SYNC, name)
+        synced, next_token = page.evaluate(SYNC, "cache-1")
     assert len(asked.value.body()) < 10_000
-    assert sorted(synced) == sorted([*whole, [later["contextId"], "came later"]])
-    assert token != next_token
-    page.evaluate("(name) => new Promise((done) => (indexedDB.deleteDatabase(name).onsuccess = done))", f"{name}-2")
-    again, _ = page.evaluate(SYNC, f"{name}-2")
-    assert sorted(again) == sorted(synced)
+    assert synced == sorted([*whole, [later, "came later"]])
+    assert token_of_all != next_token
+    assert page.evaluate(SYNC, "cache-2")[0] == synced
 
-
-def test_a_signed_out_page_says_so_and_stops(page: Page) -> None:
+    # Who is signed out is told, and no more is asked for
     page.context.clear_cookies()
-    begin_following(page, "socket")
-    until(page, "() => states.at(-1) === 'signed-out'")
-    expect(page.locator("body")).to_be_visible()
+    page.goto("/sign-in")
+    page.evaluate(FOLLOW, "")
+    until(page, STATE, "signed-out")
+    complaints.clear()

@@ -1,0 +1,141 @@
+"""The console of an agent, and the page of the client API: requests that people write, and all that is answered."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from playwright.sync_api import Locator, Page, Request, expect
+
+from tests.browser.conftest import OpenBrowser
+from tests.browser.doing import FITS, clipboard, sign_in, sign_out
+from tests.browser.people import PASSWORD, Person
+
+
+def choose(page: Page, method: str) -> None:
+    page.get_by_label("Method").select_option(label=method)
+
+
+def send(page: Page) -> Locator:
+    """Press Send; the exchange that this begins."""
+    before = page.locator(".exchange").count()
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator(".exchange")).to_have_count(before + 1)
+    return page.locator(".exchange").first
+
+
+def ended(exchange: Locator, words: str) -> None:
+    expect(exchange.locator(".exchange-state")).to_contain_text(words)
+    expect(exchange.get_by_role("button", name="Stop reading")).to_be_hidden()
+
+
+def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answers(
+    open_browser: OpenBrowser, ada: Person, complaints: list[str]
+) -> None:
+    page = open_browser(storage_state=None, permissions=["clipboard-read", "clipboard-write"]).new_page()
+    page.goto("/sign-in")
+    sign_in(page, ada.email, PASSWORD)
+    page.locator("main").wait_for()
+    made: list[Request] = []
+    page.on("request", lambda request: made.append(request) if "/a2a/" in request.url else None)
+    page.goto("/agents/echo/try")
+    choose(page, "SendMessage")
+    page.get_by_label("Message").fill('<b>it\'s</b> "me"')
+    page.get_by_role("button", name="Copy as curl").click()
+    expect(page.locator("#toasts")).to_contain_text("Copied.")
+    assert "Bearer YOUR-KEY" in clipboard(page)
+    assert "it'\\''s" in clipboard(page)
+    exchange = send(page)
+    ended(exchange, "200 OK")
+    expect(exchange.locator(".came")).to_contain_text("<b>it's</b>")  # what an agent says is text
+    expect(exchange.locator("b")).to_have_count(0)
+    headers = made[0].all_headers()
+    assert "cookie" not in headers
+    assert headers["authorization"].startswith("Bearer try_")
+    assert headers["a2a-version"] == "1.0"
+    exchange.locator(".leg summary").first.click()
+    expect(exchange).to_contain_text("Bearer try_")
+    assert headers["authorization"].removeprefix("Bearer ") not in page.content()
+    assert page.evaluate(FITS)
+    choose(page, "GetTask")
+    task = json.loads(page.locator("#body").input_value())["params"]["id"]
+    expect(send(page).locator(".came")).to_contain_text(task)
+
+    # Errors are shown as they are, and what is no JSON is not sent
+    page.locator("#task").fill("no-such-task")
+    exchange = send(page)
+    ended(exchange, "error -32001")
+    expect(exchange.locator(".sign-failed")).to_be_visible()
+    page.locator("#body").fill("{oops")
+    expect(page.locator("#body-problem")).to_contain_text("This is no JSON")
+    count = len(made)
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator("#body")).to_be_focused()
+    assert len(made) == count
+    page.get_by_role("button", name="Reset").click()
+    page.locator("#body").fill('{"jsonrpc": "2.0", "id": "mine", "method": "Nonsense"}')
+    page.locator("#body").press("Control+Enter")
+    ended(page.locator(".exchange", has_text="Nonsense"), "error -32601")
+
+    # What was written by hand stays when the message changes; version 0.3 has its own words
+    page.reload()
+    request = json.loads(page.locator("#body").input_value())
+    request["params"]["message"] |= {"messageId": "my-own", "metadata": {"a": 1}}
+    page.locator("#body").fill(json.dumps(request))
+    page.get_by_label("Message").fill("other words")
+    changed = json.loads(page.locator("#body").input_value())["params"]["message"]
+    assert changed["parts"] == [{"text": "other words"}]
+    assert (changed["messageId"], changed["metadata"]) == ("my-own", {"a": 1})
+    page.get_by_label("0.3").check()
+    expect(page.get_by_label("Method").locator("option", has_text="ListTasks")).to_have_count(0)
+    choose(page, "message/send")
+    exchange = send(page)
+    ended(exchange, "200 OK")
+    expect(exchange.locator(".came")).to_contain_text('"completed"')
+
+    # A stream is shown as it comes, and Cancel ends what Stop left
+    page.goto("/agents/countdown/try")
+    page.get_by_label("Message").fill("Count down from 600")
+    exchange = send(page)
+    expect(exchange.locator(".event").nth(3)).to_be_visible()
+    exchange.get_by_role("button", name="Stop reading").press("Enter")
+    expect(exchange.locator(".exchange-note")).to_contain_text("What the agent does goes on.")
+    expect(exchange.get_by_role("button", name="Cancel task")).to_be_focused()
+    choose(page, "GetTask")
+    expect(send(page).locator(".came")).to_contain_text("TASK_STATE_WORKING")
+    page.get_by_role("button", name="Cancel task").click()
+    canceled = page.locator(".exchange").first
+    expect(canceled.get_by_role("heading")).to_have_text("CancelTask")
+    expect(canceled.locator(".came")).to_contain_text("TASK_STATE_CANCELED")
+    page.goto("/agents/storyteller/try")
+    page.get_by_label("Message").fill("a story")
+    exchange = send(page)
+    ended(exchange, "events in")
+    expect(exchange.locator(".event").last).to_contain_text("completed")
+
+    # Operations of the client API go with the sign-in
+    page.goto("/api/v1/docs")
+    operation = page.locator("#operations-sessions-sessions_create")
+    operation.locator(".opblock-summary-control").click()
+    operation.get_by_role("button", name="Try it out").click()
+    operation.locator("textarea").first.fill('{"agent": "hello", "title": "From the page"}')
+    with page.expect_response(re.compile(r"/api/v1/sessions$")) as answered:
+        operation.get_by_role("button", name="Execute").click()
+    assert answered.value.status == 201
+    expect(operation.locator(".live-responses-table")).to_contain_text("From the page")
+
+    # No line is said; and signing out elsewhere ends the token
+    page.goto("/agents/echo/try")
+    ended(send(page), "200 OK")
+    page.context.set_offline(True)
+    exchange = send(page)
+    ended(exchange, "No answer")
+    expect(exchange.locator(".exchange-note")).to_contain_text("The line broke")
+    page.context.set_offline(False)
+    elsewhere = open_browser(storage_state=page.context.storage_state()).new_page()
+    elsewhere.goto("/agents")
+    sign_out(elsewhere)
+    exchange = send(page)
+    ended(exchange, "401")
+    expect(exchange.locator(".came")).to_contain_text("Open the agent’s page for a new one")
+    complaints.clear()

@@ -1,0 +1,344 @@
+"""Talking to agents: a first answer, words that stream, questions, another agent, somebody who reads far above."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.agents import STORY
+from tests.browser.conftest import OpenBrowser
+from tests.browser.doing import (
+    SESSION,
+    begin,
+    echoed,
+    heard,
+    messages,
+    say,
+    settled,
+    sign_in,
+    sign_out,
+    stop,
+    until,
+)
+from tests.browser.people import PASSWORD, Person
+
+
+def test_from_signing_in_to_a_first_answer_and_out_again(open_browser: OpenBrowser, ada: Person) -> None:
+    page = open_browser(storage_state=None).new_page()
+    page.goto("/agents/echo")
+    sign_in(page, ada.email, "wrong")
+    expect(page.locator("#problem")).to_contain_text("is not right")
+    sign_in(page, ada.email, PASSWORD)
+    expect(page.locator("#words")).to_be_focused()
+    page.goto("/")
+    expect(page.locator("[data-try]")).to_have_count(3)
+    page.get_by_role("button", name="Write about the tides").press("Enter")
+    page.wait_for_url(SESSION)
+    expect(messages(page).first).to_contain_text("Write about the tides")
+
+    # Nothing is not sent; what is sent is shown as it was written
+    page.goto("/agents/hello")
+    expect(page.locator("#words")).to_be_focused()
+    page.keyboard.type("   ")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/agents/hello$"))
+    page.locator("#words").fill("")
+    page.keyboard.type("One <b>line</b>,")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("and another")
+    page.keyboard.press("Enter")
+    page.wait_for_url(SESSION)
+    heard(page, "and another")
+    expect(page.locator(".from-user .verbatim")).to_have_text("One <b>line</b>,\nand another")
+    expect(page.locator(".work")).to_have_count(0)  # what was answered at once left none behind
+    say(page, "مرحبا بالعالم")
+    expect(messages(page)).to_have_count(4)
+    direction = "element => getComputedStyle(element.closest('.prose')).direction"
+    assert [one.evaluate(direction) for one in page.locator(".from-user p").all()] == ["ltr", "rtl"]
+    say(page, "\n\n".join(f"Paragraph {number} of a long message." for number in range(300)))
+    last = page.locator(".from-user").last
+    last.get_by_role("button", name="Show all").press("Enter")
+    expect(last.get_by_role("button", name="Show all")).to_have_count(0)
+    expect(last).to_be_focused()
+    expect(messages(page)).to_have_count(6)
+    words = page.locator("#items > .message .prose")
+    before = words.all_inner_texts()
+    page.reload()
+    expect(messages(page)).to_have_count(6)
+    assert words.all_inner_texts() == before
+
+    # The theme that one chooses stays
+    session, background = page.url, "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(background)
+    page.get_by_role("button", name="Ada", exact=True).click()
+    page.get_by_role("button", name="Dark theme").click()
+    expect(page.get_by_role("button", name="Light theme")).to_be_visible()
+    page.goto("/agents")
+    assert page.evaluate(background) != light
+    sign_out(page)
+    page.goto(session)
+    expect(page).to_have_url(re.compile("/sign-in"))
+
+
+NOTE_WHAT_STREAMS = """
+  window.streamed = [];
+  new MutationObserver(() => {
+    const stream = document.querySelector(".streaming");
+    if (stream && streamed.at(-1) !== stream.textContent) streamed.push(stream.textContent);
+  }).observe(document, {subtree: true, childList: true, characterData: true});
+"""
+REDUCE = """async (entries) => {
+  const more = ["local", "making", "streaming", "extras", "turns"];
+  await Promise.all(more.map((name) => import(`/static/js/session/${name}.js`)));
+  const { begin, reduce } = await import("/static/js/session/reducer.js");
+  const { items, artifacts, tasks } = entries.reduce(reduce, begin());
+  return [items.map(({ index, ...shown }) => shown), artifacts, tasks];
+}"""
+LINE = """(path) => new Promise((done) => {
+  const heard = [];
+  const socket = new WebSocket(location.origin.replace("http", "ws") + path + "?after=0");
+  socket.onmessage = ({ data }) => {
+    const said = JSON.parse(data);
+    heard.push(...(said.entries ?? []));
+    if (said.entries) socket.send(JSON.stringify({ seen: said.last }));
+    if (heard.at(-1)?.index >= JSON.parse(document.getElementById("beginning").textContent).last) {
+      socket.close();
+      done(heard);
+    }
+  };
+})"""
+
+
+def assert_loaded_is_as_live(page: Page) -> None:
+    """What comes with a page and what comes over its line, event by event, are drawn alike."""
+    settled(page)
+    page.reload()
+    beginning = page.evaluate("JSON.parse(document.getElementById('beginning').textContent)")
+    loaded = page.evaluate(REDUCE, beginning["entries"])
+    assert loaded[0], "there is something"
+    assert page.evaluate(REDUCE, page.evaluate(LINE, beginning["line"])) == loaded
+
+
+def test_words_stream_in_place_and_work_is_stopped_sent_again_and_fails(page: Page) -> None:
+    page.add_init_script(NOTE_WHAT_STREAMS)
+    begin(page, "talking", "Go on")
+    streams = page.locator(".streaming.caret")
+    expect(streams).to_contain_text("and so **on** 3")
+    expect(streams).to_be_in_viewport()
+    expect(page.locator("#head-state")).to_have_text("Working")
+    stop(page)
+    expect(page.locator(".work")).to_contain_text("Stopped")
+    expect(streams).to_have_count(0)
+    page.get_by_role("button", name="Send again").click()
+    expect(page.locator(".from-user")).to_have_count(2)
+    expect(streams).to_contain_text("and so **on** 1")
+    stop(page)
+    settled(page)
+    page.reload()
+    expect(page.locator(".work").last).to_contain_text("Stopped")
+    expect(page.get_by_role("button", name="Send again")).to_have_count(2)
+
+    # Each text stands once: what streamed is laid out in the same place when it is whole
+    page.goto("/agents/storyteller")
+    say(page, "Tell me a story")
+    page.wait_for_url(SESSION)
+    expect(page.locator(".from-agent strong")).to_have_text("river")
+    say(page, "And once more")
+    expect(page.locator(".from-agent strong")).to_have_count(2)
+    settled(page)
+    grown = [text for text in page.evaluate("streamed") if STORY.startswith(text)]
+    assert len(grown) > 1
+    expect(messages(page)).to_have_count(4)
+    folded = ("Rivers run to the sea.", "A river would be nice.")
+    for words in folded:
+        expect(page.get_by_text(words).last).to_be_hidden()
+    page.locator(".work summary").last.click()
+    for words in folded:
+        expect(page.get_by_text(words).last).to_be_visible()
+    assert_loaded_is_as_live(page)
+
+    # A failure says why; that an agent declines is another thing
+    begin(page, "failing", "Measure")
+    heard(page, "The instrument did not answer.")
+    expect(page.locator(".work").last).to_contain_text("Failed")
+    page.get_by_role("button", name="Send again").click()
+    expect(page.locator(".from-agent")).to_have_count(2)
+    expect(page.locator(".from-user").last).to_contain_text("Measure")
+    say(page, "decline this")
+    heard(page, "I only do what I can do.")
+    expect(page.locator(".work").last).to_contain_text("Declined")
+    assert_loaded_is_as_live(page)
+    begin(page, "countdown", "5")
+    heard(page, "Lift-off.")
+    assert_loaded_is_as_live(page)
+
+
+DRAFTS = "Object.keys(localStorage).filter((key) => key.startsWith('draft:answer:'))"
+LIVE = "[aria-live]:not([aria-live=off]), [role=status], [role=alert]"
+# What comes into a live region, or changes in one, by the region; also where it comes with its words in it.
+LISTEN = f"""
+  window.told = [];
+  const tell = (region, text) => text.trim() && told.push([region.id || region.className, text.trim()]);
+  new MutationObserver((changes) => {{
+    for (const {{ type, target, addedNodes }} of changes) {{
+      const element = target.nodeType === 1 ? target : target.parentElement;
+      const region = element?.closest("{LIVE}");
+      if (region && type === "characterData") tell(region, target.data);
+      else if (region) addedNodes.forEach((node) => tell(region, node.textContent));
+    }}
+  }}).observe(document, {{ childList: true, characterData: true, subtree: true }});
+"""
+SEEN_TO = """async () => {
+  const known = performance.getEntriesByType("resource").find(({ name }) => name.includes("/session/asked."));
+  if (!known) return false;
+  await import(known.name);
+  await new Promise((done) => setTimeout(done));
+  return true;
+}"""
+"""Whether what a page does with a question that comes was done."""
+
+
+def told(page: Page, words: str) -> list[Any]:
+    return [one for one in page.evaluate("told") if words in one[1]]
+
+
+def kept(page: Page, words: str) -> None:
+    """Wait until that is kept: its script comes with the first of what is filled in."""
+    until(page, "(words) => JSON.stringify(localStorage).includes(words)", words)
+
+
+def test_a_question_is_announced_once_answered_by_keyboard_and_kept_until_it_is(
+    page: Page, go: Path, csv: Path, complaints: list[str]
+) -> None:
+    page.add_init_script(LISTEN)
+    begin(page, "interviewer", f"Ask me something {go}")
+    heard(page, "Let me")
+    words = page.locator("#words")
+    words.press_sequentially("let me think")
+    go.touch()
+    expect(page.locator("form.question")).to_be_visible()
+    until(page, SEEN_TO)
+    expect(words).to_be_focused()  # who writes is not interrupted
+    expect(words).to_have_value("let me think")
+    until(page, "() => told.some(([, words]) => words.includes('favourite colour'))")
+    assert len(told(page, "favourite colour")) == 1
+    assert len(told(page, "Let me")) == 1, "what streamed is read when it is whole"
+    page.get_by_label("Colour").fill("green")
+    page.get_by_role("button", name="Send answer").click()
+    heard(page, "nothing else")
+    settled(page)
+    until(page, "() => told.some(([, words]) => words.includes('nothing else'))")
+    assert [region for region, _ in told(page, "nothing else")] == ["announcer"]
+    assert told(page, "green") == told(page, "nothing else"), "one knows what one said oneself"
+
+    # Stars and words
+    stars = page.get_by_role("group", name="Rate this answer")
+    stars.get_by_role("button", name="4 of 5").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".rated")).to_have_text("Good")
+    page.get_by_label("Why?").fill("well said")
+    page.keyboard.press("Enter")
+    expect(page.locator(".rated")).to_have_text("Thank you.")
+    expect(stars.get_by_role("button", name="4 of 5")).to_be_focused()
+    assert len(told(page, "Good")) == 1
+    page.reload()
+    expect(stars.get_by_role("button", name="4 of 5")).to_have_attribute("aria-pressed", "true")
+    expect(stars.locator("button", has_text="★")).to_have_count(4)
+    assert page.evaluate("told") == [], "a page that is opened again is read by whoever reads it"
+
+    # A form is filled in by keyboard
+    begin(page, "asking", "A trip")
+    first = page.get_by_role("radio", name="First")
+    expect(first).to_be_focused()
+    page.get_by_role("button", name="Send answer").press("Enter")
+    expect(page.locator("[data-field=answer-class] .field-error")).to_be_visible()  # what is missing is named
+    expect(first).to_be_focused()
+    page.keyboard.press("ArrowDown")  # Second
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")  # Yes
+    people = page.get_by_label("How many people")
+    page.get_by_label("A wish").fill("a window")
+    page.get_by_label("Passenger list").set_input_files(csv)
+    people.evaluate("field => field.removeAttribute('max')")
+    people.fill("12")
+    kept(page, "a window")
+    page.reload()
+    expect(page.get_by_role("radio", name="Second")).to_be_checked()
+    expect(page.get_by_role("radio", name="Yes")).to_be_checked()
+    expect(page.get_by_label("A wish")).to_have_value("a window")
+    expect(page.locator(".question-error")).to_have_text("The files of this draft are gone; choose them again.")
+
+    # The server has the last word; what it refuses stays
+    people.evaluate("field => field.removeAttribute('max')")
+    expect(people).to_have_value("12")
+    page.get_by_role("button", name="Send answer").click()
+    expect(page.locator(".question-error")).to_have_text("How many people: the number must be from 1 to 9.")
+    complaints.clear()  # of what was refused
+    page.reload()
+    expect(people).to_have_value("12")
+    people.fill("3")
+    page.get_by_label("Passenger list").set_input_files(csv)
+    people.press("Enter")
+    heard(page, "Noted.")
+    assert page.locator(".from-user").last.locator("dd").all_text_contents()[:4] == ["Second", "Yes", "3", "a window"]
+    expect(page.locator(".from-user").last).to_contain_text("depths.csv")
+    assert page.evaluate(DRAFTS) == []
+
+    # What is secret is kept nowhere
+    begin(page, "locksmith", "Let me in")
+    form = page.locator("form.question")
+    form.get_by_label("Door").fill("the blue one")
+    form.get_by_label("Code").fill("hush-1234")
+    form.get_by_label("Phrase").fill("hush-open-sesame")
+    kept(page, "the blue one")
+    assert "hush" not in page.evaluate("JSON.stringify(localStorage)")
+    page.reload()
+    expect(form.get_by_label("Door")).to_have_value("the blue one")
+    expect(form.get_by_label("Code")).to_have_value("")
+    form.get_by_role("button", name="Send answer").click()
+    heard(page, "Open.")
+
+
+def test_a_session_goes_on_with_another_agent_and_pulls_nobody_away(page: Page) -> None:
+    echoed(page, "\n".join(f"line {number}" for number in range(120)))
+    opener, menu = page.get_by_role("button", name="Switch"), page.locator("#switch-to")
+    offered = menu.locator("button:visible")
+    opener.press("Enter")
+    expect(offered.first).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(offered.last).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
+    opener.press("Enter")
+    expect(menu.locator("[data-switch=echo]")).to_be_hidden()
+    menu.get_by_role("button", name="Asking").press("Enter")
+    expect(page.locator(".switched")).to_contain_text("From here on with Asking")
+    expect(page.locator("#with")).to_have_text("with Asking")
+    expect(page.locator("#words")).to_have_attribute("placeholder", "Message Asking…")
+    expect(page.locator("#words")).to_be_focused()
+
+    # What comes from another window, even a question, takes nobody away from what they read
+    other = page.context.new_page()
+    other.goto(page.url)
+    place = page.locator("#transcript")
+    place.evaluate("element => element.scrollTop = 100")
+    say(other, "A trip")
+    expect(page.locator("form.question")).to_have_count(1)
+    expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
+    until(page, SEEN_TO)
+    assert place.evaluate("element => element.scrollTop") == 100
+    assert not page.evaluate("Boolean(document.activeElement.closest('form.question'))")
+    page.get_by_role("button", name="Jump to latest").click()
+    expect(page.locator("#to-end")).to_be_hidden()
+    expect(page.locator("form.question")).to_be_in_viewport()
+    page.get_by_role("radio", name="First").check()
+    page.get_by_role("radio", name="No").check()
+    page.get_by_role("button", name="Send answer").click()
+    heard(page, "Noted.")
+    for _ in range(2):  # as it happened, and as it is read later
+        assert page.locator(".from-agent .who").all_text_contents() == ["Echo", "Asking", "Asking"]
+        page.reload()
+        heard(page, "Noted.")

@@ -1,0 +1,403 @@
+"""Files: they go along with words, come as artifacts, are looked at as what they are, verified and taken along."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
+
+from tests.browser.agents import PAGE
+from tests.browser.conftest import OpenBrowser
+from tests.browser.doing import (
+    SESSION,
+    Held,
+    artifact,
+    begin,
+    clipboard,
+    heard,
+    messages,
+    say,
+    session_of,
+    settled,
+    until,
+    wait,
+)
+from tests.browser.people import Person
+from tests.stack import Stack
+
+PIECES = "**/api/v1/uploads/*"
+GONE = "The files of this draft are gone; choose them again."
+DROP = """async () => {
+  const carried = new DataTransfer();
+  carried.items.add(new File(["dropped"], "dropped.txt", {type: "text/plain"}));
+  const isTaken = (type) => {
+    const event = new DragEvent(type, {dataTransfer: carried, bubbles: true, cancelable: true});
+    return !document.querySelector("main").dispatchEvent(event);
+  };
+  isTaken("dragenter");
+  while (!isTaken("dragover")) await new Promise(requestAnimationFrame);
+  isTaken("drop");
+}"""
+PASTE = """([types, name]) => {
+  const carried = new DataTransfer();
+  for (const type of types) carried.setData(type, "a");
+  carried.items.add(new File(["drawn"], name, { type: "image/png" }));
+  const event = new ClipboardEvent("paste", { clipboardData: carried, bubbles: true });
+  document.getElementById("words").dispatchEvent(event);
+}"""
+# Notes every line of work and every state that the page ever shows.
+NOTE_WHAT_IS_SHOWN = """
+  window.shown = [];
+  new MutationObserver(() => {
+    for (const place of document.querySelectorAll(".work-line .text, #head-state .word")) {
+      if (place.textContent && shown.at(-1) !== place.textContent) shown.push(place.textContent);
+    }
+  }).observe(document, {subtree: true, childList: true, characterData: true});
+"""
+
+
+def download(page: Page, link: Locator) -> tuple[str, bytes]:
+    with page.expect_download() as downloaded:
+        link.click()
+    return downloaded.value.suggested_filename, Path(downloaded.value.path()).read_bytes()
+
+
+def test_a_table_becomes_a_report_and_a_shorter_one(page: Page, csv: Path, tmp_path: Path) -> None:
+    page.add_init_script(NOTE_WHAT_IS_SHOWN)
+    page.goto("/")
+    page.locator("main").get_by_role("link", name="Report Turns a CSV file").click()
+    wrong = tmp_path / "picture.csv"
+    wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20)
+    page.locator("#files").set_input_files(wrong)
+    page.get_by_label("Message Report").fill("make a report")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url(SESSION)
+    heard(page, "Please send a CSV file")  # what is no table is asked for again
+    page.get_by_label("CSV file").set_input_files(csv)
+    page.get_by_role("button", name="Send answer").click()
+    expect(heard(page, "Which format would you like")).to_contain_text("90 rows and 3 columns")
+    expect(page.locator("#head-state")).to_have_text("Waiting for you")
+    page.get_by_role("radio", name="PDF").check()
+    page.get_by_role("button", name="Send answer").click()
+    heard(page, "Your report is ready")
+    settled(page)
+    shown = page.evaluate("shown")
+    assert shown.index("Waiting for you") < shown.index("Drawing the chart…")
+    assert "Working" in shown
+    name, full = download(page, artifact(page, "report.pdf").get_by_role("link"))
+    assert (name, full[:5]) == ("report.pdf", b"%PDF-")
+
+    say(page, "Make it shorter")
+    heard(page, "The short report is ready")
+    settled(page)
+    expect(artifact(page, "report.pdf")).to_have_count(2)
+    expect(artifact(page, "report.pdf").first).to_contain_text("v2")
+    _, short = download(page, artifact(page, "report.pdf").first.get_by_role("link"))
+    assert short[:5] == b"%PDF-"
+    assert len(short) < len(full)
+    count = messages(page).count()
+    page.reload()
+    expect(messages(page)).to_have_count(count)
+    say(page, "As HTML")
+    heard(page, "report is ready")
+    reader = page.context.new_page()  # whose frames run no script of this test
+    reader.goto(page.url)
+    reader.get_by_role("button", name="report.html").first.click()
+    expect(reader.frame_locator(".preview-frame").locator("h1")).to_contain_text("depths.csv")
+
+
+def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
+    page: Page, csv: Path, tmp_path: Path, complaints: list[str]
+) -> None:
+    script = Held(page, "**/js/agent.*.js")
+    page.goto("/agents/echo", wait_until="commit")
+    page.locator("#files").set_input_files(csv)
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()  # the browser would send the form by itself
+    script.let_go()
+    chosen = page.locator(".chosen li")
+    expect(chosen).to_have_text([re.compile("depths.csv")])
+    page.evaluate(DROP)
+    expect(chosen).to_have_count(2)
+    page.evaluate(PASTE, [["text/plain", "text/html"], "cells.png"])  # a picture of cells is not meant
+    page.evaluate(PASTE, [[], "picture.png"])
+    expect(chosen).to_have_count(3)
+    page.get_by_role("button", name="Remove dropped.txt").click()
+    page.get_by_role("button", name="Remove picture.png").click()
+    page.locator("#files").set_input_files({"name": "nothing.csv", "mimeType": "text/csv", "buffer": b""})
+    expect(page.get_by_role("alert")).to_have_text("“nothing.csv” is empty. Choose a file that has something in it.")
+    huge = tmp_path / "huge.bin"
+    with huge.open("wb") as file:
+        file.truncate(201 * 1024 * 1024)
+    page.locator("#files").set_input_files(huge)
+    expect(page.get_by_role("alert")).to_have_text("“huge.bin” has 210.8 MB. A file may have 209.7 MB.")
+    expect(chosen).to_have_count(1)
+    page.locator("#words").press("Enter")  # a file alone is enough
+    page.wait_for_url(SESSION)
+    assert download(page, page.locator(".from-user .chip"))[1] == csv.read_bytes()
+
+    # A draft keeps its words, and says that its files are gone until something is done about it
+    page.goto("/agents/hello")
+    page.locator("#words").fill("look at this")
+    page.locator("#files").set_input_files(csv)
+    expect(chosen).to_have_count(1)
+    for _ in range(2):
+        page.reload()
+        expect(page.get_by_role("alert")).to_have_text(GONE)
+        expect(page.locator("#words")).to_have_value("look at this")
+    page.locator("#files").set_input_files({"name": "cat.png", "mimeType": "image/png", "buffer": b"meow"})
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+    # What the agent does not take goes back to where it was written
+    page.locator("#words").press("Enter")
+    expect(page.locator(".composer-error")).to_contain_text("Hello does not take “cat.png”")
+    complaints.clear()
+    expect(page.locator("#words")).to_have_value("look at this")
+    page.get_by_role("button", name="Remove cat.png").click()
+    page.locator("#words").press("Enter")
+    page.wait_for_url(SESSION)
+    heard(page, "look at this")
+
+    # A large file goes in pieces, and on where it was cut off
+    large = tmp_path / "large.txt"
+    large.write_bytes(b"0123456789abcde\n" * (20 * 65536))
+    sent: list[Request] = []
+    held: list[Route] = []
+
+    def cut_off_the_third_piece(route: Route) -> None:
+        if route.request.method != "PATCH":
+            return route.continue_()
+        sent.append(route.request)
+        return held.append(route) if len(sent) == 3 else route.continue_()
+
+    page.route(PIECES, cut_off_the_third_piece)
+    page.goto("/agents/echo")
+    with page.expect_request(lambda request: request.method == "PATCH" and len(sent) == 2):
+        page.locator("#files").set_input_files(large)
+    progress = page.get_by_role("progressbar", name="Uploading large.txt")
+    expect(progress).to_be_visible()
+    until(page, "() => document.querySelector('.chosen progress').value > 0")
+    page.locator("#words").fill("keep this")
+    page.keyboard.press("Enter")  # it waits for its file
+    expect(page.locator("#composer")).to_contain_class("is-due")
+    page.keyboard.press("Escape")  # and is not sent, after all
+    expect(page.locator("#composer")).not_to_contain_class("is-due")
+    held.pop().abort()
+    expect(page.locator(".chosen")).to_contain_text("Waiting for the line")
+    expect(progress).to_be_hidden()  # all of it is there
+    complaints.clear()  # of the piece that was cut off
+    offsets = [int(request.headers["upload-offset"]) for request in sent]
+    assert offsets[2] == offsets[3] > 0
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url(SESSION)
+    expect(page.locator(".from-user .chip")).to_contain_text("large.txt")
+    assert download(page, page.locator(".from-user .chip"))[1] == large.read_bytes()
+    page.unroute_all()
+
+    # Left behind while it goes; and a message that waits for its file takes along what it refers to, and no other does
+    pieces = Held(page, PIECES, "PATCH")
+    page.locator("#files").set_input_files(large)
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    pieces.wait()
+    with page.expect_request(lambda request: request.method == "DELETE") as given_up:
+        page.get_by_role("button", name="Remove large.txt").click()
+    answer = given_up.value.response()
+    assert answer
+    assert answer.status == 204
+    expect(page.locator(".chosen li")).to_have_count(0)
+    expect(page.locator("#words")).to_be_focused()
+    pieces.routes.clear()
+    page.locator("#files").set_input_files(large)
+    say(page, "with a file")
+    expect(page.locator("#composer")).to_contain_class("is-due")
+    pieces.let_go()
+    heard(page, "with a file")
+    expect(page.locator(".from-user .chip")).to_have_count(2)
+
+
+def preview(page: Page) -> Locator:
+    return page.locator("#preview")
+
+
+def look(page: Page, name: str) -> None:
+    artifact(page, name).first.get_by_role("button").click()
+    expect(preview(page).get_by_role("heading", name=name)).to_be_focused()
+
+
+def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
+    page: Page, parley: Stack, complaints: list[str]
+) -> None:
+    begin(page, "filing", "file all")
+    heard(page, "Filed.")
+    say(page, "file again")
+    heard(page, "Filed again.")
+    expect(artifact(page, "rows.csv").first).to_contain_text("v2")
+    expect(page.locator("#panel-count")).to_have_text("9")
+    older = page.locator(".older", has_text="rows.csv").locator("summary")
+    older.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # the first version
+    expect(preview(page).get_by_role("heading")).to_be_focused()
+    expect(preview(page)).to_contain_text("v1")
+    page.keyboard.press("Escape")
+    expect(preview(page)).not_to_be_visible()
+    expect(artifact(page, "rows.csv").last.get_by_role("button")).to_be_focused()
+    chip = page.locator(".chip", has_text="sites.json")
+    chip.press("Enter")
+    north = preview(page).get_by_text("North")
+    expect(north).not_to_be_visible()
+    preview(page).locator("summary", has_text="sites").locator("xpath=../ul//summary").first.press("Enter")
+    expect(north).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(chip).to_be_focused()
+
+    look(page, "rows.csv")
+    cells = preview(page).locator("tbody tr td:nth-child(2)")
+    expect(preview(page)).to_contain_text("200 of 300 rows")
+    depth = preview(page).get_by_role("button", name="depth")
+    for order, first in (("ascending", "0"), ("descending", "299"), ("none", "0")):
+        depth.press("Enter")
+        expect(preview(page).get_by_role("columnheader", name="depth")).to_have_attribute("aria-sort", order)
+        expect(cells.first).to_have_text(first)
+        expect(depth).to_be_focused()
+
+    # Nothing of a file leaves its frame
+    title = page.title()
+    look(page, "page.html")
+    expect(page.frame_locator(".preview-frame").locator("h1")).to_have_text("A page")
+    assert page.title() == title
+    assert any("Blocked script execution" in complaint for complaint in complaints)
+    complaints.clear()
+    preview(page).get_by_role("button", name="Source").click()
+    expect(preview(page).locator("pre")).to_have_text(PAGE)
+    look(page, "drawing.svg")
+    until(page, "() => document.querySelector('#preview img')?.naturalWidth > 0")
+    assert preview(page).locator("svg:not(.icon)").count() == 0
+
+    page.route("**/look", lambda route: route.abort())
+    artifact(page, "notes.md").first.get_by_role("button").click()
+    expect(preview(page)).to_contain_text("The preview could not be loaded.")
+    page.unroute_all()
+    complaints.clear()
+    preview(page).get_by_role("button", name="Try again").press("Enter")
+    expect(preview(page).locator("h1")).to_have_text("Notes")
+    expect(preview(page).get_by_role("heading", name="notes.md")).to_be_focused()
+
+    one, _ = download(page, artifact(page, "sites.json").get_by_role("link", name="Download sites.json"))
+    assert one == "sites.json"
+    with page.expect_download() as whole:
+        page.locator("#panel-zip").click()
+    archive = zipfile.ZipFile(whole.value.path())
+    assert sorted(archive.namelist()) == [
+        "dot.png", "drawing.svg", "notes.md", "page.html", "rows.csv", "sheet.pdf", "sites.json",
+    ]  # fmt: skip
+    assert "file again" in archive.read("notes.md").decode()
+
+    # A signature holds until the file is changed
+    expect(artifact(page, "notes.md").first).to_contain_text("Signed")
+    line = preview(page).locator(".signature-line")
+    expect(line).to_have_text("Signature holds · Filing")
+    line.press("Enter")
+    expect(preview(page).locator(".signature-details")).to_contain_text("did:web:")
+    parley.manage(
+        "shell", "-v0", "-c",
+        "from apps.conversations.models import Artifact\n"
+        f"found = Artifact.objects.filter(task__context='{session_of(page)}', name='notes.md').last()\n"
+        "found.parts[0]['text'] += ' and more'\nfound.save()",
+    )  # fmt: skip
+    preview(page).get_by_role("button", name="Verify again").click()
+    expect(line).to_have_text("Signature broken")
+    expect(preview(page)).to_contain_text("Do not rely on it.")
+    expect(page.locator("#announcer")).to_contain_text("Signature broken")
+
+    # A file that comes leaves folds, focus and the look as they are
+    look(page, "sites.json")
+    folded = page.locator(".older", has_text="rows.csv")
+    link = artifact(page, "rows.csv").last.get_by_role("link")
+    link.focus()
+    other = page.context.new_page()
+    other.goto(page.url)
+    say(other, "file again")
+    expect(artifact(page, "rows.csv").first).to_contain_text("v3")
+    expect(folded.locator("summary")).to_have_text("2 older versions")
+    expect(link).to_be_focused()
+    expect(artifact(page, "sites.json").get_by_role("button")).to_have_attribute("aria-pressed", "true")
+    for count in ("#panel-count", "#file-count"):
+        expect(page.locator(count)).to_have_text("11")
+    alone = artifact(page, "drawing.svg").first.get_by_role("button")
+    key = alone.get_attribute("data-key")
+    alone.focus()
+    say(other, "file all")  # also a second version of what is looked at
+    expect(artifact(page, "drawing.svg").first).to_contain_text("v2")
+    focused = page.locator(f'#artifacts [data-key="{key}"]')
+    expect(focused).to_be_focused()
+    expect(focused).to_be_visible()  # in the fold below the newest
+    expect(preview(page)).to_contain_text("v1")
+
+    look(page, "rows.csv")
+    preview(page).get_by_role("link", name="What led to it").click()
+    expect(page.get_by_role("heading", name="What led to rows.csv")).to_be_visible()
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_text("Copied.")).to_be_visible()
+    assert '"wasGeneratedBy"' in clipboard(page)
+
+
+def test_a_file_is_seen_being_made_and_hands_over_what_it_had(page: Page, go: Path, complaints: list[str]) -> None:
+    script = Held(page, "**/session/panel.*.js")
+    begin(page, "filing", f"slowly {go}")
+    log = artifact(page, "log.txt")
+    expect(log).to_contain_text("being made")
+    log.get_by_role("button").click()  # before there is the script that opens it
+    script.let_go()
+    growing = preview(page).locator(".preview-so-far")
+    expect(growing).to_contain_text("line 5")
+    seen = growing.inner_text()
+    expect(growing).to_contain_text(f"line {seen.count('line') + 5}")
+    growing.focus()
+    go.touch()
+    heard(page, "Slowly done.")
+    expect(preview(page).locator("pre.wrapped")).to_contain_text("the last line")
+    expect(log).not_to_contain_text("being made")
+    expect(preview(page).get_by_role("heading", name="log.txt")).to_be_focused()
+    page.keyboard.press("Escape")
+
+    # Where the list does not come, it is read again when its file is wanted
+    page.route("**/files", lambda route: route.abort())
+    say(page, "file again")
+    heard(page, "Filed again.")
+    chip = page.locator(".chip", has_text="rows.csv")
+    chip.click()
+    expect(page.locator(".composer-error")).to_contain_text("This file could not be found.")
+    page.unroute_all()
+    complaints.clear()
+    chip.click()
+    expect(preview(page).get_by_role("heading", name="rows.csv")).to_be_focused()
+    expect(page.locator("#panel-count")).to_have_text("3")
+
+    # What is made of work that is stopped is gone
+    begin(page, "countdown", "Count down from 900")
+    expect(artifact(page, "countdown")).to_contain_text("being made")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".work")).to_contain_text("Stopped")
+    expect(artifact(page, "countdown")).to_have_count(0)
+
+
+def test_a_pdf_is_shown_in_the_browsers_viewer_and_does_nothing(
+    open_browser: OpenBrowser, whole_chromium: Browser, ada: Person, parley: Stack
+) -> None:
+    page = open_browser(of=whole_chromium).new_page()
+    asked: list[str] = []
+    page.context.on("request", lambda request: asked.append(request.url))
+    session, _ = ada.begin("hostile", "print")
+    page.goto(f"/sessions/{session}")
+    for _ in range(2):
+        look(page, "sheet.pdf")
+        wait(page, lambda: any(frame.url.startswith("chrome-extension://") for frame in page.frames))
+        page.wait_for_timeout(1500)  # it is shown, and has had time for what it wants
+        page.locator("#preview iframe").click()
+        session, _ = ada.begin("filing", "file all")
+        page.goto(f"/sessions/{session}")
+    own = (parley.url, "data:", "blob:", "chrome-extension:", "chrome:")
+    assert [url for url in asked if not url.startswith(own)] == []
+    assert page.context.pages == [page]

@@ -1,0 +1,523 @@
+"""Finding one's way: search, shortcuts, the keyboard alone, the list of sessions, agents, and what is told."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import PHONE, OpenBrowser
+from tests.browser.doing import (
+    FITS,
+    SESSION,
+    Held,
+    artifact,
+    begin,
+    clipboard,
+    echoed,
+    elsewhere,
+    entry,
+    heard,
+    live,
+    say,
+    settled,
+    until,
+    wait,
+)
+from tests.browser.people import Person
+from tests.stack import Stack
+
+
+def chosen(page: Page) -> Locator:
+    return page.locator("[role=option][aria-selected=true]")
+
+
+def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: list[str]) -> None:
+    key = echoed(page, "Zanzibar is a <img src=x onerror=alert(1)> title").rsplit("/", 1)[1]
+    page.goto("/agents")
+    live(page)
+    script = Held(page, "**/js/palette.*.js")
+    page.keyboard.press("Control+k")
+    field = page.get_by_role("combobox", name="Search sessions, messages and agents")
+    page.keyboard.type("title zanz")  # before there is its script
+    script.let_go()
+    expect(chosen(page)).to_contain_text("Zanzibar is a")
+    said = page.locator("[role=group][aria-label='Said and delivered'] [role=option]")
+    expect(said.first.locator("mark").first).to_have_text(re.compile("zanz|title", re.IGNORECASE))
+    expect(said.first).to_contain_text("<img src=x")
+    expect(page.locator("dialog.palette img")).to_have_count(0)
+    page.keyboard.press("ArrowUp")
+    last = page.locator(".palette [role=option]").last
+    expect(last).to_have_attribute("aria-selected", "true")
+    expect(field).to_have_attribute("aria-activedescendant", str(last.get_attribute("id")))
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(rf"/sessions/{key}#m-\d+$"))
+
+    # Without a line, what this browser knows is found; nothing is said to be nothing, and the focus comes back
+    page.goto("/agents")
+    live(page)
+    page.get_by_role("button", name="Search").first.focus()
+    page.keyboard.press("Enter")
+    expect(field).to_have_value("")
+    expect(chosen(page)).to_have_count(1)
+    page.wait_for_load_state("networkidle")  # until the browser knows all sessions
+    page.context.set_offline(True)
+    page.keyboard.type("zanz")
+    expect(chosen(page)).to_contain_text("Zanzibar is a")
+    state = page.locator(".palette-state")
+    expect(state).to_have_text("The server cannot be reached. Only what this browser knows is listed.")
+    page.context.set_offline(False)
+    complaints.clear()
+    field.fill("qxqxqxq")
+    expect(state).to_have_text("Nothing found. Try other words.")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    expect(page.locator(".sidebar [data-open=palette]")).to_be_focused()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("credent")
+    expect(chosen(page)).to_contain_text("Credentials")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/credentials/")
+
+    # A new session is with whom its skill says; without the script of that, agents are on their page
+    live(page)
+    page.keyboard.press("Control+Shift+O")
+    page.get_by_role("combobox", name="Who do you want to write to, or what for?").fill("statistics of a csv table")
+    expect(chosen(page)).to_contain_text("Report")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/agents/report")
+    live(page)
+    page.keyboard.press("Control+/")
+    listed = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(listed).to_contain_text("Ctrl+Shift+O")
+    page.keyboard.press("Escape")
+    expect(listed).to_be_hidden()
+    page.route("**/js/palette.*.js", lambda route: route.abort())
+    page.goto("/inbox")
+    live(page)
+    page.locator(".sidebar [data-open=new]").press("Enter")
+    page.wait_for_url("**/agents")
+    complaints.clear()
+
+
+ON_SOMETHING = "() => document.activeElement && document.activeElement !== document.body"
+# Of what Tab goes to: a ring on it, or on what it stands in.
+IS_SEEN = """() => {
+  const one = document.activeElement;
+  const rings = (element) => [null, "::after"].some((piece) => {
+    const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(element, piece);
+    return (outlineStyle !== "none" && parseFloat(outlineWidth) > 0) || boxShadow !== "none";
+  });
+  const { width, height } = one.getBoundingClientRect();
+  const around = [one, one.parentElement, one.parentElement.parentElement, ...(one.labels ?? [])];
+  return { isSeen: around.some(rings) && width + height > 0, what: one.outerHTML.slice(0, 200) };
+}"""
+
+
+def reach(page: Page, place: Locator, key: str = "Tab") -> None:
+    """Go there by Tab; at each stop one sees where one is."""
+    expect(place).to_be_visible()
+    for _ in range(150):
+        if place.evaluate("element => element === document.activeElement"):
+            return
+        page.keyboard.press(key)
+        if page.evaluate(ON_SOMETHING):
+            stop = page.evaluate(IS_SEEN)
+            assert stop["isSeen"], stop["what"]
+    raise AssertionError(f"{place} cannot be reached by {key}")
+
+
+def choose(page: Page, name: str) -> None:
+    """Go to an entry of the menu that is open, by arrows, and take it."""
+    wanted = page.locator(":popover-open").get_by_text(name, exact=True)
+    for _ in range(12):
+        if wanted.evaluate("element => document.activeElement.contains(element)"):
+            break
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+
+
+def test_a_conversation_is_led_by_keyboard_alone(page: Page) -> None:
+    page.goto("/")
+    live(page)
+    page.keyboard.press("Control+Shift+o")
+    page.keyboard.type("asking")
+    expect(chosen(page)).to_contain_text("Asking")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/agents/asking")
+    reach(page, page.locator("#words"))
+    page.keyboard.type("A trip")
+    page.keyboard.press("Enter")
+    page.wait_for_url(SESSION)
+    expect(page.get_by_label("First")).to_be_focused()
+    page.keyboard.press("Space")
+    reach(page, page.get_by_label("Yes"))
+    page.keyboard.press("Space")
+    reach(page, page.get_by_role("button", name="Send answer"))
+    page.keyboard.press("Enter")
+    heard(page, "Noted.")
+    settled(page)
+    file = artifact(page, "trip").get_by_role("button")
+    reach(page, file)
+    page.keyboard.press("Enter")
+    expect(page.locator("#preview h3")).to_be_focused()
+    reach(page, page.locator("#preview summary.signature-line"))
+    page.keyboard.press("Enter")
+    verify = page.locator("#verify")
+    reach(page, verify)
+    page.keyboard.press("Enter")
+    expect(page.locator("#announcer")).to_contain_text("Signature holds")
+    expect(verify).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(file).to_be_focused()
+
+    # What was done, and what one can do with an answer
+    first = begin(page, "storyteller", "Tell me a story")
+    heard(page, "river")
+    settled(page)
+    expect(page.locator("#words")).to_be_focused()
+    fold = page.locator(".work summary")
+    reach(page, fold, "Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".work .steps")).to_be_visible()
+    more, items = page.locator(".from-agent [data-act=more]"), page.get_by_role("menuitem")
+    reach(page, more)
+    page.keyboard.press("Enter")
+    expect(items.first).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(items.last).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(items).to_have_count(0)
+    expect(more).to_be_focused()
+    star = page.get_by_role("button", name="4 of 5")
+    reach(page, star)
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Why?")).to_be_visible()
+    expect(star).to_be_focused()
+    mine = page.locator(".from-user [data-act=more]")
+    reach(page, mine, "Shift+Tab")
+    page.keyboard.press("Enter")
+    choose(page, "Edit")
+    expect(page.get_by_label("Your message")).to_be_focused()
+    page.keyboard.type(", please")
+    page.keyboard.press("Control+Enter")
+    elsewhere(page, first)
+    heard(page, "river")
+    settled(page)
+    reach(page, page.get_by_role("link", name="Previous branch"), "Shift+Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{first}#m-*")
+    expect(page.get_by_role("link", name="Next branch")).to_be_focused()
+
+    # What opens over a session closes with Escape and gives the focus back
+    opener = page.get_by_role("button", name="More about this session")
+    for name, title in (("Branches", "Branches"), ("Share by a link…", "Share this session")):
+        reach(page, opener, "Shift+Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator("#session-menu a").first).to_be_focused()
+        choose(page, name)
+        dialog = page.get_by_role("dialog", name=title)
+        expect(dialog.locator(":focus")).to_have_count(1)
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        expect(opener).to_be_focused()
+    page.locator("#words").focus()
+    for keys, title in (("Control+/", "Keyboard shortcuts"), ("Control+k", "Search")):
+        page.keyboard.press(keys)
+        expect(page.get_by_role("dialog", name=title)).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog", name=title)).to_be_hidden()
+        expect(page.locator("#words")).to_be_focused()
+
+    # The button that goes leaves the focus where one writes
+    begin(page, "talking", "Go on")
+    reach(page, page.get_by_role("button", name="Stop"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    expect(page.locator("#words")).to_be_focused()
+
+
+def row(page: Page, session: str) -> Locator:
+    return page.locator(f".recent [data-key='{session}']")
+
+
+def do(page: Page, session: str, name: str) -> None:
+    """Choose what to do with a session, from its menu in the list."""
+    row(page, session).hover()
+    row(page, session).locator("[data-more]").click()
+    page.get_by_role("menuitem", name=name, exact=True).click()
+
+
+def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
+    page: Page, open_browser: OpenBrowser, ada: Person, complaints: list[str]
+) -> None:
+    other = page.context.new_page()
+    tabs = page, other
+    for tab in tabs:
+        tab.goto("/agents")
+        live(tab)
+    older, _ = ada.begin("echo", "The first name")
+    younger, _ = ada.begin("asking", "A younger one")
+    for tab in tabs:
+        expect(tab.locator(".recent [data-session]").first).to_contain_text("A younger one")
+        expect(entry(tab, younger).locator(".sign-waiting")).to_be_visible()
+        expect(entry(tab, older).locator(".sign-done")).to_be_visible()
+        expect(entry(tab, older).get_by_text("New", exact=True)).to_be_attached()
+    entry(page, older).focus()
+    ada.say(older, "once more")
+    for tab in tabs:  # what was said moves it up, and takes no focus
+        expect(tab.locator(".recent [data-session]").first).to_have_attribute("data-session", older)
+    expect(entry(page, older)).to_be_focused()
+    other.goto(f"/sessions/{older}")
+    heard(other, "once more")
+    expect(entry(page, older).get_by_text("New", exact=True)).to_have_count(0)
+    other.goto("/agents")
+
+    # Named and pinned by keyboard alone
+    field = page.get_by_label("Name of the session")
+    for name, key in (("Not this", "Escape"), ("A second name", "Enter")):
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(field).to_be_focused()
+        field.fill(name)
+        page.keyboard.press(key)
+        expect(entry(page, older)).to_be_focused()
+    for tab in tabs:
+        expect(entry(tab, older)).to_contain_text("A second name")
+    do(page, younger, "Pin")
+    for tab in tabs:
+        expect(tab.locator(".recent h2").first).to_have_text("Pinned")
+        expect(tab.locator(".recent [data-session]").first).to_have_attribute("data-session", younger)
+    expect(row(page, younger).locator("[data-more]")).to_be_focused()
+    do(page, younger, "Unpin")
+    expect(other.locator(".recent h2").first).to_have_text("Today")
+
+    # Deleted: that can be taken back, also on the next page, and is done when one left
+    do(page, older, "Delete")
+    expect(entry(page, younger)).to_be_focused()
+    for tab in tabs:
+        expect(entry(tab, older)).to_have_count(0)
+    toast = page.locator(".toast", has_text="deleted")
+    toast.hover()
+    assert ada.session(older), "it is not deleted while that can be taken back"
+    page.goto("/credentials/")
+    toast.hover()
+    expect(entry(page, older)).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    for tab in tabs:
+        expect(entry(tab, older)).to_be_visible()
+    live(page)
+    do(page, older, "Delete")
+    expect(entry(page, older)).to_have_count(0)
+    page.keyboard.press("Control+z")
+    expect(entry(page, older)).to_be_visible()
+    page.goto(f"/sessions/{older}")
+    expect(entry(page, older)).to_have_attribute("aria-current", "page")
+    do(page, older, "Delete")
+    page.wait_for_url(re.compile(r"/$"))
+    page.goto("/healthz")  # no page of ours
+    page.evaluate(
+        """() => {
+            const key = Object.keys(localStorage).find((name) => name.startsWith('parley.deleting.'));
+            const kept = JSON.parse(localStorage[key]);
+            for (const one of Object.values(kept)) one.until = 0;
+            localStorage[key] = JSON.stringify(kept);
+        }"""
+    )
+    with page.expect_response(lambda answer: answer.request.method == "DELETE"):
+        page.goto("/agents")
+    complaints.clear()  # that one has no icon
+    assert ada.session(older) is None
+
+    # A page that comes back from the browser's cache is live again; what goes elsewhere goes here
+    live(page)
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))")
+    unseen, _ = ada.begin("echo", "While nobody looked")
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    expect(entry(page, unseen)).to_contain_text("While nobody looked")
+    ada.api("DELETE", f"/sessions/{unseen}")
+    for tab in tabs:
+        expect(entry(tab, unseen)).to_have_count(0)
+
+    # Put away with the finger, and by keyboard
+    below, _ = ada.begin("echo", "The one below")
+    key, _ = ada.begin("echo", "To be put away")
+    phone = open_browser(PHONE, has_touch=True, is_mobile=True).new_page()
+    phone.goto("/")
+    live(phone)
+    mine = phone.locator(f"#sessions [data-key='{key}']")
+    for undo in (True, False):
+        mine.locator("[data-more]").tap()
+        phone.get_by_role("menuitem", name="Archive").tap()
+        expect(mine).to_have_count(0)
+        if undo:
+            phone.locator(".toast").get_by_role("button", name="Undo").tap()
+            expect(mine).to_be_visible()
+    phone.get_by_role("link", name="Archived").tap()
+    mine.locator("[data-more]").tap()
+    expect(phone.get_by_role("menuitem", name="Pin")).to_be_hidden()
+    phone.get_by_role("menuitem", name="Bring back").tap()
+    expect(mine).to_have_count(0)
+    phone.get_by_role("link", name="In use").tap()
+    expect(mine).to_be_visible()
+    assert phone.evaluate(FITS)
+
+    page.goto("/agents")
+    live(page)
+    for name, tells in (("Archive", "is archived"), ("Delete", "is deleted")):
+        reach(page, entry(page, key))
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        choose(page, name)
+        expect(entry(page, below)).to_be_focused()
+        expect(entry(page, key)).to_have_count(0)
+        expect(page.locator(".toast")).to_contain_text(tells)
+        reach(page, page.locator(".toast").get_by_role("button", name="Undo"), "Shift+Tab")
+        page.keyboard.press("Enter")
+        expect(entry(page, key)).to_be_visible()
+        expect(page.locator(".toast")).to_have_count(0)
+        page.locator("#main").focus()
+
+
+def test_agents_are_found_while_one_types_looked_at_and_added(
+    page: Page, ada: Person, parley: Stack, complaints: list[str]
+) -> None:
+    page.goto("/agents")
+    cards = page.locator(".agent-card")
+    everybody = cards.count()
+    page.locator("#q").press_sequentially("countd")
+    expect(cards).to_have_count(1)
+    expect(cards).to_contain_text("Countdown")
+    expect(page.get_by_role("status").first).to_contain_text("1 agent")
+    expect(page.locator("#q")).to_be_focused()
+    expect(page).to_have_url(re.compile(r"/agents\?q=countd$"))
+    page.reload()
+    expect(cards).to_have_count(1)
+    page.locator("#q").fill("nobody can do this")
+    expect(page.locator(".nothing-yet")).to_contain_text("Try other words")
+    page.get_by_role("link", name="Show all").click()
+    expect(cards).to_have_count(everybody)
+    page.get_by_text("Narrow down").click()
+    page.get_by_label("Tag").select_option("countdown")
+    expect(page).to_have_url(re.compile(r"/agents\?tag=countdown$"))
+    expect(cards.get_by_role("heading")).to_have_text(["Countdown"])
+
+    ada.begin("echo", "measure this")
+    page.goto("/agents?q=echo")
+    card = page.locator(".agent-card", has=page.get_by_role("link", name="Echo", exact=True))
+    card.get_by_role("link", name="Try").first.press("Enter")
+    expect(page.locator("#words")).to_have_value("Anything at all")
+    expect(page.locator("#words")).to_be_focused()
+    expect(page.get_by_role("heading", name="How it does")).to_be_visible()
+    expect(page.get_by_role("link", name="measure this").last).to_have_attribute("href", SESSION)
+    page.get_by_role("button", name="Copy the address: JSON-RPC").click()
+    expect(page.locator("#toasts")).to_contain_text("Copied.")
+    assert clipboard(page) == f"{parley.url}/a2a/echo"
+    page.get_by_text("Python", exact=True).click()
+    page.get_by_role("button", name="Copy the sample for Python").click()
+    until(page, "async () => (await navigator.clipboard.readText()).startsWith('import asyncio')")
+
+    # An example takes the place of what was written, which can be had back
+    page.locator("#words").fill("lines of my own")
+    page.get_by_role("button", name="Anything at all", exact=True).click()
+    expect(page.locator("#words")).to_have_value("Anything at all")
+    page.locator("#toasts").get_by_role("button", name="Undo").click()
+    expect(page.locator("#words")).to_have_value("lines of my own")
+
+    # One that runs elsewhere, here at this same address, is looked at before it is added
+    page.goto("/agents")
+    page.get_by_role("link", name="Add a remote agent").click()
+    page.get_by_label("Address").fill("http://10.1.2.3/")
+    page.get_by_role("button", name="Look at it").click()
+    expect(page.locator("#url-problem")).to_be_visible()
+    page.get_by_label("Address").fill(f"{parley.url}/a2a/hello")
+    page.get_by_role("button", name="Look at it").click()
+    expect(page.get_by_text("Nothing was registered yet.")).to_be_visible()
+    assert page.evaluate(FITS)
+    page.get_by_label("Short name").fill("far-away")
+    page.get_by_role("button", name="Register it").click()
+    page.wait_for_url("**/agents/far-away")
+    say(page, "over there")
+    page.wait_for_url(SESSION)
+    heard(page, "over there")
+    settled(page)
+    page.goto("/agents?q=far-away")
+    expect(cards.first).to_contain_text("Runs elsewhere")
+
+
+BROWSER = """
+window.shown = [];
+const known = location.protocol === "http:" ? localStorage : {getItem: () => null};
+window.Notification = class {
+  static permission = known.getItem("test.permission") ?? "default";
+  static async requestPermission() {
+    localStorage.setItem("test.permission", window.answers);
+    return (this.permission = window.answers);
+  }
+  constructor(title, about) { window.shown.push(Object.assign(this, { title, ...about })); }
+  close() {}
+};
+window.answers = "granted";
+Object.defineProperty(document, "hidden", { get: () => known.getItem("test.away") === "yes" });
+"""
+
+
+def told(pages: list[Page], words: str) -> Page:
+    """Wait until one of them says it."""
+    found: list[Page] = []
+    wait(pages[0], lambda: found.extend(one for one in pages if one.locator(".toast", has_text=words).count()) or found)
+    return found[0]
+
+
+def test_what_ends_or_asks_elsewhere_is_told_once_by_a_page_or_by_the_browser(
+    open_browser: OpenBrowser, ada: Person
+) -> None:
+    context = open_browser()
+    context.add_init_script(BROWSER)
+    page, other = context.new_page(), context.new_page()
+    echoed(page, "What I look at")
+    other.goto("/agents")
+    live(other)
+    say(page, "And again")
+    heard(page, "And again")
+    session, _ = ada.begin("echo", "The thing that ends")
+    told([page, other], "“The thing that ends” is done.")
+    ada.begin("echo", "The thing after it")
+    told([page, other], "“The thing after it” is done.")
+    says = [one.locator(".toast", has_text="The thing that ends").count() for one in (page, other)]
+    assert sorted(says) == [0, 1], "and the other page does not repeat it"
+    assert not [one for one in (page, other) if one.locator(".toast", has_text="“What I look at”").count()]
+    teller = told([page, other], "The thing that ends")
+    teller.locator(".toast", has_text="The thing that ends").get_by_role("button", name="Open").click()
+    teller.wait_for_url(f"**/sessions/{session}")
+
+    # The browser says it to who allowed it and is away
+    switch = page.get_by_role("switch", name="Notify me")
+    page.goto("/agents")
+    page.locator(".sidebar [popovertarget=account]").click()
+    page.evaluate("window.answers = 'denied'")
+    switch.click()
+    expect(page.locator(".toast", has_text="Your browser blocks notifications")).to_be_visible()
+    expect(switch).not_to_be_checked()
+    page.evaluate("window.answers = 'granted'")
+    if not switch.is_visible():
+        page.locator(".sidebar [popovertarget=account]").click()
+    switch.click()
+    expect(switch).to_be_checked()
+    other.goto("/agents")
+    for one in (page, other):  # which have the permission by then
+        one.reload()
+        live(one)
+    page.evaluate("localStorage.setItem('test.away', 'yes')")
+    session, _ = ada.begin("asking", "Where nobody looks")
+    shown: list[Any] = []
+    said = "shown.map(({ title, body }) => [title, body])"
+    wait(page, lambda: shown.extend((one, *words) for one in (page, other) for words in one.evaluate(said)) or shown)
+    teller, *words = shown[0]
+    assert words == ["“Where nobody looks” asks you something", "Where to, and how?"]
+    assert len(shown) == 1
+    teller.evaluate("window.shown[0].onclick()")
+    teller.wait_for_url(f"**/sessions/{session}")

@@ -1,0 +1,113 @@
+"""The main pages, each with something on it: to be looked at by axe, and to take pictures of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.people import Person
+
+CSV = "site,depth,temperature\n" + "\n".join(f"{'ABC'[n % 3]},{n * 1.5},{20 - n / 10}" for n in range(90))
+RIGHT_TO_LEFT = "مرحبا، أرسل لي تقريراً عن درجات الحرارة من فضلك"
+WORD = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft" * 3
+TRIP = {"city": "Lisbon", "departure": "Oslo", "arrival": "2027-05-03", "nights": 3}
+
+
+@dataclass(frozen=True)
+class View:
+    """A page, and what is done there until it is as it should be looked at."""
+
+    name: str
+    address: str
+    do: Callable[[Page], object] = lambda page: None
+
+
+def drawn(selector: str) -> Callable[[Page], None]:
+    return lambda page: expect(page.locator(selector).locator("visible=true").first).to_be_visible()
+
+
+def pressed(button: str, shown: str) -> Callable[[Page], None]:
+    def do(page: Page) -> None:
+        page.locator(button).locator("visible=true").first.click()
+        drawn(shown)(page)
+
+    return do
+
+
+def keys(pressed: str, shown: str) -> Callable[[Page], None]:
+    def do(page: Page) -> None:
+        page.keyboard.press(pressed)
+        drawn(shown)(page)
+
+    return do
+
+
+def menu_entry(act: str) -> Callable[[Page], None]:
+    def do(page: Page) -> None:
+        pressed("#session-more", "#session-menu")(page)
+        pressed(f"#session-menu [data-act={act}]", "dialog.dialog")(page)
+
+    return do
+
+
+def opened_files(page: Page) -> None:
+    drawn(".from-agent .chip")(page)
+    if page.locator("#to-panel").is_visible():
+        page.locator("#to-panel").click()
+    pressed("#artifacts button", "#preview h3")(page)
+    expect(page.locator("#preview .signature")).to_be_visible()
+
+
+def views(person: Person) -> Iterator[View]:
+    """What is said first, and then the pages that show it."""
+    for words in (RIGHT_TO_LEFT, WORD):
+        person.begin("echo", words)
+    person.begin("failing", "Measure the sample")
+    sheet = {"text": CSV, "filename": "depths.csv", "mediaType": "text/csv"}
+    report, task = person.begin("report", "make a report as PDF", parts=[sheet])
+    story, told = person.begin("storyteller", "Tell me a story")
+    person.say(story, "And another one")
+    fork = person.api("POST", f"/sessions/{story}/fork", retry=True)["session"]["id"]
+    shared = {"expiresInDays": 7, "withArtifacts": True, "withBranches": True}
+    link = person.api("POST", f"/sessions/{report}/shares", **shared)["url"]
+    question, _ = person.begin("asking", "A trip to the sea")
+    _, trip = person.begin("trip", "A trip", parts=[{"data": TRIP}])
+    _, research = person.begin("research", "lung fibrosis")
+    [made] = person.api("GET", f"/artifacts?session={report}")["items"][:1]
+    session = f"/sessions/{report}"
+    yield View("home", "/", drawn("#sessions [data-key]"))
+    yield View("archived", "/?show=archived")
+    yield View("row-menu", "/", pressed("#sessions [data-more]", "#row-menu"))
+    yield View("find", "/", keys("Control+k", "[role=option]"))
+    yield View("new-session", "/", keys("Control+Shift+o", "[role=option]"))
+    yield View("help", "/", keys("Control+/", "dialog.help"))
+    yield View("agents", "/agents")
+    yield View("agent", "/agents/report")
+    yield View("try", "/agents/echo/try")
+    yield View("add-agent", "/agents/remote/add")
+    yield View("inbox", "/inbox", drawn(".inbox-item"))
+    yield View("credentials", "/credentials/")
+    yield View("session", session, drawn(".from-agent .prose"))
+    yield View("story", f"/sessions/{story}", pressed(".work summary", ".steps"))
+    yield View("fork", f"/sessions/{fork}", drawn(".branches"))
+    yield View("question", f"/sessions/{question}", drawn("form.question"))
+    yield View("files", session, opened_files)
+    yield View("actions", session, pressed(".from-agent [data-act=more]", ".action-menu"))
+    yield View("session-menu", session, pressed("#session-more", "#session-menu"))
+    yield View("switch", session, pressed("#switch", "#switch-to"))
+    yield View("share", session, menu_entry("share"))
+    yield View("tree-over-a-page", f"/sessions/{story}", menu_entry("tree"))
+    yield View("tree", f"/sessions/{story}/tree")
+    yield View("task", f"/tasks/{task}", drawn("#events tr"))
+    yield View("task-of-story", f"/tasks/{told}", drawn("#events tr"))
+    yield View("led-to-it", f"{session}/artifacts/{made['taskId']}/{made['artifactId']}/provenance", drawn("h1"))
+    yield View("replay", f"{session}/replay?at=5", drawn("#items > li"))
+    yield View("shared", link[link.index("/shared/") :])
+    yield View("plans", "/plans")
+    yield View("plan", "/plans/research")
+    yield View("new-plan", "/plans/new")
+    yield View("plan-run", f"/plans/runs/{trip}", drawn("#standing[data-state=completed]"))
+    yield View("plan-run-asking", f"/plans/runs/{research}", drawn("form.question"))
+    yield View("nowhere", "/nowhere")
