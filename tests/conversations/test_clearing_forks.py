@@ -15,7 +15,7 @@ from apps.conversations.models import Accepted, Blob, Context, Event, Message, R
 from tests.conversations.lineages import place_before, shown, words
 from tests.working import begin, chunk, end, say
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("who shares what is found by SQL")]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_family_is_cleared_in_any_order_and_who_is_left_is_as_before(family, c
     assert not Run.objects.exists()
 
 
-def test_what_nobody_shares_goes(ada, tell, clear):
+def test_what_nobody_shares_goes_and_the_fork_goes_on_and_is_forked(ada, tell, clear):
     root = tell("second", tell("first"))
     child = fork(ada.principal, root, place_before(root, "second"), reason="fork")
     clear(root)
@@ -61,12 +61,6 @@ def test_what_nobody_shares_goes(ada, tell, clear):
     assert not Message.objects.filter(parts__icontains="second").exists()
     assert set(Message.objects.values_list("context", flat=True)) == {child.pk}
     assert Accepted.objects.filter(task=None).count() == 1
-
-
-def test_the_fork_goes_on_and_is_forked_after_its_parent_was_cleared(ada, tell, clear):
-    root = tell("second", tell("first"))
-    child = fork(ada.principal, root, place_before(root, "second"), reason="fork")
-    clear(root)
     child = tell("other", child)
     again = tell("again", fork(ada.principal, child, place_before(child, "first"), reason="edit"))
     last = fork(ada.principal, child, place_before(child, "other"), reason="fork")

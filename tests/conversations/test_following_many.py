@@ -125,21 +125,17 @@ async def test_those_that_are_named_are_heard_alone(ada, begun):
         assert [(told.session, told.index) for told in ear.told] == [(one, 2)]
 
 
-async def test_of_one_session_an_index_says_where_to_begin(ada, begun):
-    session = await bridge.run(begun)
+async def test_of_one_session_an_index_says_where_to_begin_and_one_out_of_range_is_refused(ada, begun):
+    session, other = await bridge.run(begun), await bridge.run(begun)
     await bridge.run(rename, session, session)
     await bridge.run(aged, session)
     async with client(ada.principal, 1, [session]) as ear:
         await ear.hear(2)
         assert ear.indexes(session) == [2, 3]
-
-
-async def test_an_index_out_of_range_is_refused(ada, begun):
-    one, other = await bridge.run(begun), await bridge.run(begun)
     with pytest.raises(InvalidParams, match="no such event"):
-        await bridge.run(following.begin, ada.principal, frozenset([one]), 2)
+        await bridge.run(following.begin, ada.principal, frozenset([session]), 4)
     with pytest.raises(InvalidParams, match="Name one"):
-        await bridge.run(following.begin, ada.principal, frozenset([one, other]), 1)
+        await bridge.run(following.begin, ada.principal, frozenset([session, other]), 1)
 
 
 async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, echo, said, begun, settings):

@@ -5,7 +5,7 @@ import threading
 import pytest
 from django.db import connection
 
-from agentkit import Artifact, Completed, InputRequired
+from agentkit import Completed, InputRequired
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.conversations import clearing, intake, ledger, lineage, replay
@@ -14,38 +14,33 @@ from apps.conversations.events import EventType
 from apps.conversations.forking import fork
 from apps.conversations.models import Context, Event, Run, Segment, Task
 from apps.conversations.switching import switch
-from tests.conversations.lineages import place_before, words
+from tests.conversations.lineages import place_before, rename, words
 from tests.working import begin, chunk, end, say, state_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("a log is read over several, and a fork made once")]
 
 
 @pytest.fixture
-def talk(ada, echo, said):
+def talk(tell):
     """A conversation of two tasks that are done."""
-    for text in ("first", "second"):
-        sent = intake.accept(ada.principal, echo, said(text, contextId="talk"))
-        end(begin(sent.run), Completed(f"{text} is done", [Artifact.text(text, "made")]))
-    return Context.objects.get()
+    return tell("second", tell("first"))
 
 
 def shape(context):
     return list(lineage.events(context).values_list("index", "type", "payload"))
 
 
-def test_a_fork_has_what_came_before_and_goes_on_with_its_own(ada, echo, said, talk):
+def test_a_fork_has_what_came_before_and_goes_on_with_its_own(ada, tell, talk):
     at = place_before(talk, "second")
     child = fork(ada.principal, talk, at, reason="fork")
-    sent = intake.accept(ada.principal, echo, said("other", contextId=child.context_id))
-    end(begin(sent.run), Completed("other is done"))
-    child.refresh_from_db()
+    child = tell("other", child)
     assert words(child) == ["first", "first is done", "other", "other is done"]
     assert words(talk) == ["first", "first is done", "second", "second is done"]
     assert [event.index for event in lineage.events(child)] == list(range(1, child.last_event + 1))
     assert shape(child)[:at] == shape(talk)[:at]
     assert (child.parent_id, child.forked_at, child.fork_reason, child.title) == (talk.pk, at, "fork", "first")
     assert [task.state for task in lineage.tasks(child)] == ["completed", "completed"]
-    assert [row.name for row in lineage.artifacts(child)] == ["first"]
+    assert [row.name for row in lineage.artifacts(child)] == ["first", "other"]
     assert [row.name for row in lineage.artifacts(talk)] == ["first", "second"]
     assert replay.differences(child.pk) == replay.differences(talk.pk) == []
 
@@ -65,7 +60,7 @@ def test_a_fork_of_a_fork_has_what_both_had(ada, echo, said, talk):
 
 
 def test_what_had_not_ended_is_left_behind_and_nothing_it_says_later_reaches_the_fork(ada, echo, said):
-    sent = intake.accept(ada.principal, echo, said("work", contextId="talk"))
+    sent = intake.accept(ada.principal, echo, said("work"))
     held = begin(sent.run)
     say(held, chunk("made", "so far"))
     talk = Context.objects.get()
@@ -81,21 +76,17 @@ def test_what_had_not_ended_is_left_behind_and_nothing_it_says_later_reaches_the
     assert replay.differences(child.pk) == replay.differences(talk.pk) == []
 
 
-def test_a_fork_of_the_beginning_has_nothing_of_the_past(ada, echo, said, talk):
-    child = fork(ada.principal, talk, 0, reason="edit")
-    assert [event.type for event in lineage.events(child)] == ["fork"]
-    assert (child.last_event, child.forked_at) == (1, 0)
-    assert [segment.source for segment in Segment.objects.all()] == [child]
-    assert replay.differences(child.pk) == []
-
-
-@pytest.mark.parametrize("at_the_beginning", [True, False])
-def test_forks_from_the_same_place_are_siblings(ada, talk, at_the_beginning):
-    at = 0 if at_the_beginning else place_before(talk, "second")
-    child = fork(ada.principal, talk, at, reason="edit")
-    for here in (child.last_event, at):
-        sibling = fork(ada.principal, child, here, reason="edit")
-        assert (sibling.parent_id, sibling.forked_at) == (talk.pk, at)
+def test_forks_from_the_same_place_are_siblings_and_one_of_the_beginning_has_no_past(ada, talk):
+    for at in (0, place_before(talk, "second")):
+        child = fork(ada.principal, talk, at, reason="edit")
+        assert (child.last_event, child.forked_at) == (at + 1, at)
+        for here in (child.last_event, at):
+            sibling = fork(ada.principal, child, here, reason="edit")
+            assert (sibling.parent_id, sibling.forked_at) == (talk.pk, at)
+        if at == 0:
+            assert [event.type for event in lineage.events(child)] == ["fork"]
+            assert Segment.objects.filter(context=child).get().source == child
+        assert replay.differences(child.pk) == []
 
 
 def test_it_is_with_whom_the_conversation_was_with_then_unless_another_is_named(ada, echo, countdown, talk):
@@ -110,8 +101,10 @@ def test_it_is_with_whom_the_conversation_was_with_then_unless_another_is_named(
     assert fork(ada.principal, again, again.last_event, reason="fork").agent == echo
 
 
-def test_the_same_key_gives_the_same_fork(ada, countdown, talk):
+def test_the_same_key_gives_the_same_fork_and_an_edit_is_noted_once_where_the_message_was(ada, countdown, talk):
     child = fork(ada.principal, talk, 2, reason="edit", key="one", edited="a message")
+    event = Event.objects.get(type=EventType.EDIT)
+    assert (event.context, event.payload) == (talk, {"messageId": "a message", "session": str(child.pk)})
     last = Context.objects.get(pk=talk.pk).last_event
     assert fork(ada.principal, talk, 2, reason="edit", key="one", edited="a message") == child
     assert Context.objects.get(pk=talk.pk).last_event == last
@@ -119,20 +112,14 @@ def test_the_same_key_gives_the_same_fork(ada, countdown, talk):
     for other in ({"at": 3}, {"reason": "retry"}, {"agent": countdown}):
         with pytest.raises(InvalidParams, match="another fork"):
             fork(ada.principal, talk, **{"at": 2, "reason": "edit", "key": "one", **other})
-
-
-def test_an_edit_is_noted_where_the_message_was(ada, talk):
-    child = fork(ada.principal, talk, 2, reason="edit", edited="a message")
-    event = Event.objects.get(type=EventType.EDIT)
-    assert (event.context, event.payload) == (talk, {"messageId": "a message", "session": str(child.pk)})
     assert replay.differences(talk.pk) == []
 
 
 @pytest.mark.parametrize("running", ["finish", "cancel"])
 def test_what_runs_in_the_conversation_ends_or_goes_on_by_choice(ada, echo, said, talk, running):
-    asked = intake.accept(ada.principal, echo, said("asks", contextId="talk"))
+    asked = intake.accept(ada.principal, echo, said("asks", contextId=talk.context_id))
     end(begin(asked.run), InputRequired("Which?", slot="word"))
-    sent = intake.accept(ada.principal, echo, said("work", contextId="talk"))
+    sent = intake.accept(ada.principal, echo, said("work", contextId=talk.context_id))
     held = begin(sent.run)
     fork(ada.principal, talk, 2, reason="edit", running=running)
     if running == "finish":
@@ -155,17 +142,17 @@ def test_somebody_elses_conversation_is_not_found_nor_is_one_that_was_cleared(ad
     for stranger in (bob.principal, ANONYMOUS):
         with pytest.raises(ContextNotFound):
             fork(stranger, talk, 1, reason="fork")
-    clearing.clear(ada.principal, echo, "talk")
+    clearing.clear(ada.principal, echo, talk.context_id)
     with pytest.raises(ContextNotFound):
         fork(ada.principal, talk, 1, reason="fork")
 
 
-@pytest.mark.parametrize("fields", [{"access": "groups"}, {"is_enabled": False}])
-def test_an_agent_that_the_caller_may_not_use_is_refused(ada, countdown, talk, fields):
-    Agent.objects.filter(pk=countdown.pk).update(**fields)
-    countdown.refresh_from_db()
-    with pytest.raises(UnsupportedOperation, match="may not use it"):
-        fork(ada.principal, talk, 1, reason="agent", agent=countdown)
+def test_an_agent_that_the_caller_may_not_use_is_refused(ada, countdown, talk):
+    for fields in ({"access": "groups"}, {"access": "users", "is_enabled": False}):
+        Agent.objects.filter(pk=countdown.pk).update(**fields)
+        countdown.refresh_from_db()
+        with pytest.raises(UnsupportedOperation, match="may not use it"):
+            fork(ada.principal, talk, 1, reason="agent", agent=countdown)
     assert Context.objects.count() == 1
 
 
@@ -205,17 +192,13 @@ def test_the_same_key_at_the_same_moment_gives_one_fork(ada, talk):
     assert replay.differences(found[0]) == []
 
 
-def test_a_fork_without_the_first_message_is_called_by_its_own(ada, echo, said, talk):
+def test_a_fork_without_the_first_message_is_called_by_its_own_or_by_the_name_that_its_owner_chose(ada, tell, talk):
     anew = fork(ada.principal, talk, 0, reason="edit")
     assert anew.title == ""
-    intake.accept(ada.principal, echo, said("other words", contextId=anew.context_id))
+    tell("other words", anew)
+    rename(talk.pk, title="chosen")
+    assert fork(ada.principal, talk, 0, reason="edit").title == "chosen"
     clearing.clear_session(ada.principal, talk.pk)
     assert Context.objects.get(pk=anew.pk).title == "other words"
     assert not Event.objects.filter(payload__icontains="first").exists()
     assert replay.differences(anew.pk) == []
-
-
-def test_a_name_that_its_owner_chose_goes_along(ada, talk):
-    with ledger.writing(talk.pk) as log:
-        log.add(EventType.SESSION_RENAMED, {"title": "chosen"})
-    assert fork(ada.principal, talk, 0, reason="edit").title == "chosen"

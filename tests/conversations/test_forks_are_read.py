@@ -19,7 +19,7 @@ from apps.web.entries import entries_of, settled_events
 from tests.conversations.lineages import place_before, words
 from tests.working import begin, chunk, end, say
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.services("a log is read over several")]
 
 
 @pytest.fixture
@@ -51,12 +51,20 @@ def test_an_agent_is_given_the_past_and_refers_to_what_was_made_in_it(ada, echo,
     assert Task.objects.get(pk=sent.task).references == [str(Task.objects.get(context=talk, first_event=1).pk)]
 
 
-def test_what_was_left_behind_is_not_referred_to(ada, echo, said):
+def test_what_was_left_behind_is_over_on_a_page_and_not_referred_to(ada, echo, said, client):
     sent = intake.accept(ada.principal, echo, said("work"))
     held = begin(sent.run)
+    say(held, chunk("made", "so far"))
     talk = Context.objects.get()
     child = fork(ada.principal, talk, talk.last_event, reason="fork")
     end(held, Completed("done"))
+    entries = entries_of(child, settled_events(child, 0, child.last_event + 1))
+    assert [entry["type"] for entry in entries] == ["user_message", "agent_status", "agent_start", "fork"]
+    assert entries[-1]["left"] == [str(sent.task)]
+    client.force_login(ada)
+    page = client.get(reverse("web:session", args=[child.pk]))
+    assert page.status_code == 200
+    assert "work" in page.content.decode()
     again = intake.accept(ada.principal, echo, said("again", contextId=child.context_id))
     assert Task.objects.get(pk=again.task).references == []
     assert [one.text for one in begin(again.run).history] == ["work"]
@@ -88,22 +96,6 @@ async def test_who_follows_a_fork_from_its_beginning_hears_the_past_and_then_wha
 
         await bridge.run(rename)
         assert [event.index for event in await asyncio.wait_for(anext(batches), 10)] == [child.last_event + 1]
-
-
-def test_a_page_shows_the_past_and_that_what_had_not_ended_is_over(ada, echo, said, client):
-    sent = intake.accept(ada.principal, echo, said("work"))
-    held = begin(sent.run)
-    say(held, chunk("made", "so far"))
-    talk = Context.objects.get()
-    child = fork(ada.principal, talk, talk.last_event, reason="fork")
-    end(held, Completed("done"))
-    entries = entries_of(child, settled_events(child, 0, child.last_event + 1))
-    assert [entry["type"] for entry in entries] == ["user_message", "agent_status", "agent_start", "fork"]
-    assert entries[-1]["left"] == [str(sent.task)]
-    client.force_login(ada)
-    page = client.get(reverse("web:session", args=[child.pk]))
-    assert page.status_code == 200
-    assert "work" in page.content.decode()
 
 
 def test_files_of_the_past_are_had_by_the_fork_and_those_of_the_future_are_not(ada, bob, tell, client):

@@ -13,7 +13,7 @@ from apps.conversations.events import EventType
 from apps.conversations.models import Event, Task
 from apps.runtime.sending import send, settled
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("writers wait for each other")]
 WRITERS, EACH = 8, 15
 
 

@@ -18,7 +18,7 @@ from apps.runtime.sending import send
 from tests.runtime.agents import Counting
 from tests.working import begin, end
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("of those who send at once one is first")]
 
 
 @pytest.fixture
@@ -31,21 +31,15 @@ def counts():
     return {model.__name__: model.objects.count() for model in (Context, Task, Message, Run, Accepted)}
 
 
-def test_the_same_message_leads_to_the_same_task(ada, echo, said):
-    message = said()
+def test_the_same_message_leads_to_the_same_task_and_another_body_is_refused(ada, echo, said):
+    message = said("one")
     first = intake.accept(ada.principal, echo, message)
     before = counts()
     again = intake.accept(ada.principal, echo, message)
     assert (again.task, again.context, again.index) == (first.task, first.context, first.index)
     assert (first.repeated, again.repeated, again.run) == (False, True, None)
-    assert counts() == before
-
-
-def test_the_same_id_with_another_body_is_refused(ada, echo, said):
-    intake.accept(ada.principal, echo, said("one", messageId="m"))
-    before = counts()
     with pytest.raises(InvalidParams) as refused:
-        intake.accept(ada.principal, echo, said("two", messageId="m"))
+        intake.accept(ada.principal, echo, said("two", messageId=message["messageId"]))
     assert refused.value.field == "messageId"
     assert counts() == before
 
@@ -58,16 +52,15 @@ def test_numbers_of_any_size_are_part_of_the_body(ada, echo, said):
         intake.accept(ada.principal, echo, said(parts=[{"data": {"id": 2**60 + 1}}], messageId="m"))
 
 
-def test_other_senders_and_other_agents_are_others(ada, bob, echo, countdown, said):
+def test_other_senders_and_other_agents_are_others_and_an_anonymous_caller_is_not_remembered(
+    ada, bob, echo, countdown, said
+):
     message = said()
     sent = [(ada, echo), (bob, echo), (ada, countdown)]
     assert len({intake.accept(user.principal, agent, message).task for user, agent in sent}) == 3
-
-
-def test_an_anonymous_caller_is_not_remembered(echo, said):
-    message = said()
+    before = Accepted.objects.count()
     assert intake.accept(ANONYMOUS, echo, message).task != intake.accept(ANONYMOUS, echo, message).task
-    assert not Accepted.objects.exists()
+    assert Accepted.objects.count() == before
 
 
 def test_a_repeated_message_to_a_task_that_ended_since_is_no_error(ada, echo, said):

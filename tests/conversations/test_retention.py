@@ -16,7 +16,7 @@ from apps.conversations.models import Context
 from tests.conversations.archiving import put_away
 from tests.working import begin, end
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("what is overdue is found by SQL")]
 
 
 @pytest.fixture

@@ -40,18 +40,14 @@ def test_what_is_said_after_it_is_for_the_other_agent_and_what_runs_goes_on(ada,
     assert replay.differences(talk.context) == []
 
 
-def test_the_next_task_refers_to_what_the_other_agent_made(ada, countdown, talk, said):
-    end(begin(talk.run), Completed("mine"))
-    switch(ada.principal, talk.context, countdown)
-    after = intake.accept(ada.principal, countdown, said("shorter", contextId="talk"))
-    assert Task.objects.get(pk=after.task).references == [str(talk.task)]
-
-
-def test_the_answer_to_a_question_goes_to_who_asked(ada, echo, countdown, talk, said):
+def test_an_answer_goes_to_who_asked_and_the_next_task_refers_to_what_that_agent_made(ada, echo, countdown, talk, said):
     end(begin(talk.run), InputRequired("Which?", slot="word"))
     switch(ada.principal, talk.context, countdown)
-    answered = intake.accept(ada.principal, echo, said("this", taskId=str(talk.task)))
-    assert begin(answered.run).agent == echo
+    held = begin(intake.accept(ada.principal, echo, said("this", taskId=str(talk.task))).run)
+    assert held.agent == echo
+    end(held, Completed("mine"))
+    after = intake.accept(ada.principal, countdown, said("shorter", contextId="talk"))
+    assert Task.objects.get(pk=after.task).references == [str(talk.task)]
 
 
 def test_an_agent_takes_new_tasks_only_where_the_conversation_is_with_it(ada, echo, countdown, talk, said):
@@ -64,18 +60,12 @@ def test_an_agent_takes_new_tasks_only_where_the_conversation_is_with_it(ada, ec
     assert intake.accept(ada.principal, echo, said(contextId="talk")).context == talk.context
 
 
-def test_to_the_same_agent_is_no_switch(ada, echo, talk):
-    before = Context.objects.get().last_event
-    assert not switch(ada.principal, talk.context, echo)
-    assert Context.objects.get().last_event == before
-
-
-@pytest.mark.parametrize("fields", [{"access": "groups"}, {"is_enabled": False}])
-def test_an_agent_that_the_caller_may_not_use_is_refused(ada, countdown, talk, fields):
-    Agent.objects.filter(pk=countdown.pk).update(**fields)
-    countdown.refresh_from_db()
-    with pytest.raises(UnsupportedOperation, match="may not use it"):
-        switch(ada.principal, talk.context, countdown)
+def test_an_agent_that_the_caller_may_not_use_is_refused(ada, countdown, talk):
+    for fields in ({"access": "groups"}, {"access": "users", "is_enabled": False}):
+        Agent.objects.filter(pk=countdown.pk).update(**fields)
+        countdown.refresh_from_db()
+        with pytest.raises(UnsupportedOperation, match="may not use it"):
+            switch(ada.principal, talk.context, countdown)
     assert not Event.objects.filter(type="agent_switched").exists()
 
 
@@ -105,47 +95,39 @@ def test_a_log_that_does_not_say_who_wrote_gives_the_same_rows(ada, echo, countd
     assert replay.differences(talk.context) == []
 
 
-def test_the_agent_is_set_up_for_the_conversation_and_again_without_being_switched(ada, echo, talk):
+def test_the_agent_is_set_up_for_the_conversation_and_again_without_being_switched(ada, echo, countdown, talk):
+    def options():
+        assert replay.differences(talk.context) == []
+        return Context.objects.get().options
+
+    before = Context.objects.get().last_event
+    assert not switch(ada.principal, talk.context, echo), "to the same agent is no switch"
+    assert Context.objects.get().last_event == before
     assert switch(ada.principal, talk.context, echo, {"tone": "dry"})
     assert not switch(ada.principal, talk.context, echo, {"tone": "dry"}), "it is so already"
     assert not switch(ada.principal, talk.context, echo), "it keeps what it has"
-    assert Context.objects.get().options == {"tone": "dry"}
+    assert options() == {"tone": "dry"}
     assert Event.objects.get(type="agent_switched").payload["options"] == {"tone": "dry"}
-    assert switch(ada.principal, talk.context, echo, {})
-    assert Context.objects.get().options == {}
-    assert replay.differences(talk.context) == []
-
-
-def test_another_agent_begins_without_what_the_one_before_was_set_to(ada, echo, countdown, talk):
-    switch(ada.principal, talk.context, echo, {"tone": "dry"})
     switch(ada.principal, talk.context, countdown)
-    assert Context.objects.get().options == {}
+    assert options() == {}, "another agent begins without"
     switch(ada.principal, talk.context, echo, {"tone": "warm"})
-    assert Context.objects.get().options == {"tone": "warm"}
-    assert replay.differences(talk.context) == []
+    assert options() == {"tone": "warm"}
+    assert switch(ada.principal, talk.context, echo, {})
+    assert options() == {}
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_what_an_agent_cannot_be_set_to_is_refused(ada, echo, talk):
+    for options, sentence in [
         ({"credentials": "calendar"}, "credentials"),
         ({"text": "x" * 16_400}, "larger than 16,384 bytes"),
         ({"text": "nul \0"}, "control characters"),
         ({"text": "half \ud83d"}, "Unicode"),
         ({"number": float("nan")}, "JSON"),
-    ],
-)
-def test_what_an_agent_cannot_be_set_to_is_refused(ada, echo, talk, options, sentence):
-    with pytest.raises(InvalidParams, match=sentence):
-        switch(ada.principal, talk.context, echo, options)
-    assert Context.objects.get().options == {}
-
-
-def test_text_that_looks_like_an_escaped_control_character_is_text(ada, echo, talk):
-    assert switch(ada.principal, talk.context, echo, {"text": "\\u0000"})
-
-
-def test_a_remote_agent_takes_no_options(ada, echo, talk):
+    ]:
+        with pytest.raises(InvalidParams, match=sentence):
+            switch(ada.principal, talk.context, echo, options)
+        assert Context.objects.get().options == {}
+    assert switch(ada.principal, talk.context, echo, {"text": "\\u0000"}), "which is text"
     Agent.objects.filter(pk=echo.pk).update(kind=Agent.Kind.REMOTE)
     echo.refresh_from_db()
     with pytest.raises(InvalidParams, match="takes none"):

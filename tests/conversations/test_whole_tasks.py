@@ -13,7 +13,7 @@ from apps.conversations import intake, whole_tasks, wire
 from apps.conversations.models import Artifact as ArtifactRow
 from tests.working import begin, end
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("PostgreSQL reads a task by one statement")]
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 NUMBER = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
 VALUE = st.recursive(
@@ -36,7 +36,7 @@ def check(task, *lengths):
         assert shown(whole_tasks.find(task, length), length) == shown(whole_tasks.TASK.one(task), length)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=TEXT, data=VALUE, metadata=OBJECT, signature=OBJECT, extensions=st.lists(TEXT, max_size=2), outcome=OUTCOME)
 def test_whatever_was_said_and_made(ada, echo, said, text, data, metadata, signature, extensions, outcome):
     parts = [{"text": text or "-"}, {"data": data, "metadata": metadata}]
@@ -71,11 +71,8 @@ def test_what_was_read_along_is_used_for_its_own_length_alone(ada, echo, said):
     assert len(wire.load_task(whole, history_length=2, up_to=sent.index)["history"]) == 1
 
 
-def test_a_task_at_work_is_read_without_what_nobody_is_shown_yet(ada, echo, said):
+def test_a_task_at_work_is_read_without_what_nobody_is_shown_yet_and_none_is_none(ada, echo, said):
     sent = intake.accept(ada.principal, echo, said("hi"))
     assert whole_tasks.find(sent.task).shown is None
     assert len(wire.load_task(whole_tasks.find(sent.task))["history"]) == 1
-
-
-def test_a_task_that_is_not_there_is_none():
     assert whole_tasks.find(uuid.uuid4()) is None
