@@ -329,7 +329,6 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
     )
     with page.expect_response(lambda answer: answer.request.method == "DELETE"):
         page.goto("/agents")
-    complaints.clear()  # that one has no icon
     assert ada.session(older) is None
 
     # A page that comes back from the browser's cache is live again; what goes elsewhere goes here
@@ -380,6 +379,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
         expect(entry(page, key)).to_be_visible()
         expect(page.locator(".toast")).to_have_count(0)
         page.locator("#main").focus()
+    complaints[:] = [one for one in complaints if "404" not in one]  # of the page that has no icon
 
 
 def test_agents_are_found_while_one_types_looked_at_and_added(

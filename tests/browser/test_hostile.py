@@ -80,7 +80,7 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
     addresses = [f"{address}/artifacts/{one['taskId']}/{one['artifactId']}/0" for one in artifacts]
     page.goto(address)
     expect(page.locator("#artifacts .artifact").first).to_be_attached()
-    assert page.evaluate(LOOK_AT_ALL, [f"{one}/preview" for one in addresses[::3]]) == []  # of each of the five kinds
+    assert page.evaluate(LOOK_AT_ALL, [f"{one}/preview" for one in addresses[::7]]) == []  # of each of the five kinds
     page.evaluate(OPEN_ALL, "#artifacts details")
     for number in range(10):
         page.locator("#artifacts .artifact-open").nth(number).click()
@@ -104,13 +104,13 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
 
     # Its tasks, the player, the tree of forks, what is found of it
     tasks = sorted({one["taskId"] for one in artifacts})
-    for one in tasks[::25]:
+    for one in tasks[::40]:
         page.goto(f"/tasks/{one}")
         page.evaluate(OPEN_ALL, "main details")
         expect(page.locator("main .payload:empty")).to_have_count(0)
         in_its_box(page)
     endings = ("/events?q=script", "/timeline", "/documents/events?shown", "/documents/task?shown")
-    assert page.evaluate(LOOK_AT_ALL, [f"/tasks/{one}{ending}" for one in tasks[::6] for ending in endings]) == []
+    assert page.evaluate(LOOK_AT_ALL, [f"/tasks/{one}{ending}" for one in tasks[::12] for ending in endings]) == []
     failed, _ = ada.begin("hostile", f"fail {PAYLOADS[0]}")
     for title in [said[:100].strip() for said in PAYLOADS if said.isprintable()][::20]:
         fork = ada.api("POST", f"/sessions/{failed}/fork")["session"]["id"]
@@ -122,7 +122,7 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
     expect(page.get_by_role("dialog", name="Branches").locator("a.tree-line").nth(1)).to_be_visible()
     in_its_box(page)
     last = ada.session(session)["session"]["revision"]
-    for place in range(last, 0, -last // 5):
+    for place in range(last, 0, -last // 3):
         page.goto(f"{address}/replay?at={place}")
         expect(page.locator("#place-index")).to_contain_text(f"Event {place} of")
         in_its_box(page)

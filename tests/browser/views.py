@@ -67,7 +67,7 @@ def views(person: Person) -> Iterator[View]:
     person.begin("failing", "Measure the sample")
     sheet = {"text": CSV, "filename": "depths.csv", "mediaType": "text/csv"}
     report, task = person.begin("report", "make a report as PDF", parts=[sheet])
-    story, told = person.begin("storyteller", "Tell me a story")
+    story, _ = person.begin("storyteller", "Tell me a story")
     person.say(story, "And another one")
     fork = person.api("POST", f"/sessions/{story}/fork", retry=True)["session"]["id"]
     shared = {"expiresInDays": 7, "withArtifacts": True, "withBranches": True}
@@ -101,7 +101,6 @@ def views(person: Person) -> Iterator[View]:
     yield View("tree-over-a-page", f"/sessions/{story}", menu_entry("tree"))
     yield View("tree", f"/sessions/{story}/tree")
     yield View("task", f"/tasks/{task}", drawn("#events tr"))
-    yield View("task-of-story", f"/tasks/{told}", drawn("#events tr"))
     yield View("led-to-it", f"{session}/artifacts/{made['taskId']}/{made['artifactId']}/provenance", drawn("h1"))
     yield View("replay", f"{session}/replay?at=5", drawn("#items > li"))
     yield View("shared", link[link.index("/shared/") :])
