@@ -74,6 +74,8 @@ def main(name: str, *given: str) -> int:
     environment = {**tier.environment, **os.environ}
     if name == "redis-broker":
         environment |= tier.environment
+    if not tier.environment.keys() & SERVICES:  # an embedded tier, whatever the caller has set for services
+        environment = {key: value for key, value in environment.items() if key not in SERVICES}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile all of it again
     began = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -18,7 +18,6 @@ class StaticFiles(StaticFilesConfig):
     ignore_patterns = [
         *StaticFilesConfig.ignore_patterns, "rest_framework", "redoc", "oauth2-redirect.*",
         "swagger-ui-standalone-preset.*", "htmax-*", "htmx-4.*", "htmx-2.js", "ext",
-        "xregexp.js", "jquery.js", "select2.full.js",
     ]  # fmt: skip
 
 
