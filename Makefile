@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 
-.PHONY: setup run quick test test-services test-browser test-all mutants lint types schema screenshots bench lock clean
+.PHONY: setup run quick test test-services test-browser test-all mutants lint types schema screenshots bench trace-send lock clean
 
 setup: $(STAMP)
 
@@ -67,6 +67,10 @@ screenshots: setup
 # BENCH="--only plans --plans" measures 1,000 plans of ten steps, and one of 2,000 steps.
 bench: setup
 	$(PY) -m benchmarks $(BENCH)
+
+# The files, functions and calls of our own that one blocking send enters. TRACE="--list --door api"
+trace-send: setup
+	@$(PY) -m benchmarks.trace_send $(TRACE)
 
 # The locks carry hashes and name no host.
 lock: | $(filter .tools/bin/uv,$(UV))

@@ -6,9 +6,10 @@ import pytest
 
 import bridge
 from apps.conversations import replay
-from apps.conversations.models import Message, Task
+from apps.conversations.models import Message, Run, Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
+from tests.runtime.delegating import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("messages meet turns in the database")]
 
@@ -71,6 +72,7 @@ async def test_a_message_stops_the_turn_and_follows_it_where_the_agent_says_so(b
     async with aclosing(ada_at("stepping").stream("SendStreamingMessage", sent)) as following:
         first = (await anext(following))[1]["task"]
         assert (first["id"], first["status"]["state"]) == (task["id"], "TASK_STATE_WORKING")
+        await until(Run.objects.filter(task=task["id"], turn=2, state=Run.State.RUNNING).exists)
         steps.allow(100)
         rest = [response async for _, response in events]
         assert [response async for _, response in following][-1] == rest[-1]
