@@ -30,7 +30,7 @@ class Waiting(SkillHandler):
 AGENTS = {
     "bench-chunks": "benchmarks.agents:Chunks",
     "bench-waiting": "benchmarks.agents:Waiting",
-    "bench-few": "apps.showcase.agents.echo:Echo",
-    "bench-many": "apps.showcase.agents.echo:Echo",
+    "bench-few": "examples.agents.echo:Echo",
+    "bench-many": "examples.agents.echo:Echo",
 }
 """By slug. The last two own the bulk-made tasks of the reading benchmark."""

@@ -22,7 +22,7 @@ from benchmarks.rpc import Client
 from benchmarks.scale import Scale
 from benchmarks.target import Target
 from tests.a2a.talking import request
-from tests.gateway import peers
+from tests.remote import peers
 
 PEER = "SDK 1.3 JSON-RPC"
 HOSTED, REMOTE = "bench-hosted", "bench-remote"
@@ -32,7 +32,7 @@ BETWEEN = 0.02  # seconds from one stream's begin to the next one's
 
 
 def register(target: Target, scale: Scale) -> None:
-    target.run("tests.gateway.peers.registering", HOSTED, f"{REMOTE}={peers.peer(PEER).card_url}")
+    target.run("tests.remote.peers.registering", HOSTED, f"{REMOTE}={peers.peer(PEER).card_url}")
 
 
 async def calls(target: Target, scale: Scale) -> Figures:

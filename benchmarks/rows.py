@@ -22,11 +22,11 @@ from django.db import connection, transaction  # noqa: E402  (needs Django's app
 from apps.accounts.models import User  # noqa: E402
 from apps.agents.models import Agent  # noqa: E402
 from apps.agents.registration import register_hosted  # noqa: E402
-from apps.orchestration.definitions import PlanDefinition  # noqa: E402
-from apps.orchestration.registration import register_plan  # noqa: E402
-from apps.showcase.loading import DEMO  # noqa: E402
+from apps.plans.definitions import PlanDefinition  # noqa: E402
+from apps.plans.registration import register_plan  # noqa: E402
 from benchmarks.agents import AGENTS  # noqa: E402
 from benchmarks.definitions import PLANS  # noqa: E402
+from examples.loading import DEMO  # noqa: E402
 
 PER_CONTEXT = 100
 PER_TASK = 7  # events that a task of `echo` has
@@ -119,7 +119,7 @@ def statement(template: Template) -> str:
 
 
 CONTEXTS = Template("""
-INSERT INTO conversations_context
+INSERT INTO record_context
     (id, context_id, owner_id, workspace_id, agent_id, title, fork_reason, last_event, is_watched,
      memory, options, cold_file, cold_messages, created_at, updated_at)
 SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Bulk', '', $events, false,
@@ -127,7 +127,7 @@ SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 
 FROM $numbers
 """)
 TASKS = Template("""
-INSERT INTO conversations_task
+INSERT INTO record_task
     (id, context_id, owner_id, workspace_id, agent_id, state, status_message, "references", metadata,
      first_event, status_event, created_at, status_at)
 SELECT $task, $context, %(owner)s, %(workspace)s, %(agent)s,
@@ -136,19 +136,19 @@ SELECT $task, $context, %(owner)s, %(workspace)s, %(agent)s,
 FROM $numbers
 """)
 QUESTIONS = Template("""
-INSERT INTO conversations_message
+INSERT INTO record_message
     (id, context_id, task_id, "index", role, message_id, parts, "references", extensions, metadata, created_at)
 SELECT $question, $context, $task, $first + 1, 'user', 'question ' || n, $parts, $none, $none, $nothing, $at
 FROM $numbers
 """)
 ANSWERS = Template("""
-INSERT INTO conversations_message
+INSERT INTO record_message
     (id, context_id, task_id, "index", role, message_id, parts, "references", extensions, metadata, created_at)
 SELECT $answer, $context, $task, $first + 7, 'agent', 'answer ' || n, $parts, $none, $none, $nothing, $at
 FROM $numbers
 """)
 ARTIFACTS = Template("""
-INSERT INTO conversations_artifact
+INSERT INTO record_artifact
     (task_id, artifact_id, state, name, description, parts, digest, signature, extensions, metadata,
      first_event, created_at)
 SELECT $task, 'answer ' || n, 'delivered', 'answer', '', $parts, '', $nothing, $none, $nothing, $first + 4, $at

@@ -22,9 +22,9 @@ from django.utils import timezone  # noqa: E402  (needs Django's apps, as do tho
 
 from apps.accounts.models import User  # noqa: E402
 from apps.agents.models import Agent  # noqa: E402
-from apps.conversations.events import EventType  # noqa: E402
-from apps.conversations.models import Context, Event, Message  # noqa: E402
-from apps.showcase.loading import DEMO  # noqa: E402
+from apps.record.events import EventType  # noqa: E402
+from apps.record.models import Context, Event, Message  # noqa: E402
+from examples.loading import DEMO  # noqa: E402
 
 TURN = 50  # events from one message of the person's to the next
 WORDS = "Some words of an answer, about as many as a stream brings at once. "

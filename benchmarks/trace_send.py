@@ -132,7 +132,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="parley-trace-", ignore_cleanup_errors=True) as folder:
         key = prepare(folder)
-        from apps.runtime import embedded
+        from apps.engine import embedded
 
         with embedded.worker(grace=1):
             traced, took = asyncio.run(trace(key, options.door))

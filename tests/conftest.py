@@ -14,13 +14,13 @@ from django.test import TransactionTestCase, override_settings
 from kombu import Queue
 from pytest_django import DjangoDbBlocker
 
-import bridge
+import db as database
 from apps.accounts.models import User
 from apps.agents import signing_keys
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.gateway import breaker
-from apps.runtime import embedded
+from apps.engine import embedded
+from apps.remote import breaker
 from tests import emptying, stack
 
 # An example of Hypothesis may take as long as a busy machine needs: what ends a test that hangs is its timeout.
@@ -60,7 +60,7 @@ def _quickly_emptied() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _bridge_ends_with_the_tests(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     yield
-    bridge.close()
+    database.close()
     if connection.vendor == "postgresql":
         with django_db_blocker.unblock():
             emptying.end_other_connections()
@@ -108,12 +108,12 @@ def bob(db: None) -> User:
 
 @pytest.fixture
 def echo(db: None) -> Agent:
-    return register_hosted("echo", "apps.showcase.agents.echo:Echo")
+    return register_hosted("echo", "examples.agents.echo:Echo")
 
 
 @pytest.fixture
 def countdown(db: None) -> Agent:
-    return register_hosted("countdown", "apps.showcase.agents.countdown:Countdown")
+    return register_hosted("countdown", "examples.agents.countdown:Countdown")
 
 
 @pytest.fixture

@@ -20,8 +20,9 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("apps", "config", "agentkit", "bridge", "console", "outbound", "tests")
-TYPED = ("platform/config", "platform/agentkit", "platform/bridge", "platform/console", "platform/outbound", "apps")
+PACKAGES = ("apps", "config", "examples", "agentkit", "db", "console", "outbound", "tests")
+PLATFORM = ("agentkit", "config", "console", "db", "outbound")
+TYPED = (*(f"platform/{name}" for name in PLATFORM), "apps", "examples")
 SECONDS = 60.0
 FURTHEST = 4
 """How many imports away from a change a test may be, to be tried here."""

@@ -21,7 +21,7 @@ SERVICES = {
     "CHANNEL_LAYER_URL": "redis://127.0.0.1:6379/0",
 }
 """Where the services are, unless the environment names others."""
-REDIS_AS_BROKER = ("tests/runtime", "tests/faults")
+REDIS_AS_BROKER = ("tests/engine", "tests/faults")
 LARGE = {"HYPOTHESIS_PROFILE": "large"}
 
 

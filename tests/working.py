@@ -6,16 +6,16 @@ import datetime
 import uuid
 from typing import Any
 
-import bridge
+import db
 from agentkit import Chunk, Emission, Outcome
-from apps.conversations.leases import Hold
-from apps.conversations.models import Event, Run, Task
-from apps.runtime.assignments import Assignment
-from apps.runtime.claims import claim
-from apps.runtime.execution import execute
-from apps.runtime.outcomes import Ending, finish
-from apps.runtime.recording import Recording, line_of
-from bridge import statements
+from apps.engine.assignments import Assignment
+from apps.engine.claim import claim
+from apps.engine.finish import Ending, finish
+from apps.engine.recording import Recording, line_of
+from apps.engine.turn import execute
+from apps.record.leases import Hold
+from apps.record.models import Event, Run, Task
+from db import statements
 
 
 def begin(run_id: uuid.UUID | None, worker: str = "") -> Assignment:
@@ -40,7 +40,7 @@ def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.
 
 async def carry_out(run_id: uuid.UUID | None) -> None:
     """Take the turn of a run as a worker process does, without one."""
-    assignment = await bridge.run(begin, run_id)
+    assignment = await db.run(begin, run_id)
     await execute(assignment, lambda: False)
 
 

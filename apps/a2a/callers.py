@@ -17,8 +17,8 @@ from apps.accounts.credentials import KEY, BadCredentials, principal_of
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
-from apps.conversations.errors import InvalidParams
-from bridge.selections import Selection, one_of_all, one_of_each
+from apps.record.errors import InvalidParams
+from db.selections import Selection, one_of_all, one_of_each
 
 AGENT = Selection(lambda slug: Agent.objects.filter(slug=slug), "slug")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-import bridge
+import db
 from apps.a2a import extensions, versions
 from apps.a2a.callers import admit, admit_again, agent_for, caller
 from apps.a2a.errors import NotJson, ParseError
@@ -20,7 +20,7 @@ from apps.a2a.operations import OPERATIONS, OWN_METHODS, STREAMING, Call, check_
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import strict_json
+from apps.record import strict_json
 
 LARGE_BODY = 64 * 1024  # bytes; a larger one is not read on the event loop
 JSON_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
@@ -56,7 +56,7 @@ class Answer:
 
 
 CarryOut = Callable[[Arrival, str, Any], Awaitable[Answer]]
-"""Lets an operation, by its name in some version, answer a request. Raises conversations.errors.Refusal."""
+"""Lets an operation, by its name in some version, answer a request. Raises record.errors.Refusal."""
 
 
 def check_headers(request: HttpRequest) -> None:
@@ -74,8 +74,8 @@ async def arrive(request: HttpRequest, slug: str) -> Arrival:
     """
     authorization = request.headers.get("Authorization", "")
     if slug:
-        return Arrival(request, *await bridge.run(admit, authorization, address_of(request), slug))
-    return Arrival(request, await bridge.run(caller, authorization, address_of(request)), None)
+        return Arrival(request, *await db.run(admit, authorization, address_of(request), slug))
+    return Arrival(request, await db.run(caller, authorization, address_of(request)), None)
 
 
 def address_of(request: HttpRequest) -> str:
@@ -94,12 +94,12 @@ async def read_body(body: bytes) -> Any:
 
 
 async def carry_out(arrival: Arrival, method: str, params: Any, version: str = versions.CURRENT) -> Answer:
-    """Let the operation `method` answer a caller who speaks `version`. Raises conversations.errors.Refusal, TooMuch."""
+    """Let the operation `method` answer a caller who speaks `version`. Raises record.errors.Refusal, TooMuch."""
     principal, request = arrival.principal, arrival.request
     check_scope(principal, method)
     agent = arrival.agent
     if agent is None:
-        agent = await bridge.run(agent_for, principal, params)
+        agent = await db.run(agent_for, principal, params)
     activated = extensions.negotiate(agent, request)
     headers = {extensions.HEADER: ", ".join(activated)} if activated else {}
     resumes, span = (request.headers.get(name, "") for name in ("Last-Event-ID", "traceparent"))

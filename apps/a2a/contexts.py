@@ -12,9 +12,9 @@ from apps.a2a.requests import ContextListing
 from apps.a2a.tokens import Cursor, binding, read_token, token
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import wire
-from apps.conversations.archives.warming import cold_task_counts
-from apps.conversations.models import Context, Task
+from apps.record import wire
+from apps.record.cold import cold_task_counts
+from apps.record.models import Context, Task
 
 
 def list_contexts(principal: Principal, agent: Agent, listing: ContextListing) -> JSON:

@@ -11,7 +11,7 @@ from django.db.models import Max
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-import bridge
+import db
 from apps.a2a import versions
 from apps.a2a.callers import check_access, find_agent
 from apps.a2a.documents import document, read_only
@@ -21,20 +21,20 @@ from apps.accounts.credentials import principal_of
 from apps.accounts.principals import Principal
 from apps.agents import card_signatures, cards, directory
 from apps.agents.models import Agent
-from apps.conversations.errors import UnsupportedOperation
+from apps.record.errors import UnsupportedOperation
 
 
 @read_only
 async def agent_card(request: HttpRequest, slug: str, is_old: bool = False) -> HttpResponseBase:
     """`GET /a2a/<slug>/.well-known/agent-card.json`. One that is not listed shows it to who may use it."""
-    agent, card, changed = await bridge.run(_signed_card, request.headers.get("Authorization", ""), slug)
+    agent, card, changed = await db.run(_signed_card, request.headers.get("Authorization", ""), slug)
     return _response(request, card, changed, is_old=is_old, private=is_private(agent))
 
 
 @read_only
 async def platform_card(request: HttpRequest, is_old: bool = False) -> HttpResponseBase:
     """`GET /.well-known/agent-card.json`: a card for all agents that everybody may see."""
-    card, changed = await bridge.run(find_listed)
+    card, changed = await db.run(find_listed)
     return _response(request, card, changed, is_old=is_old, private=False)
 
 

@@ -13,7 +13,8 @@ from django.db import InterfaceError, OperationalError
 from apps.accounts.credentials import BadCredentials
 from apps.accounts.keyring import CannotDecrypt
 from apps.accounts.quotas import TooMuch
-from apps.conversations.errors import (
+from apps.engine.answering import NoAnswer
+from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
     FileTooLarge,
@@ -26,7 +27,6 @@ from apps.conversations.errors import (
     UploadNotFound,
     WrongOffset,
 )
-from apps.runtime.answering import NoAnswer
 
 log = logging.getLogger("parley.a2a")
 

@@ -15,7 +15,7 @@ from django.conf import settings
 
 import outbound
 from apps.a2a.errors import JSON, InvalidFields
-from apps.conversations.strict_json import LARGEST_EXACT, UNSTORABLE, storable
+from apps.record.strict_json import LARGEST_EXACT, UNSTORABLE, storable
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MOST_VIOLATIONS = 20

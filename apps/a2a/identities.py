@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-import bridge
+import db
 from apps.a2a.callers import AGENT, check_access
 from apps.a2a.discovery import is_private
 from apps.a2a.documents import document, read_only
@@ -21,13 +21,13 @@ DID_DOCUMENT = "application/did+json"
 @read_only
 async def keys(request: HttpRequest) -> HttpResponseBase:
     """`GET /.well-known/jwks.json`: every public key whose signatures are trusted."""
-    return document(request, await bridge.run(identity.key_set), content_type=KEY_SET)
+    return document(request, await db.run(identity.key_set), content_type=KEY_SET)
 
 
 @read_only
 async def platform(request: HttpRequest) -> HttpResponseBase:
     """`GET /.well-known/did.json`: the platform's own identity."""
-    return document(request, await bridge.run(identity.did_document, None), content_type=DID_DOCUMENT)
+    return document(request, await db.run(identity.did_document, None), content_type=DID_DOCUMENT)
 
 
 @read_only
@@ -36,7 +36,7 @@ async def agent(request: HttpRequest, slug: str) -> HttpResponseBase:
 
     An agent that is switched off keeps it, or nobody could verify what it has signed.
     """
-    found, shown = await bridge.run(_document, request.headers.get("Authorization", ""), slug)
+    found, shown = await db.run(_document, request.headers.get("Authorization", ""), slug)
     return document(request, shown, content_type=DID_DOCUMENT, private=is_private(found))
 
 

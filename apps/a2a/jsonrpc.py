@@ -17,7 +17,7 @@ from apps.a2a.old.forms import JSON_RPC
 from apps.a2a.old.methods import METHODS, carry_out_old
 from apps.a2a.operations import OPERATIONS, OWN_METHODS
 from apps.a2a.sse import EventStream, Wording
-from apps.conversations.strict_json import UNSTORABLE
+from apps.record.strict_json import UNSTORABLE
 
 Id = str | int | None
 CARRY_OUT: dict[str, CarryOut] = {versions.CURRENT: carry_out, versions.OLD: partial(carry_out_old, form=JSON_RPC)}

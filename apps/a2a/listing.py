@@ -17,10 +17,9 @@ from apps.a2a.requests import Listing
 from apps.a2a.tokens import Cursor, binding, read_token, token
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import histories, wire
-from apps.conversations.archives import warming
-from apps.conversations.models import Artifact, Context, Task, TaskQuerySet
-from bridge.selections import Selection
+from apps.record import cold, histories, wire
+from apps.record.models import Artifact, Context, Task, TaskQuerySet
+from db.selections import Selection
 
 MOST_COUNTED = 10_000  # totalSize is exact up to here, and no more than this is ever counted
 SHOWN = ("state", "status_at", "status_message", "metadata", "context", "context__context_id")
@@ -64,7 +63,7 @@ def _filters(principal: Principal, agent: Agent, listing: Listing) -> Filters:
     filters: Filters = {"owner": principal.user_id, "agent": agent.pk}
     if listing.context:
         named = Context.objects.visible_to(principal).filter(context_id=listing.context)
-        context = warming.opened(named.only("pk", "cold_file").first())
+        context = cold.restored_or_none(named.only("pk", "cold_file").first())
         if context is None:
             return {}
         # The context is the owner's. Naming the owner again would offer the database an index that is long to read.

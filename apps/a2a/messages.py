@@ -12,7 +12,7 @@ from django.conf import settings
 from apps.a2a.errors import JSON
 from apps.a2a.fields import Fields
 from apps.agents.models import Agent
-from apps.conversations.errors import ContentTypeNotSupported
+from apps.record.errors import ContentTypeNotSupported
 
 CONTENT = ("text", "raw", "url", "data")
 MEDIA_RANGE = re.compile(r"[^/\s]+/[^/\s]+")

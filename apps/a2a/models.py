@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from apps.accounts.encrypted import EncryptedTextField
-from apps.conversations.models import Task
+from apps.record.models import Task
 
 
 class PushConfig(models.Model):

@@ -23,8 +23,8 @@ from apps.a2a.rest import media_type
 from apps.accounts.principals import READ
 from apps.agents import cards
 from apps.agents.negotiation import Ask, Assessment, Weights
-from apps.conversations.errors import InvalidParams
-from apps.runtime import ranking
+from apps.features.routing import ranking
+from apps.record.errors import InvalidParams
 
 MEDIA_TYPE = re.compile(r"[\w.+-]+/(\*|[\w.+-]+)|\*/\*", re.ASCII)
 MOST_NAMED = 100  # media types, or tools

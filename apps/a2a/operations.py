@@ -1,6 +1,6 @@
 """The operations of A2A 1.0 (§3.1), whatever binding they are called through.
 
-An operation answers with a JSON object, or with updates to be streamed. It raises conversations.errors.Refusal:
+An operation answers with a JSON object, or with updates to be streamed. It raises record.errors.Refusal:
 what can be refused is refused before the first update.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import bridge
+import db
 from apps.a2a import discovery, snapshots, streams, versions
 from apps.a2a.contexts import list_contexts
 from apps.a2a.errors import JSON, Forbidden
@@ -33,9 +33,10 @@ from apps.a2a.streams import Updates
 from apps.a2a.webhooks import configs
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
-from apps.conversations import clearing, feedback, whole_tasks, wire
-from apps.conversations.errors import InvalidParams, UnsupportedOperation
-from apps.runtime.sending import Sent, send, settled
+from apps.engine.send import Sent, send, settled
+from apps.features.sessions import deletion, feedback
+from apps.record import whole_tasks, wire
+from apps.record.errors import InvalidParams, UnsupportedOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ async def _send(call: Call) -> JSON:
         return {"message": sent.answer}
     show = partial(wire.load_task, history_length=sending.history_length)
     if sending.return_immediately:
-        return {"task": await bridge.run(snapshots.load, sent.task, show)}
+        return {"task": await db.run(snapshots.load, sent.task, show)}
     find = partial(whole_tasks.find, history_length=sending.history_length)
     return {"task": await settled(sent.context, sent.task, sent.index, show, sent.since, find)}
 
@@ -73,7 +74,7 @@ async def _send_streaming(call: Call) -> Updates:
     sent = await _sent(call, sending)
     if sent.task is None:
         return streams.answered(sent.index, sent.answer or {})
-    snapshot = await bridge.run(snapshots.accepted, sent.task, sent.index, sending.history_length)
+    snapshot = await db.run(snapshots.accepted, sent.task, sent.index, sending.history_length)
     return streams.begun(snapshot, streams.at_a_question)
 
 
@@ -88,24 +89,24 @@ async def _sent(call: Call, sending: Sending) -> Sent:
 
 async def _get(call: Call) -> JSON:
     asking = read_asking(call.params, call.agent)
-    return await bridge.run(snapshots.find, call.principal, call.agent, asking.task, asking.history_length)
+    return await db.run(snapshots.find, call.principal, call.agent, asking.task, asking.history_length)
 
 
 async def _list(call: Call) -> JSON:
     listing = read_listing(call.params, call.agent)
-    return await bridge.run(list_tasks, call.principal, call.agent, listing)
+    return await db.run(list_tasks, call.principal, call.agent, listing)
 
 
 async def _cancel(call: Call) -> JSON:
     asking = read_asking(call.params, call.agent)
-    return await bridge.run(snapshots.cancel, call.principal, call.agent, asking.task)
+    return await db.run(snapshots.cancel, call.principal, call.agent, asking.task)
 
 
 async def _subscribe(call: Call) -> Updates:
     """SubscribeToTask: the task and what follows; with a `Last-Event-ID`, only what was missed and what follows."""
     _require_streaming(call.agent)
     asking = read_asking(call.params, call.agent)
-    snapshot = await bridge.run(snapshots.now, call.principal, call.agent, asking.task)
+    snapshot = await db.run(snapshots.now, call.principal, call.agent, asking.task)
     if call.last_event_id:
         return streams.resumed(snapshot, _index(call.last_event_id, snapshot.index))
     if snapshot.state.is_terminal:
@@ -128,46 +129,46 @@ def _index(last_event_id: str, newest: int) -> int:
 async def _create_webhook(call: Call) -> JSON:
     task, webhook = read_new_webhook(call.params, call.agent, call.version)
     await configs.vet(webhook, "url")
-    return await bridge.run(configs.create, call.principal, call.agent, task, webhook)
+    return await db.run(configs.create, call.principal, call.agent, task, webhook)
 
 
 async def _get_webhook(call: Call) -> JSON:
     asking = read_asking_for_webhook(call.params, call.agent)
-    return await bridge.run(configs.find, call.principal, call.agent, asking)
+    return await db.run(configs.find, call.principal, call.agent, asking)
 
 
 async def _list_webhooks(call: Call) -> JSON:
     listing = read_listing_of_webhooks(call.params, call.agent)
-    return await bridge.run(configs.listed, call.principal, call.agent, listing)
+    return await db.run(configs.listed, call.principal, call.agent, listing)
 
 
 async def _delete_webhook(call: Call) -> JSON:
     asking = read_asking_for_webhook(call.params, call.agent)
-    return await bridge.run(configs.delete, call.principal, call.agent, asking)
+    return await db.run(configs.delete, call.principal, call.agent, asking)
 
 
 async def _extended_card(call: Call) -> JSON:
     read_nothing(call.params, call.agent)
-    return await bridge.run(discovery.extended_card, call.principal, call.agent)
+    return await db.run(discovery.extended_card, call.principal, call.agent)
 
 
 async def _feedback(call: Call) -> JSON:
     """tasks/feedback of our own extension."""
     asked = read_feedback(call.params, call.agent)
-    await bridge.run(feedback.give, call.principal, call.agent, asked.task, asked.feedback)
+    await db.run(feedback.give, call.principal, call.agent, asked.task, asked.feedback)
     return {}
 
 
 async def _list_contexts(call: Call) -> JSON:
     """contexts/list of our own extension."""
     listing = read_context_listing(call.params, call.agent)
-    return await bridge.run(list_contexts, call.principal, call.agent, listing)
+    return await db.run(list_contexts, call.principal, call.agent, listing)
 
 
 async def _clear_context(call: Call) -> JSON:
     """contexts/clear of our own extension."""
     context_id = read_clearing(call.params, call.agent)
-    await bridge.run(clearing.clear, call.principal, call.agent, context_id)
+    await db.run(deletion.clear, call.principal, call.agent, context_id)
     return {}
 
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from apps.a2a.errors import JSON
 from apps.a2a.fields import Fields
-from apps.conversations.errors import InvalidParams
+from apps.record.errors import InvalidParams
 
 MOST_PARAMETERS = 100
 

@@ -20,10 +20,10 @@ from apps.a2a.webhooks.reading import (
     read_webhook_listing,
 )
 from apps.agents.models import Agent
-from apps.conversations import feedback
-from apps.conversations.errors import InvalidParams
-from apps.conversations.events import Feedback
-from apps.conversations.lifecycle import TaskState
+from apps.features.sessions import feedback
+from apps.record.errors import InvalidParams
+from apps.record.events import Feedback
+from apps.record.lifecycle import TaskState
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 100

@@ -16,7 +16,7 @@ from apps.a2a.errors import JSON, WrongVerb, problem
 from apps.a2a.fields import Fields, snake
 from apps.a2a.queries import read_query
 from apps.a2a.sse import EventStream, Wording
-from apps.conversations.errors import InvalidParams
+from apps.record.errors import InvalidParams
 
 A2A_TYPE = "application/a2a+json"
 WORDING = Wording(update=lambda response: response, error=lambda error: problem(error).status, error_event="error")

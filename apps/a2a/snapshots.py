@@ -9,11 +9,12 @@ from functools import partial
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import addressing, canceling, whole_tasks, wire
-from apps.conversations.errors import TaskNotFound
-from apps.conversations.events import JSON, EventType
-from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Artifact, Context, Event, Task
+from apps.engine import canceling
+from apps.record import addressing, whole_tasks, wire
+from apps.record.errors import TaskNotFound
+from apps.record.events import JSON, EventType
+from apps.record.lifecycle import TaskState
+from apps.record.models import Artifact, Context, Event, Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from apps.a2a.calls import Answer
 from apps.a2a.errors import JSON
 from apps.a2a.streams import Update
 from apps.accounts.credentials import BadCredentials
-from apps.conversations import sse
-from apps.conversations.errors import Refusal
+from apps.record import sse
+from apps.record.errors import Refusal
 
 log = logging.getLogger("parley.a2a")
 

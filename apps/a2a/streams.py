@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
-import bridge
+import db
 from apps.a2a.errors import JSON
 from apps.a2a.snapshots import Snapshot
-from apps.conversations import feed, wire
-from apps.conversations.events import EventType
-from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Context, Event
+from apps.record import feed, wire
+from apps.record.events import EventType
+from apps.record.lifecycle import TaskState
+from apps.record.models import Context, Event
 
 Update = tuple[int, JSON]  # an event's index, a StreamResponse
 Updates = AsyncGenerator[list[Update]]
@@ -73,7 +73,7 @@ async def _shown(events: Iterable[Event], context: Context) -> list[Update]:
     """What of these events crosses the A2A border."""
     events = list(events)
     if any("stored" in part for event in events for part in event.parts):
-        return await bridge.run(_shown_here, events, context)  # content is read from files
+        return await db.run(_shown_here, events, context)  # content is read from files
     return _shown_here(events, context)
 
 

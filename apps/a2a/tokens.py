@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import uuid
 
-from apps.conversations import cursors
-from apps.conversations.cursors import binding
-from apps.conversations.errors import InvalidParams
+from apps.record import cursors
+from apps.record.cursors import binding
+from apps.record.errors import InvalidParams
 
 __all__ = ["Cursor", "binding", "read_token", "token"]
 

@@ -20,7 +20,7 @@ from apps.accounts.credentials import BadCredentials
 from apps.accounts.keyring import CannotDecrypt, keyring
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from bridge.selections import Selection
+from db.selections import Selection
 
 MARK = "try_"
 PLACE = "accounts.access_tokens"

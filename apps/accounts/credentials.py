@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from django.utils import timezone
 
-import bridge
+import db
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS, Principal
-from bridge.selections import Selection
+from db.selections import Selection
 
 KEY = Selection(lambda prefix: ApiKey.objects.select_related("user").filter(prefix=prefix), "prefix")
 
@@ -47,5 +47,5 @@ def key_of(token: str, find: Find = KEY.one) -> ApiKey:
     if key is None or not key.is_usable or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
         raise BadCredentials
     if key.last_used_at is None or timezone.now() - key.last_used_at > ApiKey.TOUCH_AFTER:
-        bridge.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=timezone.now())
+        db.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=timezone.now())
     return key

@@ -1,4 +1,4 @@
-"""What an agent's own work says about it: measured by `apps.runtime.measuring`, for operators and for ranking."""
+"""What an agent's own work says about it, as `features.health` measures it: for operators and for ranking."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Versions of agents: what one was from some moment on, kept when it changes, never changed itself.
 
 The content of a version is JSON. Of a hosted agent it is what its card says and where its handler is (`stated`), of an
-agent without code or a plan its whole definition (`definitions.Definition`, `apps.orchestration.definitions`), of a
-remote agent its card and who signed it (`apps.gateway.registering`).
+agent without code or a plan its whole definition (`definitions.Definition`, `apps.plans.definitions`), of a
+remote agent its card and who signed it (`apps.remote.registering`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.accounts.principals import Principal
 from apps.agents import cards
 from apps.agents.models import Agent
@@ -20,8 +20,8 @@ from apps.api.fields import Choice, Listing, Query, Shape, page_of
 from apps.api.problems import NotFound
 from apps.api.schema import documented
 from apps.api.views import Endpoint
-from apps.conversations import wire
-from apps.runtime import ranking
+from apps.features.routing import ranking
+from apps.record import wire
 
 JSON = dict[str, Any]
 
@@ -126,7 +126,7 @@ class AgentSearch(Endpoint):
         """By words, and by meaning where a model for that is configured."""
         asked = self.query(Searching)
         found = await ranking.search(self.principal, asked.pop("q"), **asked)
-        return Response({"items": await bridge.run(_found, found)})
+        return Response({"items": await db.run(_found, found)})
 
 
 def find(principal: Principal, slug: str) -> Agent:

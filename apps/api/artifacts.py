@@ -13,7 +13,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.accounts.principals import Principal
 from apps.agents import identity
 from apps.agents.models import SigningKey
@@ -26,14 +26,15 @@ from apps.api.shapes.artifacts import artifacts_json
 from apps.api.shapes.declared import ArtifactShape
 from apps.api.shapes.provenance import ProvenanceShape
 from apps.api.views import Endpoint
-from apps.conversations import bundles, downloads, lineage, signatures
-from apps.conversations.archives import warming
-from apps.conversations.events import JSON
-from apps.conversations.models import Artifact, Task
-from apps.conversations.parts import pieces_joined
-from apps.conversations.provenance.walking import provenance_of
-from apps.conversations.signatures import Verdict
-from apps.conversations.versions import versions_in
+from apps.features.provenance.walking import provenance_of
+from apps.features.sharing import bundles, downloads
+from apps.features.signing import signatures
+from apps.features.signing.signatures import Verdict
+from apps.record import cold, lineage
+from apps.record.events import JSON
+from apps.record.models import Artifact, Task
+from apps.record.parts import pieces_joined
+from apps.record.versions import versions_in
 
 RESULTS = {Verdict.GOOD: "valid", Verdict.MISSING: "unsigned"}
 """What a verdict comes to; any other is `invalid`."""
@@ -123,8 +124,8 @@ class ArtifactBundle(Endpoint):
     async def get(self, request: Request, session: uuid.UUID) -> StreamingHttpResponse:
         """The newest version of each name. What is a link elsewhere is named in its `links.txt`."""
         every = self.query(Bundling)["every_version"]
-        context = await bridge.run(session_of, self.principal, session)
-        return downloads.as_zip(context, await bridge.run(bundles.of_session, context, every_version=every))
+        context = await db.run(session_of, self.principal, session)
+        return downloads.as_zip(context, await db.run(bundles.of_session, context, every_version=every))
 
 
 class ArtifactContent(Endpoint):
@@ -138,7 +139,7 @@ class ArtifactContent(Endpoint):
     async def get(self, request: Request, task: uuid.UUID, artifact: str) -> FileResponse:
         """Text that was streamed in pieces is one part. A part that is a link elsewhere has no content here."""
         asked = self.query(Content)
-        part, name = await bridge.run(find_part, self.principal, task, artifact, asked["part"])
+        part, name = await db.run(find_part, self.principal, task, artifact, asked["part"])
         return downloads.streamed(
             await asyncio.to_thread(downloads.as_file, part, name, is_download=not asked["inline"])
         )
@@ -167,7 +168,7 @@ def find(principal: Principal, task: uuid.UUID, artifact: str) -> Artifact:
     delivered = Artifact.objects.delivered().select_related("task__context").filter(task__in=mine)
     named = delivered.filter(artifact_id=artifact)
     row = named.first() if "\0" not in artifact else None
-    if row is None and "\0" not in artifact and warming.bring_back_tasks(principal, [task]):
+    if row is None and "\0" not in artifact and cold.bring_back_tasks(principal, [task]):
         row = named.all().first()
     if row is None:
         raise NotFound("There is no such artifact. Tasks show what they made when they have completed.")

@@ -10,7 +10,7 @@ from rest_framework.exceptions import ParseError, UnsupportedMediaType
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 
-from apps.conversations import strict_json
+from apps.record import strict_json
 
 
 class StrictJSON(BaseParser):

@@ -16,11 +16,10 @@ from apps.api.schema import documented
 from apps.api.sending import session_of
 from apps.api.shapes.naming import JSON, timestamp
 from apps.api.views import Endpoint
-from apps.conversations import branches
-from apps.conversations.errors import InvalidParams
-from apps.conversations.models import Message
-from apps.conversations.parts import words_of
-from apps.runtime import branching
+from apps.features.forks import branches, editing
+from apps.record.errors import InvalidParams
+from apps.record.models import Message
+from apps.record.parts import words_of
 
 PREVIEW = 200  # characters of a message
 
@@ -140,7 +139,7 @@ class Siblings(Endpoint):
     def get(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         """All that begin at the same place: the original, and the forks by age."""
         context = session_of(self.principal, session)
-        row = branching.message_of(context, message)
+        row = editing.message_of(context, message)
         found = branches.siblings(context, row.index)
         own = [at for at, one in enumerate(found, start=1) if one.message.pk == row.pk]
         return Response({"position": own[0], "count": len(found), "items": [_sibling(one) for one in found]})

@@ -14,7 +14,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.accounts.authentication import principal_of
 from apps.api import live
@@ -22,8 +22,8 @@ from apps.api.fields import Choice, Query, Token
 from apps.api.live import Follower, Said
 from apps.api.schema import documented
 from apps.api.views import Endpoint
-from apps.conversations import sse
-from apps.conversations.events import EventType
+from apps.record import sse
+from apps.record.events import EventType
 
 MOST_SESSIONS = 200  # that may be named
 
@@ -85,7 +85,7 @@ class Events(Endpoint):
         since = request.headers.get("Last-Event-ID", "") or asked["since"]
         ended = quotas.open_stream(self.principal, str(request.META.get("REMOTE_ADDR", "")))
         try:
-            follower = await bridge.run(live.begin, self.principal, asked["session_ids"], since, asked["types"])
+            follower = await db.run(live.begin, self.principal, asked["session_ids"], since, asked["types"])
         except BaseException:
             ended()
             raise

@@ -17,7 +17,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-from apps.conversations import strict_json
+from apps.record import strict_json
 
 UNKNOWN = "Is not known here."
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.api import sending, shapes
 from apps.api.fields import Body, Choice, Line
@@ -21,9 +21,9 @@ from apps.api.sessions import NOTHING_SAID, TITLE, agent_of
 from apps.api.shapes.declared import SentShape
 from apps.api.shapes.naming import JSON
 from apps.api.views import Endpoint
-from apps.conversations import branches, forking, marking
-from apps.runtime import branching
-from apps.runtime.sending import Sent
+from apps.engine.send import Sent
+from apps.features.forks import branches, editing, forking
+from apps.features.sessions import naming
 
 RUNNING = [("cancel", "is canceled"), ("finish", "ends there, and reaches no fork")]
 
@@ -71,12 +71,12 @@ class OneMessage(Endpoint):
 
         The same Idempotency-Key gives the same fork again, with status 200. Two who edit the same message make two.
         """
-        asked, key = await bridge.run(self.body, Edited), key_of(request)
+        asked, key = await db.run(self.body, Edited), key_of(request)
         quotas.count_act(self.principal)
         how = {name: asked[name] for name in ("running", "keep_files")} | {"key": key, "traceparent": self.span}
         with sending.called_by_its_key():
-            sent = await branching.edit(self.principal, session, message, parts_of(asked), **how)
-        return await bridge.run(_made, self, sent)
+            sent = await editing.edit(self.principal, session, message, parts_of(asked), **how)
+        return await db.run(_made, self, sent)
 
 
 class Forks(Endpoint):
@@ -93,15 +93,15 @@ class Forks(Endpoint):
 
         The same Idempotency-Key gives the same fork again, with status 200.
         """
-        asked, key = await bridge.run(self.body, Forking), key_of(request)
+        asked, key = await db.run(self.body, Forking), key_of(request)
         quotas.count_act(self.principal)
         if not asked["retry"]:
-            return await bridge.run(self._fork, session, asked, key)
-        agent = await bridge.run(agent_of, self.principal, asked["agent"]) if "agent" in asked else None
+            return await db.run(self._fork, session, asked, key)
+        agent = await db.run(agent_of, self.principal, asked["agent"]) if "agent" in asked else None
         how = {"running": asked.get("running", "cancel"), "message": asked.get("message_id"), "agent": agent}
         with sending.called_by_its_key():
-            sent = await branching.retry(self.principal, session, key=key, traceparent=self.span, **how)
-        return await bridge.run(_made, self, sent, asked.get("title", ""))
+            sent = await editing.retry(self.principal, session, key=key, traceparent=self.span, **how)
+        return await db.run(_made, self, sent, asked.get("title", ""))
 
     def _fork(self, session: uuid.UUID, asked: JSON, key: str) -> Response:
         context = session_of(self.principal, session)
@@ -109,7 +109,7 @@ class Forks(Endpoint):
         newest = context.last_event if made is None or made.forked_at is None else made.forked_at
         at = asked.get("at", newest)
         if "message_id" in asked:
-            at = branching.message_of(context, asked["message_id"]).index
+            at = editing.message_of(context, asked["message_id"]).index
         agent = agent_of(self.principal, asked["agent"]) if "agent" in asked else None
         how = {"agent": agent, "key": key, "running": asked.get("running", "finish")}
         with sending.called_by_its_key():
@@ -125,7 +125,7 @@ def _made(view: Endpoint, sent: Sent, title: str = "") -> Response:
 
 def _shown(view: Endpoint, session: uuid.UUID, told: JSON, title: str) -> Response:
     if title and not told["repeated"]:
-        marking.rename(view.principal, session, title)
+        naming.rename(view.principal, session, title)
     shown = shapes.session_json(session_of(view.principal, session))
     headers = {"Location": reverse("api:session", args=[session])}
     return Response({**told, "session": shown}, status=200 if told["repeated"] else 201, headers=headers)

@@ -24,7 +24,7 @@ from django.urls import path
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.accounts.authentication import signed_in
 from apps.accounts.principals import Principal
@@ -32,8 +32,8 @@ from apps.api import live
 from apps.api.events import MOST_SESSIONS
 from apps.api.fields import Body, Choice, Line
 from apps.api.live import JSON, Follower, Said
-from apps.conversations.errors import ContextNotFound, InvalidParams
-from apps.conversations.events import EventType
+from apps.record.errors import ContextNotFound, InvalidParams
+from apps.record.events import EventType
 
 log = logging.getLogger("parley.api")
 
@@ -107,7 +107,7 @@ class SessionsLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             wanted.is_valid(raise_exception=True)
             values = wanted.validated_data
             chosen = values["session_ids"], values["since"], values["types"]
-            self.follower = await bridge.run(live.begin, principal, *chosen)
+            self.follower = await db.run(live.begin, principal, *chosen)
         except (ValidationError, InvalidParams) as error:
             await self._say({"refused": str(getattr(error, "detail", error))})
             await self.close(REFUSED)
@@ -169,7 +169,7 @@ class SessionsLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             await self._say({"alive": True, **({"token": place} if place else {})})
 
     async def _principal(self) -> Principal | None:
-        return await bridge.run(_signed_in, self.scope["cookies"].get(settings.SESSION_COOKIE_NAME, ""))
+        return await db.run(_signed_in, self.scope["cookies"].get(settings.SESSION_COOKIE_NAME, ""))
 
     async def _say(self, said: JSON) -> None:
         await self.send(json.dumps(said, separators=(",", ":"), ensure_ascii=False))

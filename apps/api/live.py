@@ -9,13 +9,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import bridge
+import db
 from apps.accounts.principals import Principal
 from apps.api.shapes import events_json
-from apps.conversations import following, positions
-from apps.conversations.following import Following, Told
-from apps.conversations.models import Event
-from apps.conversations.positions import PositionTooOld
+from apps.record import following, sync_cursors
+from apps.record.following import Following, Told
+from apps.record.models import Event
+from apps.record.sync_cursors import PositionTooOld
 
 JSON = dict[str, Any]
 
@@ -48,7 +48,7 @@ class Follower:
         """What of all that happens is wanted, as it is said. One batch is empty: what was missed came before it."""
         async with aclosing(self.following.batches()) as batches:
             async for batch in batches:
-                shown = await bridge.run(_shown, [told for told in batch if self._wants(told)])
+                shown = await db.run(_shown, [told for told in batch if self._wants(told)])
                 said = self._said(batch, shown)
                 if said or not batch:
                     yield said
@@ -67,12 +67,12 @@ class Follower:
     @property
     def place(self) -> str:
         """Its position, as a token."""
-        return positions.token(self.principal, self.following.position)
+        return sync_cursors.token(self.principal, self.following.position)
 
     @property
     def newest_place(self) -> str:
         """Its position, moved on as far as it has everything; empty before all that was missed has come."""
-        return positions.token(self.principal, self.following.settle()) if self.following.is_caught_up else ""
+        return sync_cursors.token(self.principal, self.following.settle()) if self.following.is_caught_up else ""
 
 
 def begin(principal: Principal, sessions: Collection[uuid.UUID], since: str, types: Collection[str]) -> Follower:
@@ -82,7 +82,7 @@ def begin(principal: Principal, sessions: Collection[uuid.UUID], since: str, typ
     """
     chosen = frozenset(sessions)
     try:
-        place = int(since) if is_index(since) else positions.position_of(principal, since) if since else None
+        place = int(since) if is_index(since) else sync_cursors.position_of(principal, since) if since else None
         return Follower(principal, following.begin(principal, chosen, place), frozenset(types))
     except PositionTooOld:
         return Follower(principal, following.begin(principal, chosen, None), frozenset(types), is_lost=True)

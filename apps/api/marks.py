@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from apps.api.fields import Body, Shape
 from apps.api.schema import documented
 from apps.api.views import Endpoint
-from apps.conversations import marks
+from apps.features.sessions import marks
 
 LARGEST = 2**63 - 1  # what a database keeps
 

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.api import idempotency, pages, sending, shapes
 from apps.api.fields import Body, Line, Listing, Struct, page_of
@@ -19,7 +19,7 @@ from apps.api.schema import documented
 from apps.api.sending import session_of
 from apps.api.shapes.declared import EventShape, MessageShape, SentShape
 from apps.api.views import Endpoint
-from apps.conversations import lineage
+from apps.record import lineage
 
 MOST_REFERENCES = 100
 TABLE = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
@@ -75,12 +75,12 @@ class Messages(Endpoint):
 
         The same Idempotency-Key leads to the same message, task and answer, and to nothing new.
         """
-        asked, key = await bridge.run(self.body, NewMessage), idempotency.key_of(request)
+        asked, key = await db.run(self.body, NewMessage), idempotency.key_of(request)
         quotas.count_act(self.principal)
         message = {"messageId": key, "parts": parts_of(asked)}
         optional = {"referenceTaskIds": asked.get("references"), "metadata": asked.get("metadata")}
         message |= {name: value for name, value in optional.items() if value}
-        outgoing = await bridge.run(sending.addressed, self.principal, session, message, asked.get("task"))
+        outgoing = await db.run(sending.addressed, self.principal, session, message, asked.get("task"))
         known = {"address": self.address, "span": self.span}
         told = await sending.send(self.principal, outgoing, wait=asked["wait"], **known)
         return Response(told, status=200 if told["answer"] or asked["wait"] else 202)

@@ -8,7 +8,7 @@ from django.db.models import Field, Model, Q, QuerySet
 
 from apps.accounts.principals import Principal
 from apps.api.problems import InvalidFields
-from apps.conversations import cursors
+from apps.record import cursors
 
 
 def place_of(text: str, principal: Principal, *bound: Any) -> list[Any] | None:

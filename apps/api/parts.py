@@ -15,9 +15,9 @@ from rest_framework.exceptions import ValidationError
 
 import outbound
 from apps.api.fields import AnyValue, Body, Line, Struct
-from apps.conversations import media_types
-from apps.conversations.errors import Refusal
-from apps.conversations.uploads import completing
+from apps.features.uploads import completing
+from apps.record import media_types
+from apps.record.errors import Refusal
 
 JSON = dict[str, Any]
 MOST_WORDS = 1_000_000  # characters of a text

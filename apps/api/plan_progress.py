@@ -14,12 +14,12 @@ from apps.api.shapes.artifacts import id_of
 from apps.api.shapes.events import asked
 from apps.api.shapes.naming import parts_json, timestamp
 from apps.api.tasks import tasks_json
-from apps.conversations.models import Artifact, Task
-from apps.conversations.parts import words_of
-from apps.orchestration.depicting import Progress, shown_task
-from apps.orchestration.models import PlanRun, Step
-from apps.orchestration.plans import plan_at
-from apps.orchestration.reasons import reasons
+from apps.plans.depicting import Progress, shown_task
+from apps.plans.models import PlanRun, Step
+from apps.plans.plans import plan_at
+from apps.plans.reasons import reasons
+from apps.record.models import Artifact, Task
+from apps.record.parts import words_of
 
 JSON = dict[str, Any]
 MOST_REASONS = 50

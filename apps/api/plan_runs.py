@@ -15,7 +15,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from agentkit.parts import is_file
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
@@ -32,15 +32,15 @@ from apps.api.schema import A_FILE, documented
 from apps.api.sending import called_by_its_key, check_taken
 from apps.api.tasks import find as find_task
 from apps.api.views import Endpoint
-from apps.conversations.canceling import cancel_found
-from apps.conversations.intake import Receipt
-from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Task
-from apps.orchestration import controls, depicting, finding, starting
-from apps.orchestration.depicting import Progress
-from apps.orchestration.models import PlanRun
-from apps.orchestration.pictures import drawing
-from apps.runtime.sending import settled
+from apps.engine.accept import Receipt
+from apps.engine.canceling import cancel_found
+from apps.engine.send import settled
+from apps.plans import controls, depicting, finding, starting
+from apps.plans.depicting import Progress
+from apps.plans.models import PlanRun
+from apps.plans.pictures import drawing
+from apps.record.lifecycle import TaskState
+from apps.record.models import Task
 
 JSON = dict[str, Any]
 NEWEST_FIRST = ("-created_at", "-id")
@@ -112,15 +112,15 @@ class Runs(Endpoint):
 
         The same Idempotency-Key gives the same run again; status 200 says that it was there.
         """
-        asked, key = await bridge.run(self.body, StartPlan), key_of(request)
+        asked, key = await db.run(self.body, StartPlan), key_of(request)
         quotas.count_act(self.principal)
         with ExitStack() as meanwhile:
             if asked["wait"]:
                 meanwhile.callback(quotas.open_stream(self.principal, self.address))
-            receipt = await bridge.run(_started, self.principal, asked, key, self.span)
+            receipt = await db.run(_started, self.principal, asked, key, self.span)
             if asked["wait"]:
                 await settled(receipt.context, receipt.task, receipt.index, lambda task: task.pk)
-        told = await bridge.run(_told, self.principal, receipt.task)
+        told = await db.run(_told, self.principal, receipt.task)
         status = 200 if receipt.repeated else 201
         return Response({"run": told, "repeated": receipt.repeated}, status=status)
 
@@ -169,13 +169,13 @@ class RunAgain(Endpoint):
     )
     async def post(self, request: Request, run: uuid.UUID) -> Response:
         """A new run of the plan as it is now. It keeps what needs neither that step nor one that was not done."""
-        asked, key = await bridge.run(self.body, RunPlanAgain), key_of(request)
+        asked, key = await db.run(self.body, RunPlanAgain), key_of(request)
         quotas.count_act(self.principal)
-        earlier = await bridge.run(_begun, self.principal, run)
-        step = str(asked.get("step") or await bridge.run(controls.first_to_do_again, earlier))
+        earlier = await db.run(_begun, self.principal, run)
+        step = str(asked.get("step") or await db.run(controls.first_to_do_again, earlier))
         with called_by_its_key():
             sent = await controls.run_again(self.principal, earlier, step, key=key)
-        told = await bridge.run(_told, self.principal, sent.task)
+        told = await db.run(_told, self.principal, sent.task)
         return Response({"run": told, "repeated": sent.repeated}, status=200 if sent.repeated else 201)
 
 

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 
 from apps.api.schema import documented
 from apps.api.views import Endpoint
-from apps.orchestration import definitions
+from apps.plans import definitions
 
 MEDIA_TYPE = "application/schema+json"
 FRESH = 3600  # seconds for which it need not be asked for again

@@ -8,8 +8,8 @@ from rest_framework import serializers
 from apps.agents.models import Agent
 from apps.api.fields import Shape, Struct
 from apps.api.shapes.declared import TaskShape
-from apps.conversations.lifecycle import TaskState
-from apps.orchestration.models import Step
+from apps.plans.models import Step
+from apps.record.lifecycle import TaskState
 
 
 @extend_schema_serializer(component_name="PlanVersion")

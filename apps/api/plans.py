@@ -26,10 +26,10 @@ from apps.api.problems import Conflict, InvalidFields, NotFound
 from apps.api.schema import A_FILE, documented
 from apps.api.shapes.naming import timestamp
 from apps.api.views import Endpoint
-from apps.orchestration import checks, depicting, finding
-from apps.orchestration.definitions import MOST_BYTES, PlanDefinition, as_yaml, check_size
-from apps.orchestration.pictures import drawing
-from apps.orchestration.registration import may_change, register_plan
+from apps.plans import checks, depicting, finding
+from apps.plans.definitions import MOST_BYTES, PlanDefinition, as_yaml, check_size
+from apps.plans.pictures import drawing
+from apps.plans.registration import may_change, register_plan
 
 JSON = dict[str, Any]
 MOST_VERSIONS = 100

@@ -12,7 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
 from rest_framework.request import Request
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.api.events import Frames, watched
 from apps.api.fields import Query
@@ -22,9 +22,9 @@ from apps.api.sending import session_of
 from apps.api.shapes import events_json
 from apps.api.shapes.naming import JSON
 from apps.api.views import Endpoint
-from apps.conversations import lineage, sse
-from apps.conversations.errors import InvalidParams
-from apps.conversations.models import Context, Event
+from apps.record import lineage, sse
+from apps.record.errors import InvalidParams
+from apps.record.models import Context, Event
 
 BATCH = 200  # events that are read at once
 END = "end"
@@ -58,8 +58,8 @@ class Tape:
     async def play(self) -> AsyncGenerator[list[JSON]]:
         """Events as JSON. Between them a clock is waited for, and nothing is held."""
         reached, before = self.first - 1, None
-        while events := await bridge.run(self._read, reached):
-            shown = await bridge.run(events_json, self.context.pk, events)
+        while events := await db.run(self._read, reached):
+            shown = await db.run(events_json, self.context.pk, events)
             if not self.speed:
                 yield shown
             for event, one in zip(events, shown, strict=True) if self.speed else ():
@@ -93,7 +93,7 @@ class Play(Endpoint):
         An event's `id` is its index: as `Last-Event-ID` it lets the playing go on after it.
         """
         asked = self.query(Playing)
-        context = await bridge.run(session_of, self.principal, session)
+        context = await db.run(session_of, self.principal, session)
         last = context.last_event if asked["to"] is None else asked["to"]
         if not 1 <= asked["from"] <= last <= context.last_event:
             raise InvalidParams(

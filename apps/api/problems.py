@@ -18,8 +18,10 @@ from rest_framework import exceptions
 from apps.accounts.credentials import BadCredentials
 from apps.accounts.keyring import CannotDecrypt
 from apps.accounts.quotas import TooMuch
-from apps.conversations.archives.files import DamagedArchive
-from apps.conversations.errors import (
+from apps.engine.answering import NoAnswer
+from apps.features.archive.files import DamagedArchive
+from apps.features.queue.messages import QueuedNotFound
+from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
     FileTooLarge,
@@ -33,9 +35,7 @@ from apps.conversations.errors import (
     UploadNotFound,
     WrongOffset,
 )
-from apps.conversations.models import Context
-from apps.conversations.queued import QueuedNotFound
-from apps.runtime.answering import NoAnswer
+from apps.record.models import Context
 
 log = logging.getLogger("parley.api")
 

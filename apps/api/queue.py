@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.api.fields import Body, Line, Shape, Struct
 from apps.api.idempotency import key_of
@@ -21,11 +21,13 @@ from apps.api.sending import check_taken, session_of, told
 from apps.api.shapes.declared import SentShape
 from apps.api.shapes.naming import JSON, parts_json, timestamp
 from apps.api.views import Endpoint
-from apps.conversations import queued, switching
-from apps.conversations.models import Context, QueuedMessage
-from apps.conversations.parts import words_of
-from apps.runtime.publishing import publish_queue
-from apps.runtime.queueing import send_now
+from apps.engine.queue import publish_queue
+from apps.features.queue import messages
+from apps.features.queue.models import QueuedMessage
+from apps.features.queue.sending import send_now
+from apps.features.sessions import switching
+from apps.record.models import Context
+from apps.record.parts import words_of
 
 
 @extend_schema_serializer(component_name="QueuedMessage")
@@ -89,7 +91,7 @@ class Queue(Endpoint):
             message["referenceTaskIds"] = asked["references"]
         switching.check_open(self.principal, context.agent)
         check_taken(context.agent, message["parts"])
-        queued.add(self.principal, context, key, message)
+        messages.add(self.principal, context, key, message)
         publish_queue(context.pk)
         return Response(queue_json(context), status=201)
 
@@ -104,7 +106,7 @@ class OneQueued(Endpoint):
     )
     def patch(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         context, asked = session_of(self.principal, session), self.body(Rewording)
-        queued.change(context, message, asked["text"])
+        messages.change(context, message, asked["text"])
         publish_queue(context.pk)
         return Response(queue_json(context))
 
@@ -112,7 +114,7 @@ class OneQueued(Endpoint):
     def delete(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         """For a minute it can be restored."""
         context = session_of(self.principal, session)
-        queued.remove(context, message)
+        messages.remove(context, message)
         publish_queue(context.pk)
         return Response(queue_json(context))
 
@@ -127,7 +129,7 @@ class Restored(Endpoint):
     def post(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         """Within a minute. It waits again as it was, in its place."""
         context = session_of(self.principal, session)
-        queued.restore(context, message)
+        messages.restore(context, message)
         publish_queue(context.pk)
         return Response(queue_json(context))
 
@@ -142,9 +144,9 @@ class SendNow(Endpoint):
     async def post(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         """It goes to the task that works or asks in the session, or begins one. What is refused stays queued."""
         quotas.count_act(self.principal)
-        context = await bridge.run(session_of, self.principal, session)
+        context = await db.run(session_of, self.principal, session)
         sent = await send_now(context, message)
-        return Response(await bridge.run(told, self.principal, sent), status=202 if sent.task else 200)
+        return Response(await db.run(told, self.principal, sent), status=202 if sent.task else 200)
 
 
 def queue_json(context: Context) -> JSON:
@@ -162,7 +164,7 @@ def queue_json(context: Context) -> JSON:
         }
         for row in rows
     ]
-    return {"items": items, "held": queued.held(context)}
+    return {"items": items, "held": messages.held(context)}
 
 
 urlpatterns = [

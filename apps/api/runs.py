@@ -16,10 +16,9 @@ from apps.api.fields import Shape, Struct
 from apps.api.problems import NotFound
 from apps.api.schema import documented
 from apps.api.views import Endpoint
-from apps.conversations import wire
-from apps.conversations.archives import warming
-from apps.conversations.models import Run, Task
-from apps.runtime.breaking import BROKEN
+from apps.engine.breaking import BROKEN
+from apps.record import cold, wire
+from apps.record.models import Run, Task
 
 JSON = dict[str, Any]
 
@@ -95,7 +94,7 @@ class OneRun(Endpoint):
         tasks = Task.objects.visible_to(self.principal)
         named = Run.objects.select_related("agent", "task__agent").filter(pk=run, task__in=tasks)
         found = named.first()
-        if found is None and warming.bring_back_run(self.principal, run):
+        if found is None and cold.bring_back_run(self.principal, run):
             found = named.all().first()
         if found is None:
             raise NotFound("There is no such run.")

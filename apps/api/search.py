@@ -14,10 +14,10 @@ from apps.api import pages
 from apps.api.fields import Choice, Line, Listing, Shape, page_of
 from apps.api.schema import documented
 from apps.api.views import Endpoint
-from apps.conversations import wire
-from apps.conversations.models import SearchEntry
-from apps.conversations.search import finding, queries
-from apps.conversations.search.finding import Found, Place
+from apps.features.search import finding, queries
+from apps.features.search.finding import Found, Place
+from apps.features.search.models import SearchEntry
+from apps.record import wire
 
 JSON = dict[str, Any]
 

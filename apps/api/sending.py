@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -15,20 +15,17 @@ from apps.api import shapes
 from apps.api.idempotency import HEADER
 from apps.api.problems import Conflict
 from apps.api.shapes.naming import JSON
-from apps.conversations import intake, lineage, switching
-from apps.conversations.archives.warming import warm
-from apps.conversations.errors import (
-    ContentTypeNotSupported,
-    ContextNotFound,
-    InvalidParams,
-    TaskNotFound,
-)
-from apps.conversations.events import EventType
-from apps.conversations.models import Context, Event, Message, Task
-from apps.conversations.models.record import TURNINGS
-from apps.conversations.versions import versions_in
-from apps.runtime import sending
-from apps.runtime.sending import Sent
+from apps.engine import accept
+from apps.engine import send as sending
+from apps.engine.send import Sent
+from apps.features.sessions import switching
+from apps.record import lineage
+from apps.record.cold import restored
+from apps.record.errors import ContentTypeNotSupported, ContextNotFound, InvalidParams, TaskNotFound
+from apps.record.events import EventType
+from apps.record.models import Context, Event, Message, Task
+from apps.record.models.record import TURNINGS
+from apps.record.versions import versions_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ def session_of(principal: Principal, session: uuid.UUID) -> Context:
     found = Context.objects.visible_to(principal).select_related("agent").filter(pk=session).first()
     if found is None or not principal.is_known:
         raise ContextNotFound
-    return warm(found)
+    return restored(found)
 
 
 def addressed(principal: Principal, session: uuid.UUID, message: JSON, task: uuid.UUID | None = None) -> Outgoing:
@@ -90,7 +87,7 @@ def _earlier(principal: Principal, context: Context, message: JSON) -> Sent | No
         return None
     agent = row.task.agent if row.task else Agent.objects.get(pk=lineage.agent_at(context, row.index)[0])
     with called_by_its_key():
-        intake.find_accepted(principal.sender, agent, row.message_id, intake.hash_of(message))
+        accept.find_accepted(principal.sender, agent, row.message_id, accept.hash_of(message))
     return Sent(context.pk, row.index if row.task_id else row.index + 1, row.task_id, repeated=True)
 
 
@@ -112,8 +109,8 @@ async def send(principal: Principal, outgoing: Outgoing, *, wait: bool, address:
         sent = outgoing.earlier or await _sent(principal, outgoing, span)
         if wait and sent.task is not None:
             settled = await sending.settled(sent.context, sent.task, sent.index, lambda task: task.pk, sent.since)
-            return await bridge.run(told, principal, sent, settled)
-        return await bridge.run(told, principal, sent)
+            return await db.run(told, principal, sent, settled)
+        return await db.run(told, principal, sent)
 
 
 async def _sent(principal: Principal, outgoing: Outgoing, span: str) -> Sent:

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -26,10 +26,10 @@ from apps.api.shapes.declared import SentShape, SessionShape, WholeSessionShape
 from apps.api.shapes.whole import SECTIONS, Wanted
 from apps.api.syncing import SessionsPage
 from apps.api.views import Endpoint
-from apps.conversations import beginning, clearing, marking, switching
-from apps.conversations.models import Context
-from apps.conversations.search import finding, queries
-from apps.conversations.titles import title_of
+from apps.features.search import finding, queries
+from apps.features.sessions import creation, deletion, naming, switching
+from apps.record.models import Context
+from apps.record.titles import title_of
 
 JSON = dict[str, Any]
 TITLE = 200  # characters
@@ -112,19 +112,19 @@ class Sessions(Endpoint):
     )
     async def post(self, request: Request) -> Response:
         """The same Idempotency-Key gives the same session again; status 200 says that it was there."""
-        asked, key = await bridge.run(self.body, NewSession), idempotency.key_of(request)
+        asked, key = await db.run(self.body, NewSession), idempotency.key_of(request)
         parts = parts_of(asked["message"]) if "message" in asked else []
         if parts:
             quotas.count_act(self.principal)
-        begun = await bridge.run(_begin, self.principal, asked, key, parts)
+        begun = await db.run(_begin, self.principal, asked, key, parts)
         if parts:
             told = await self.say(begun.context.pk, {"messageId": key, "parts": parts}, wait=asked["wait"])
         else:
-            told = {"session": await bridge.run(shapes.session_json, begun.context), **NOTHING_SAID}
+            told = {"session": await db.run(shapes.session_json, begun.context), **NOTHING_SAID}
         return Response({**told, "repeated": begun.repeated}, status=200 if begun.repeated else 201)
 
     async def say(self, session: uuid.UUID, message: JSON, *, wait: bool) -> JSON:
-        outgoing = await bridge.run(sending.addressed, self.principal, session, message)
+        outgoing = await db.run(sending.addressed, self.principal, session, message)
         return await sending.send(self.principal, outgoing, wait=wait, address=self.address, span=self.span)
 
 
@@ -146,13 +146,13 @@ def _listed(principal: Principal, asked: JSON) -> QuerySet[Context]:
     return found
 
 
-def _begin(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> beginning.Begun:
+def _begin(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> creation.Begun:
     """Raises InvalidFields, UnsupportedOperation, ContentTypeNotSupported."""
     agent = agent_of(principal, asked["agent"])
     sending.check_taken(agent, parts)
     title = asked["title"] or (title_of({"parts": parts}) if parts else "")
     known: JSON = {"title": title, "context_id": asked["context_id"], "options": asked.get("options")}
-    return beginning.begin(principal, agent, key=key, **known)
+    return creation.begin(principal, agent, key=key, **known)
 
 
 def agent_of(principal: Principal, slug: str) -> Agent:
@@ -195,13 +195,13 @@ class OneSession(Endpoint):
             agent = agent_of(self.principal, asked["agent"]) if "agent" in asked else context.agent
             switching.switch(self.principal, session, agent, asked.get("options"))
         if "title" in asked:
-            marking.rename(self.principal, session, asked["title"])
+            naming.rename(self.principal, session, asked["title"])
         return Response(shapes.session_json(session_of(self.principal, session)))
 
     @documented("sessions_delete", "Delete a session", answers={204: None}, refuses=[404])
     def delete(self, request: Request, session: uuid.UUID) -> Response:
         """What runs in it is canceled. Forks of it stay as they are."""
-        clearing.clear_session(self.principal, session)
+        deletion.clear_session(self.principal, session)
         return Response(status=204)
 
 
@@ -209,13 +209,13 @@ class Archived(Endpoint):
     @documented("sessions_archive", "Put a session away", answers={200: SessionShape}, refuses=[404])
     def post(self, request: Request, session: uuid.UUID) -> Response:
         """Lists leave it out until somebody says something in it."""
-        return Response(shapes.session_json(marking.archive(self.principal, session)))
+        return Response(shapes.session_json(naming.archive(self.principal, session)))
 
 
 class Unarchived(Endpoint):
     @documented("sessions_unarchive", "Bring a session back", answers={200: SessionShape}, refuses=[404])
     def post(self, request: Request, session: uuid.UUID) -> Response:
-        return Response(shapes.session_json(marking.unarchive(self.principal, session)))
+        return Response(shapes.session_json(naming.unarchive(self.principal, session)))
 
 
 urlpatterns = [

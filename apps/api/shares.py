@@ -17,18 +17,20 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.api.fields import Body, Shape, Struct
 from apps.api.problems import InvalidFields
 from apps.api.schema import A_FILE, documented
 from apps.api.shapes.naming import timestamp
 from apps.api.views import Endpoint
-from apps.conversations import downloads, prose, shares
-from apps.conversations.errors import InvalidParams
-from apps.conversations.models import Artifact, Message, Share
-from apps.conversations.parts import is_file, pieces_joined, words_of
-from apps.conversations.shares import Branch, Snapshot
+from apps.features.sharing import downloads, shares
+from apps.features.sharing.models import Share
+from apps.features.sharing.shares import Branch, Snapshot
+from apps.record import prose
+from apps.record.errors import InvalidParams
+from apps.record.models import Artifact, Message
+from apps.record.parts import is_file, pieces_joined, words_of
 
 JSON = dict[str, Any]
 LONGEST_DAYS = 3650
@@ -168,7 +170,7 @@ class SharedFile(Public):
         self, request: Request, token: str, branch: uuid.UUID, kind: str, index: int, number: int
     ) -> FileResponse:
         """It needs no credentials. Whatever it is, it is a plain download."""
-        snapshot = await bridge.run(self.snapshot, token)
+        snapshot = await db.run(self.snapshot, token)
         part = snapshot.part(branch, kind, index, number)
         response = await asyncio.to_thread(downloads.as_file, part, f"{index}-{number}", is_download=True)
         response["Content-Type"] = "application/octet-stream"

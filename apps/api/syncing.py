@@ -9,8 +9,8 @@ from apps.api.fields import Shape
 from apps.api.shapes import sessions_json
 from apps.api.shapes.declared import SessionShape
 from apps.api.shapes.naming import JSON
-from apps.conversations import positions
-from apps.conversations.positions import PositionTooOld
+from apps.record import sync_cursors
+from apps.record.sync_cursors import PositionTooOld
 
 
 class SessionsPage(Shape):
@@ -36,13 +36,13 @@ class SessionsPage(Shape):
 def changes_json(principal: Principal, since: str, limit: int) -> JSON:
     """Raises InvalidParams for a token that is not the caller's."""
     try:
-        found = positions.changed(principal, positions.position_of(principal, since), limit)
+        found = sync_cursors.changed(principal, sync_cursors.position_of(principal, since), limit)
     except PositionTooOld:
         return {"items": [], "nextCursor": "", "token": "", "created": [], "deleted": [], "more": False, "reset": True}
     return {
         "items": sessions_json(found.sessions),
         "nextCursor": "",
-        "token": positions.token(principal, found.position),
+        "token": sync_cursors.token(principal, found.position),
         "created": [str(key) for key in found.created],
         "deleted": [str(key) for key in found.deleted],
         "more": found.more,
@@ -52,4 +52,4 @@ def changes_json(principal: Principal, since: str, limit: int) -> JSON:
 
 def begun(principal: Principal) -> str:
     """The token of who begins to read everything."""
-    return positions.token(principal, positions.here(principal))
+    return sync_cursors.token(principal, sync_cursors.here(principal))

@@ -13,7 +13,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -27,14 +27,14 @@ from apps.api.sending import Outgoing, addressed, send, session_of
 from apps.api.shapes.declared import SentShape, TaskShape
 from apps.api.shapes.tasks import task_json
 from apps.api.views import Endpoint
-from apps.conversations import answers, feedback, lineage
-from apps.conversations.archives import warming
-from apps.conversations.canceling import cancel_found
-from apps.conversations.events import JSON
-from apps.conversations.lifecycle import INTERRUPTED, TaskState
-from apps.conversations.models import Accepted, Artifact, Context, Run, Task
-from apps.conversations.models.record import TaskQuerySet
-from apps.orchestration.waiting import waiting_for
+from apps.engine.canceling import cancel_found
+from apps.features.sessions import feedback
+from apps.plans.waiting import waiting_for
+from apps.record import answers, cold, lineage
+from apps.record.events import JSON
+from apps.record.lifecycle import INTERRUPTED, TaskState
+from apps.record.models import Accepted, Artifact, Context, Run, Task
+from apps.record.models.record import TaskQuerySet
 
 NEWEST_FIRST = ("-status_at", "-id")
 NO_TASK = "There is no such task."
@@ -125,9 +125,9 @@ class Answer(Endpoint):
     )
     async def post(self, request: Request, task: uuid.UUID) -> Response:
         """What the task asks for is in its `question`; a credential that it asks for is given by a link alone."""
-        given, key = await bridge.run(self.body, Answering), key_of(request)
+        given, key = await db.run(self.body, Answering), key_of(request)
         quotas.count_act(self.principal)
-        outgoing = await bridge.run(answer_to, self.principal, task, given, key)
+        outgoing = await db.run(answer_to, self.principal, task, given, key)
         told = await send(self.principal, outgoing, wait=given["wait"], address=self.address, span=self.span)
         return Response(told, status=200 if given["wait"] else 202)
 
@@ -166,7 +166,7 @@ def select(principal: Principal, asked: JSON, context: Context | None, left: Col
 
 def find(principal: Principal, task: uuid.UUID) -> Task:
     """A task of the caller's, with its agent and its session. Raises NotFound."""
-    found = warming.find_task(principal, task, "agent", "context")
+    found = cold.find_task(principal, task, "agent", "context")
     if found is None:
         raise NotFound(NO_TASK)
     return found

@@ -16,16 +16,16 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-import bridge
+import db
 from apps.api.fields import Body, Line, Query, Shape
 from apps.api.problems import InvalidFields, MediaTypeNotSupported
 from apps.api.schema import documented
 from apps.api.views import Endpoint
-from apps.conversations import wire
-from apps.conversations.errors import WrongOffset
-from apps.conversations.models import Upload
-from apps.conversations.uploads import completing, opening
-from apps.conversations.uploads.pieces import Appending, offset_of
+from apps.features.uploads import completing, opening
+from apps.features.uploads.models import Upload
+from apps.features.uploads.pieces import Appending, offset_of
+from apps.record import wire
+from apps.record.errors import WrongOffset
 
 JSON = dict[str, Any]
 OFFSET = "Upload-Offset"
@@ -78,7 +78,7 @@ class Receiving(Endpoint):
     """What both addresses do. Nothing of it keeps a thread of the database's while bytes come or are hashed."""
 
     async def found(self, key: uuid.UUID) -> Upload:
-        return await bridge.run(opening.find, self.principal, key)
+        return await db.run(opening.find, self.principal, key)
 
     @asynccontextmanager
     async def appending(self, upload: Upload, offset: int) -> AsyncIterator[Write]:
@@ -101,7 +101,7 @@ class Receiving(Endpoint):
     async def finished(self, upload: Upload) -> Upload:
         """The upload, whole if all of it is there."""
         if found := await asyncio.to_thread(completing.hashed, upload):
-            await bridge.run(completing.conclude, upload, found)
+            await db.run(completing.conclude, upload, found)
         return upload
 
 
@@ -119,7 +119,7 @@ class Uploads(Receiving):
         at_once = self.query(AtOnce)
         if "filename" not in at_once:
             told = self.body(NewUpload)
-            upload = await bridge.run(
+            upload = await db.run(
                 opening.begin, self.principal, told["filename"], told["size"], told["media_type"], told["sha256"]
             )
         else:
@@ -128,14 +128,14 @@ class Uploads(Receiving):
 
     async def _taken(self, request: Request, filename: str, sha256: str) -> Upload:
         media_type = request.META.get("CONTENT_TYPE", "")[:200]
-        upload = await bridge.run(opening.begin, self.principal, filename, _length(request), media_type, sha256)
+        upload = await db.run(opening.begin, self.principal, filename, _length(request), media_type, sha256)
         try:
             async with self.appending(upload, 0) as write:
                 await _take(request, write)
             upload = await self.finished(upload)
         finally:
             if not upload.is_whole:
-                await bridge.run(opening.discard, upload)
+                await db.run(opening.discard, upload)
         if not upload.is_whole:
             raise InvalidFields([("Content-Length", "The body is not as long as it says.")])
         return upload

@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.accounts.authentication import principal_of
 from apps.accounts.principals import ANONYMOUS, Principal
@@ -44,10 +44,10 @@ class Endpoint(APIView):
             self.request = self.initialize_request(request, *args, **kwargs)
             handler = self._handler()
             if iscoroutinefunction(handler):
-                await bridge.run(self.initial, self.request, *args, **kwargs)
+                await db.run(self.initial, self.request, *args, **kwargs)
                 response = self._final(await handler(self.request, *args, **kwargs))
             else:
-                response = await bridge.run(self._answered, handler)
+                response = await db.run(self._answered, handler)
         except Exception as error:
             response = problems.problem(error).response
         for name, value in self.headers.items():

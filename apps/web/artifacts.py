@@ -12,11 +12,12 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-import bridge
+import db
 from apps.agents import identity
-from apps.conversations import bundles, downloads, signatures
-from apps.conversations.models import Artifact, Context
-from apps.conversations.signatures import Verdict
+from apps.features.sharing import bundles, downloads
+from apps.features.signing import signatures
+from apps.features.signing.signatures import Verdict
+from apps.record.models import Artifact, Context
 from apps.web import parts
 from apps.web.deliveries import address_of, artifacts_before, file_of
 from apps.web.downloads import artifact_of, believed_type, context_of, part_of
@@ -113,8 +114,8 @@ def artifact_signature(request: HttpRequest, session: uuid.UUID, task: uuid.UUID
 @login_required
 async def artifacts_zip(request: HttpRequest, session: uuid.UUID) -> HttpResponseBase:
     """All that was delivered, the newest version of each name; every version with `?all`."""
-    context = await bridge.run(context_of, request, session)
-    bundle = await bridge.run(bundles.of_session, context, every_version="all" in request.GET)
+    context = await db.run(context_of, request, session)
+    bundle = await db.run(bundles.of_session, context, every_version="all" in request.GET)
     if not bundle.keys:
         raise Http404
     return downloads.as_zip(context, bundle)

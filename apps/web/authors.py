@@ -8,9 +8,9 @@ from typing import Any
 from django.utils.html import format_html
 
 from apps.agents.models import Agent
-from apps.conversations import lineage
-from apps.conversations.events import EventType
-from apps.conversations.models import Context, Event
+from apps.record import lineage
+from apps.record.events import EventType
+from apps.record.models import Context, Event
 from apps.web.templatetags.parley import avatar
 
 JSON = dict[str, Any]

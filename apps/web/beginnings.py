@@ -10,7 +10,7 @@ from django.db.models import Max
 from apps.accounts.principals import Principal
 from apps.agents import finding
 from apps.agents.models import Agent
-from apps.conversations.models import Context
+from apps.record.models import Context
 
 LONGEST = 200  # characters of what is searched for
 TRIES = 3

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_safe
 from apps.accounts.models import User
 from apps.agents import options
 from apps.agents.models import Agent, AgentVersion
-from apps.gateway import uptime
-from apps.gateway.models import RemoteAgent
+from apps.remote import uptime
+from apps.remote.models import RemoteAgent
 from apps.web import paces, remote_credentials, samples
 from apps.web.finding import search
 from apps.web.principals import principal_of

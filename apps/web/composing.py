@@ -15,10 +15,10 @@ from django.utils.datastructures import MultiValueDict
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import media_types
-from apps.conversations.errors import ContentTypeNotSupported, InvalidParams, UploadNotFound
-from apps.conversations.media_types import file_name
-from apps.conversations.uploads import completing
+from apps.features.uploads import completing
+from apps.record import media_types
+from apps.record.errors import ContentTypeNotSupported, InvalidParams, UploadNotFound
+from apps.record.media_types import file_name
 from apps.web import questions
 from apps.web.questions import Field, Unanswered
 

@@ -22,12 +22,12 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.conversations import feed
-from apps.conversations.archives.warming import opened
-from apps.conversations.models import Context, Event
+from apps.record import feed
+from apps.record.cold import restored_or_none
+from apps.record.models import Context, Event
 from apps.web import standing
 from apps.web.entries import entries_of
 
@@ -59,12 +59,12 @@ class SessionLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has
             await self.close(SIGNED_OUT)
             return
         session = uuid.UUID(str(self.scope["url_route"]["kwargs"]["session"]))
-        context = await bridge.run(_context, principal, session)
+        context = await db.run(_context, principal, session)
         if context is None:
             await self.close(NOT_FOUND)
             return
         self.context, self.seen = context, _after(self.scope["query_string"])
-        await self._say({"entries": [], "last": self.seen, "standing": await bridge.run(_standing, context)})
+        await self._say({"entries": [], "last": self.seen, "standing": await db.run(_standing, context)})
         self._work = [asyncio.create_task(self._until_it_breaks(work)) for work in (self._follow(), self._watch())]
 
     async def disconnect(self, code: int) -> None:
@@ -94,7 +94,7 @@ class SessionLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has
                 if not await self._is_keeping_up(events):
                     await self.close(TOO_SLOW)
                     return
-                await self._say(await bridge.run(_told, self.context, events))
+                await self._say(await db.run(_told, self.context, events))
 
     async def _is_keeping_up(self, events: list[Event]) -> bool:
         """Wait while the page is far behind; False when it shows nothing for too long."""
@@ -120,7 +120,7 @@ class SessionLine(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has
             await self._say({"alive": True})
 
     async def _principal(self) -> Principal | None:
-        return await bridge.run(_signed_in, self.scope["session"].session_key)
+        return await db.run(_signed_in, self.scope["session"].session_key)
 
     async def _say(self, said: dict[str, Any]) -> None:
         await self.send(json.dumps(said, ensure_ascii=False))
@@ -135,7 +135,7 @@ def _signed_in(key: str | None) -> Principal | None:
 
 
 def _context(principal: Principal, session: uuid.UUID) -> Context | None:
-    return opened(Context.objects.visible_to(principal).filter(pk=session).first())
+    return restored_or_none(Context.objects.visible_to(principal).filter(pk=session).first())
 
 
 def _told(context: Context, events: list[Event]) -> dict[str, Any]:

@@ -18,13 +18,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations.models import Context, Task
-from apps.gateway import credential_forms
-from apps.gateway.credential_forms import Problems, Sheet
-from apps.gateway.models import RemoteCredential
-from apps.runtime import credential_requests
-from apps.runtime.credential_requests import Given, LinkClosed, Standing
-from apps.runtime.models import AuthType, Credential, CredentialRequest
+from apps.features.credentials import requests
+from apps.features.credentials.models import AuthType, Credential, CredentialRequest
+from apps.features.credentials.requests import Given, LinkClosed, Standing
+from apps.record.models import Context, Task
+from apps.remote import credential_forms
+from apps.remote.credential_forms import Problems, Sheet
+from apps.remote.models import RemoteCredential
 from apps.web import parts
 from apps.web.framing import UNFRAMED
 from apps.web.principals import principal_of
@@ -47,11 +47,11 @@ class Unfit(Exception):
 @sensitive_variables()
 def credential(request: HttpRequest, token: str) -> HttpResponse:
     """The page of a link. Somebody else's is not found; one that was used or is too old says so and what to do."""
-    asked = credential_requests.find(token)
+    asked = requests.find(token)
     if asked is None:
         raise Http404
     person = request.user if isinstance(request.user, User) else None
-    if not credential_requests.may_answer(asked, person):
+    if not requests.may_answer(asked, person):
         if person is None:
             return redirect_to_login(request.path)
         raise Http404
@@ -67,11 +67,11 @@ def _answered(request: HttpRequest, token: str, asked: CredentialRequest, by: Us
             case "give" if asked.task.agent.kind == Agent.Kind.REMOTE:
                 return _given_to_remote(request, token, asked, by)
             case "give":
-                credential_requests.give(asked, given(asked.auth_type, request.POST), by)
+                requests.give(asked, given(asked.auth_type, request.POST), by)
             case "decline":
-                credential_requests.decline(asked, by)
+                requests.decline(asked, by)
             case "renew":
-                return redirect("web:credential", token=credential_requests.renew(asked))
+                return redirect("web:credential", token=requests.renew(asked))
             case _:
                 return _shown(request, asked, by)
     except Unfit as unfit:
@@ -85,7 +85,7 @@ def _answered(request: HttpRequest, token: str, asked: CredentialRequest, by: Us
 def _given_to_remote(request: HttpRequest, token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
     """Of several that a remote agent wants each is given by itself; with the last one the task goes on."""
     task = asked.task
-    if by is None or task.owner is None or credential_requests.standing(asked) is not Standing.OPEN:
+    if by is None or task.owner is None or requests.standing(asked) is not Standing.OPEN:
         return redirect("web:credential", token=token)  # which says why
     if problems := credential_forms.give(task.agent, task.owner, request.POST, by):
         return _shown(request, asked, by, problems=problems)
@@ -136,7 +136,7 @@ def _shown(
     problem: str = "",
     problems: Problems | None = None,
 ) -> HttpResponse:
-    standing = credential_requests.standing(asked)
+    standing = requests.standing(asked)
     task = asked.task
     said = (task.status_message or {}).get("parts", [])[:-1] if standing is Standing.OPEN else []
     about = {

@@ -10,10 +10,10 @@ from typing import Any
 from django.urls import reverse
 from django.utils.html import format_html
 
-from apps.conversations import lineage
-from apps.conversations.events import EventType
-from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Artifact, Context, Event
+from apps.record import lineage
+from apps.record.events import EventType
+from apps.record.lifecycle import TaskState
+from apps.record.models import Artifact, Context, Event
 from apps.web import parts
 from apps.web.messages import inside_chip
 

@@ -16,10 +16,10 @@ from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
-from apps.conversations import blobs, lineage, media_types
-from apps.conversations.archives.warming import warm
-from apps.conversations.downloads import streamed
-from apps.conversations.models import Artifact, Context
+from apps.features.sharing.downloads import streamed
+from apps.record import blobs, lineage, media_types
+from apps.record.cold import restored
+from apps.record.models import Artifact, Context
 from apps.web import parts
 from apps.web.previews import quiet
 from apps.web.previews.encodings import encoding_of
@@ -58,7 +58,7 @@ def context_of(request: HttpRequest, session: uuid.UUID) -> Context:
     context = Context.objects.visible_to(principal_of(request)).filter(pk=session).first()
     if context is None:
         raise Http404
-    return warm(context)
+    return restored(context)
 
 
 def artifact_of(context: Context, task: uuid.UUID, artifact: str) -> Artifact:

@@ -15,10 +15,10 @@ from django.db.models import Q
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from apps.conversations import lineage, prose, wire
-from apps.conversations.events import EventType
-from apps.conversations.lifecycle import TERMINAL, TaskState
-from apps.conversations.models import Context, Event
+from apps.record import lineage, prose, wire
+from apps.record.events import EventType
+from apps.record.lifecycle import TERMINAL, TaskState
+from apps.record.models import Context, Event
 from apps.web import messages, parts, questions
 from apps.web.authors import authors_of
 from apps.web.deliveries import delivered_by, streamed_by

@@ -12,8 +12,8 @@ from django.http import QueryDict
 from apps.accounts.principals import Principal
 from apps.agents import finding
 from apps.agents.models import Agent
-from apps.gateway import uptime
-from apps.gateway.uptime import Uptime
+from apps.remote import uptime
+from apps.remote.uptime import Uptime
 from apps.web import paces
 from apps.web.paces import Pace
 

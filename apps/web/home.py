@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from apps.accounts.principals import Principal
-from apps.conversations import marks
+from apps.features.sessions import marks
 from apps.web import beginnings
 from apps.web.principals import principal_of
 from apps.web.shell import by_day, in_their_zone, page, sessions_of

@@ -12,11 +12,11 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_safe
 
 from apps.accounts.principals import Principal
-from apps.conversations.models import Task
-from apps.conversations.models.record import TaskQuerySet
-from apps.orchestration.models import Step
-from apps.orchestration.plans import plan_at
-from apps.orchestration.waiting import steps_of, waiting_for
+from apps.plans.models import Step
+from apps.plans.plans import plan_at
+from apps.plans.waiting import steps_of, waiting_for
+from apps.record.models import Task
+from apps.record.models.record import TaskQuerySet
 from apps.web import parts
 from apps.web.entries import wanted_credential
 from apps.web.outlines import outline_of

@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from apps.conversations import lineage
-from apps.conversations.events import EventType
-from apps.conversations.models import Context, Event, Message
-from apps.conversations.parts import words_of
+from apps.record import lineage
+from apps.record.events import EventType
+from apps.record.models import Context, Event, Message
+from apps.record.parts import words_of
 from apps.web.listed import size_of
 from apps.web.templatetags.parley import icon
 

@@ -9,8 +9,8 @@ from statistics import median
 from django.utils.safestring import SafeString
 
 from apps.agents.models import Agent
-from apps.gateway.uptime import Uptime
-from apps.runtime import latencies
+from apps.features.routing import latencies
+from apps.remote.uptime import Uptime
 from console import charts
 from console.cells import duration
 

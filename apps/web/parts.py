@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from apps.conversations import prose
-from apps.conversations.parts import media_type_of, pieces_joined, size_of, words_of
+from apps.record import prose
+from apps.record.parts import media_type_of, pieces_joined, size_of, words_of
 
 __all__ = ["described_file", "media_type_of", "pieces_joined", "shown", "size_of", "web_address", "words_of"]
 

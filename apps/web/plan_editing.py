@@ -15,10 +15,10 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.orchestration import checks, depicting
-from apps.orchestration.definitions import PlanDefinition, as_yaml
-from apps.orchestration.pictures.graph import Graph
-from apps.orchestration.registration import may_change, register_plan
+from apps.plans import checks, depicting
+from apps.plans.definitions import PlanDefinition, as_yaml
+from apps.plans.pictures.graph import Graph
+from apps.plans.registration import may_change, register_plan
 from apps.web import plans
 from apps.web.principals import principal_of
 from apps.web.remote_agents import CHOICES

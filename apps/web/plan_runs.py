@@ -17,19 +17,19 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-import bridge
+import db
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations.canceling import cancel_found
-from apps.conversations.errors import InvalidParams, TaskNotFound
-from apps.conversations.lifecycle import INTERRUPTED, TaskState
-from apps.conversations.models import Artifact, Task
-from apps.orchestration import controls, depicting, finding
-from apps.orchestration.depicting import Progress
-from apps.orchestration.models import PlanRun, Step
-from apps.orchestration.plans import plan_at
-from apps.orchestration.reasons import reasons
-from apps.orchestration.waiting import asked_by
+from apps.engine.canceling import cancel_found
+from apps.plans import controls, depicting, finding
+from apps.plans.depicting import Progress
+from apps.plans.models import PlanRun, Step
+from apps.plans.plans import plan_at
+from apps.plans.reasons import reasons
+from apps.plans.waiting import asked_by
+from apps.record.errors import InvalidParams, TaskNotFound
+from apps.record.lifecycle import INTERRUPTED, TaskState
+from apps.record.models import Artifact, Task
 from apps.web import inbox
 from apps.web.composing import message_id
 from apps.web.principals import principal_of
@@ -91,14 +91,14 @@ def standing(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 async def control(request: HttpRequest, principal: Principal, task: uuid.UUID) -> HttpResponse:
     """Pause it, let it go on, or stop it (`do`)."""
     do = request.POST.get("do", "")
-    await bridge.run(_controlled, principal, task, do)
+    await db.run(_controlled, principal, task, do)
     return JsonResponse({"done": do})
 
 
 @act
 async def again(request: HttpRequest, principal: Principal, task: uuid.UUID) -> HttpResponse:
     """Run it again from the step that is chosen; the same message does so once."""
-    earlier = await bridge.run(_run_of, principal, task)
+    earlier = await db.run(_run_of, principal, task)
     sent = await controls.run_again(principal, earlier, request.POST.get("step", ""), key=message_id(request))
     address = reverse("web:plan-run", args=[sent.task])
     return JsonResponse({"address": address}, status=HTTPStatus.CREATED)

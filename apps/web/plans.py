@@ -13,19 +13,19 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import path, reverse
 from django.views.decorators.http import require_safe
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import strict_json
-from apps.conversations.errors import ContextNotFound, InvalidParams, UnsupportedOperation
-from apps.conversations.models import Task
-from apps.orchestration import checks, depicting, finding, graphs
-from apps.orchestration.definitions import PlanDefinition, as_yaml
-from apps.orchestration.inputs import OWN_INPUTS
-from apps.orchestration.registration import may_change
-from apps.orchestration.templates import TemplateProblem
-from apps.runtime.sending import send
+from apps.engine.send import send
+from apps.plans import checks, depicting, finding, graphs
+from apps.plans.definitions import PlanDefinition, as_yaml
+from apps.plans.inputs import OWN_INPUTS
+from apps.plans.registration import may_change
+from apps.plans.templates import TemplateProblem
+from apps.record import strict_json
+from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
+from apps.record.models import Task
 from apps.web.composing import message_from, refuse_too_large
 from apps.web.outlines import outline_of
 from apps.web.principals import principal_of
@@ -126,7 +126,7 @@ def written(request: HttpRequest, slug: str) -> HttpResponse:
 async def start(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
     """Send the plan what it is started with; the same message starts it once."""
     refuse_too_large(request)
-    agent, inputs = await bridge.run(_startable, principal, slug)
+    agent, inputs = await db.run(_startable, principal, slug)
     also = _as_json(request) or ([] if _has_words(request) else [{"data": {}}])
     message = message_from(request, agent, inputs.slot, uploaded=also)
     sent = await send(principal, agent, message, require_task=True)

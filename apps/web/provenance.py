@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from apps.conversations import prose
-from apps.conversations.provenance.graphs import Kind, Link, Node, Provenance
-from apps.conversations.provenance.walking import provenance_of
+from apps.features.provenance.graphs import Kind, Link, Node, Provenance
+from apps.features.provenance.walking import provenance_of
+from apps.record import prose
 from apps.web.downloads import artifact_of, context_of
 from apps.web.principals import principal_of
 from apps.web.provenance_graphs import MOST_BOXES, address_of, drawn, said_of

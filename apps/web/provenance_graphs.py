@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 
-from apps.conversations.provenance.graphs import Kind, Link, Node, Provenance
+from apps.features.provenance.graphs import Kind, Link, Node, Provenance
 from apps.web.layered import curve, lay_out
 from apps.web.templatetags.parley import state_look, state_word
 

@@ -1,4 +1,4 @@
-"""What a page's composer says while an agent works: it waits in the session's queue (`conversations.queued`)."""
+"""What a page's composer says while an agent works: it waits in the session's queue (`features.queue.messages`)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_safe
 
-import bridge
+import db
 from apps.accounts.principals import Principal
-from apps.conversations import queued, switching
-from apps.conversations.archives.warming import warm
-from apps.conversations.errors import ContextNotFound
-from apps.conversations.models import Context, QueuedMessage
-from apps.conversations.parts import words_of
-from apps.runtime.publishing import publish_queue
+from apps.engine.queue import publish_queue
+from apps.features.queue import messages as queued
+from apps.features.queue.models import QueuedMessage
+from apps.features.sessions import switching
+from apps.record.cold import restored
+from apps.record.errors import ContextNotFound
+from apps.record.models import Context
+from apps.record.parts import words_of
 from apps.web.composing import refuse_too_large
 from apps.web.principals import principal_of
 from apps.web.sending import act, message_of
@@ -76,10 +78,10 @@ def shown(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 async def queue(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Queue a message; sent again, nothing new."""
     refuse_too_large(request)
-    context = await bridge.run(_context, principal, session)
+    context = await db.run(_context, principal, session)
     said = await message_of(request, principal, context.agent)
     message = {name: said[name] for name in said if name not in ("messageId", "role")}
-    await bridge.run(queued.add, principal, context, said["messageId"], message)
+    await db.run(queued.add, principal, context, said["messageId"], message)
     publish_queue(context.pk)
     return JsonResponse({"queued": said["messageId"]}, status=HTTPStatus.CREATED)
 
@@ -89,7 +91,7 @@ def _context(principal: Principal, session: uuid.UUID) -> Context:
     if context is None:
         raise ContextNotFound
     switching.check_open(principal, context.agent)
-    return warm(context)
+    return restored(context)
 
 
 urlpatterns = [

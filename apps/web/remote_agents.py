@@ -14,14 +14,14 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 from google.protobuf.json_format import ParseDict
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.gateway import credentials, registering
-from apps.gateway.authenticating import ways
-from apps.gateway.authenticating.schemes import Scheme
-from apps.gateway.errors import RemoteError
-from apps.gateway.registering import Preview
+from apps.remote import credentials, registering
+from apps.remote.authenticating import ways
+from apps.remote.authenticating.schemes import Scheme
+from apps.remote.errors import RemoteError
+from apps.remote.registering import Preview
 from apps.web.shell import page
 from outbound import OutboundError
 
@@ -82,13 +82,13 @@ async def add(request: HttpRequest) -> HttpResponse:
         await adding.look()
         if adding.shown is not None and adding.digest:
             if not adding.changed:
-                agent = await bridge.run(_registered, user, adding)
+                agent = await db.run(_registered, user, adding)
                 if agent is not None:
-                    lacking = await bridge.run(credentials.missing, agent, user.pk)
+                    lacking = await db.run(credentials.missing, agent, user.pk)
                     return redirect("web:agent-credentials" if lacking else "web:agent", agent.slug)
             else:
                 adding.problems["digest"] = "The card has changed since you looked at it. This is what it says now."
-    return await bridge.run(_shown, request, user, adding)
+    return await db.run(_shown, request, user, adding)
 
 
 def _registered(user: User, adding: Adding) -> Agent | None:

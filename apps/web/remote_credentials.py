@@ -18,9 +18,9 @@ from django.views.decorators.http import require_http_methods
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.gateway import credential_forms, credentials
-from apps.gateway.credential_forms import Problems, Sheet
-from apps.gateway.models import RemoteAgent, RemoteCredential
+from apps.remote import credential_forms, credentials
+from apps.remote.credential_forms import Problems, Sheet
+from apps.remote.models import RemoteAgent, RemoteCredential
 from apps.web.framing import UNFRAMED
 from apps.web.principals import principal_of
 

@@ -10,9 +10,8 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_safe
 
 from apps.agents.models import Agent
-from apps.conversations import lineage
-from apps.conversations.archives import warming
-from apps.conversations.models import Context
+from apps.record import cold, lineage
+from apps.record.models import Context
 from apps.web.authors import card_of
 from apps.web.entries import entries_of
 from apps.web.principals import principal_of
@@ -51,7 +50,7 @@ def entries(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 
 def _context(request: HttpRequest, session: uuid.UUID) -> Context:
     visible = Context.objects.visible_to(principal_of(request)).select_related("agent")
-    context = warming.opened(visible.filter(pk=session).first())
+    context = cold.restored_or_none(visible.filter(pk=session).first())
     if context is None:
         raise Http404
     return context

@@ -13,14 +13,17 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import feedback, lineage, switching
-from apps.conversations.archives.warming import warm
-from apps.conversations.canceling import cancel_found
-from apps.conversations.errors import (
+from apps.engine.answering import NoAnswer
+from apps.engine.canceling import cancel_found
+from apps.engine.send import Sent, send
+from apps.features.sessions import feedback, switching
+from apps.record import lineage
+from apps.record.cold import restored
+from apps.record.errors import (
     AlreadyAnswered,
     ContextNotFound,
     InvalidParams,
@@ -30,9 +33,7 @@ from apps.conversations.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
-from apps.conversations.models import Context, Message, Task
-from apps.runtime.answering import NoAnswer
-from apps.runtime.sending import Sent, send
+from apps.record.models import Context, Message, Task
 from apps.web.composing import TooLarge, message_from, message_id, refuse_too_large, uploaded_files
 
 JSON = dict[str, Any]
@@ -61,7 +62,7 @@ def act[**P](view: Act[P]) -> View[P]:
         if not isinstance(user, User):
             return refused("You are signed out. Sign in again; what you wrote stays here.", HTTPStatus.UNAUTHORIZED)
         try:
-            principal = await bridge.run(lambda: user.principal)
+            principal = await db.run(lambda: user.principal)
             return await view(request, principal, *args, **kwargs)
         except Refusal as refusal:
             status = STATUS.get(type(refusal), HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -78,7 +79,7 @@ def refused(sentence: str, status: HTTPStatus, field: str = "") -> JsonResponse:
 async def begin(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
     """The first message of a new session."""
     refuse_too_large(request)
-    agent = await bridge.run(Agent.objects.visible_to(principal).filter(slug=slug).first)
+    agent = await db.run(Agent.objects.visible_to(principal).filter(slug=slug).first)
     if agent is None:
         raise ContextNotFound("There is no such agent, or you may not use it.")
     return _recorded(await send(principal, agent, await message_of(request, principal, agent)))
@@ -88,8 +89,8 @@ async def begin(request: HttpRequest, principal: Principal, slug: str) -> HttpRe
 async def say(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """A further message of a session: to the agent, or to the task that it names (to what that `asked`, or nothing)."""
     refuse_too_large(request)
-    context = await bridge.run(_context, principal, session)
-    task = await bridge.run(_named_task, context, request.POST.get("task", ""))
+    context = await db.run(_context, principal, session)
+    task = await db.run(_named_task, context, request.POST.get("task", ""))
     agent, slot = (task.agent, task.slot) if task else (context.agent, None)
     message = await message_of(request, principal, agent, slot)
     return _recorded(await _send_once(principal, context, task, message, _asked(request)))
@@ -98,7 +99,7 @@ async def say(request: HttpRequest, principal: Principal, session: uuid.UUID) ->
 async def message_of(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
     """What the form of a composer says, with the files that came before it in pieces (see `composing`)."""
     keys = request.POST.getlist("upload")
-    uploaded = await bridge.run(uploaded_files, principal, agent, keys) if keys else []
+    uploaded = await db.run(uploaded_files, principal, agent, keys) if keys else []
     return message_from(request, agent, slot, uploaded=uploaded)
 
 
@@ -114,22 +115,22 @@ async def _send_once(
     principal: Principal, context: Context, task: Task | None, message: JSON, asked: int | None = None
 ) -> Sent:
     """Send it, unless an earlier try got through; where the task has ended meanwhile, to the session's agent."""
-    if (index := await bridge.run(_recorded_at, context, message["messageId"])) is not None:
+    if (index := await db.run(_recorded_at, context, message["messageId"])) is not None:
         return Sent(context.pk, index, repeated=True)
     message = {**message, "contextId": context.context_id}
     if task is not None:
-        await bridge.run(_check_usable, principal, task.agent)
+        await db.run(_check_usable, principal, task.agent)
         with suppress(TaskFinished):
             return await send(principal, task.agent, {**message, "taskId": str(task.pk)}, asked=asked)
-    await bridge.run(_check_usable, principal, context.agent)
+    await db.run(_check_usable, principal, context.agent)
     return await send(principal, context.agent, message)
 
 
 @act
 async def again(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """A task that came to nothing is tried anew: its first message is sent again, as a new one."""
-    context = await bridge.run(_context, principal, session)
-    parts = await bridge.run(_first_words, context, request.POST.get("task", ""))
+    context = await db.run(_context, principal, session)
+    parts = await db.run(_first_words, context, request.POST.get("task", ""))
     message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
     return _recorded(await _send_once(principal, context, None, message))
 
@@ -138,33 +139,33 @@ async def again(request: HttpRequest, principal: Principal, session: uuid.UUID) 
 async def switch(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Let the session go on with another agent."""
     slug = request.POST.get("agent", "").replace("\x00", "")
-    agent = await bridge.run(Agent.objects.filter(slug=slug).first)
+    agent = await db.run(Agent.objects.filter(slug=slug).first)
     if agent is None:
         raise ContextNotFound("There is no such agent, or you may not use it.")
-    await bridge.run(switching.switch, principal, session, agent)
+    await db.run(switching.switch, principal, session, agent)
     return JsonResponse({"agent": agent.slug})
 
 
 @act
 async def stop(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Stop a task of the session."""
-    context = await bridge.run(_context, principal, session)
-    task = await bridge.run(_named_task, context, request.POST.get("task", ""))
+    context = await db.run(_context, principal, session)
+    task = await db.run(_named_task, context, request.POST.get("task", ""))
     if task is None:
         raise TaskNotFound
-    await bridge.run(cancel_found, task)
+    await db.run(cancel_found, task)
     return JsonResponse({"stopped": str(task.pk)})
 
 
 @act
 async def rate(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Stars for a task of the session, and words if there are any."""
-    context = await bridge.run(_context, principal, session)
-    task = await bridge.run(_named_task, context, request.POST.get("task", ""), past=True)
+    context = await db.run(_context, principal, session)
+    task = await db.run(_named_task, context, request.POST.get("task", ""), past=True)
     if task is None:
         raise TaskNotFound
     given = feedback.read(request.POST.get("rating", ""), request.POST.get("text", ""))
-    await bridge.run(feedback.give, principal, task.agent, str(task.pk), given)
+    await db.run(feedback.give, principal, task.agent, str(task.pk), given)
     return JsonResponse({"rated": given["rating"]})
 
 
@@ -172,7 +173,7 @@ def _context(principal: Principal, session: uuid.UUID) -> Context:
     context = Context.objects.visible_to(principal).select_related("agent").filter(pk=session).first()
     if context is None:
         raise ContextNotFound
-    return warm(context)
+    return restored(context)
 
 
 def _check_usable(principal: Principal, agent: Agent) -> None:

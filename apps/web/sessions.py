@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from apps.agents.models import Agent
-from apps.conversations import lineage
-from apps.conversations.archives.warming import warm
-from apps.conversations.models import Context, Message
+from apps.record import lineage
+from apps.record.cold import restored
+from apps.record.models import Context, Message
 from apps.web.authors import card_of, choices
 from apps.web.deliveries import artifacts_before
 from apps.web.entries import FORMAT, entries_of, settled_events
@@ -93,4 +93,4 @@ def _context(request: HttpRequest, session: uuid.UUID) -> Context:
     context = Context.objects.visible_to(principal_of(request)).select_related("agent").filter(pk=session).first()
     if context is None:
         raise Http404
-    return warm(context)
+    return restored(context)

@@ -14,9 +14,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from apps.accounts import quotas
-from apps.conversations import downloads, shares
-from apps.conversations.models import Message
-from apps.conversations.shares import Branch, ShareNotFound, Snapshot
+from apps.features.sharing import downloads, shares
+from apps.features.sharing.shares import Branch, ShareNotFound, Snapshot
+from apps.record.models import Message
 from apps.web import parts
 
 JSON = dict[str, Any]

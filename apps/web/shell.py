@@ -20,10 +20,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from apps.accounts.principals import Principal
-from apps.conversations import marks, positions
-from apps.conversations.models import Context, Task
-from apps.conversations.models.record import ContextQuerySet
-from apps.orchestration.waiting import waiting_for
+from apps.features.sessions import marks
+from apps.plans.waiting import waiting_for
+from apps.record import sync_cursors
+from apps.record.models import Context, Task
+from apps.record.models.record import ContextQuerySet
 from apps.web.principals import principal_of
 
 type View = Callable[..., HttpResponse]
@@ -52,7 +53,9 @@ def page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
     zone = zone_of(request)
     with timezone.override(zone):
         principal = principal_of(request)
-        position = positions.token(principal, positions.here(principal))  # what comes after it comes over a live line
+        position = sync_cursors.token(
+            principal, sync_cursors.here(principal)
+        )  # what comes after it comes over a live line
         about = {"position": position, "recent": recent(principal), "zone": zone, "limits": limits()}
         return render(request, template, {**about, **context})
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from django.template.loader import render_to_string
 
-from apps.conversations import lineage
-from apps.conversations.events import EventType
-from apps.conversations.lifecycle import INTERRUPTED, TERMINAL, TaskState
-from apps.conversations.models import Context, Event, Task
+from apps.record import lineage
+from apps.record.events import EventType
+from apps.record.lifecycle import INTERRUPTED, TERMINAL, TaskState
+from apps.record.models import Context, Event, Task
 
 TURNS = (EventType.USER_MESSAGE, EventType.AGENT_SWITCHED, EventType.FORK)
 

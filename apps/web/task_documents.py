@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Callable
 
 from apps.agents import cards
-from apps.conversations import wire
-from apps.conversations.events import JSON
-from apps.conversations.models import Event, Message, Task
-from apps.conversations.prose import json_text
+from apps.record import wire
+from apps.record.events import JSON
+from apps.record.models import Event, Message, Task
+from apps.record.prose import json_text
 
 MOST_EVENTS = 1000  # of one document
 MOST_CHARACTERS = 4_000_000  # of the events of one document

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 
-from apps.conversations.models import Task
+from apps.record.models import Task
 from apps.web.layered import curve, lay_out
 from apps.web.messages import ids_of
 

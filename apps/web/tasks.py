@@ -16,12 +16,11 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from apps.conversations import lineage, prose, wire
-from apps.conversations.admin.gist import gist
-from apps.conversations.archives import warming
-from apps.conversations.events import EventType
-from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Context, Event, Task
+from apps.record import cold, lineage, prose, wire
+from apps.record.events import EventType
+from apps.record.gist import gist
+from apps.record.lifecycle import TaskState
+from apps.record.models import Context, Event, Task
 from apps.web.plan_runs import place_of
 from apps.web.principals import principal_of
 from apps.web.shell import page, zone_of
@@ -150,7 +149,7 @@ def document(request: HttpRequest, task: uuid.UUID, name: str) -> HttpResponse:
 
 
 def _task(request: HttpRequest, key: uuid.UUID) -> Task:
-    found = warming.find_task(principal_of(request), key, "agent", "context")
+    found = cold.find_task(principal_of(request), key, "agent", "context")
     if found is None:
         raise Http404
     return found
@@ -175,7 +174,7 @@ def _standing(request: HttpRequest, task: Task) -> dict[str, Any]:
 
 def _newest_task(request: HttpRequest, session: uuid.UUID) -> Task | None:
     """None where the session has no task. Raises Http404 where there is no such session to see."""
-    context = warming.opened(Context.objects.visible_to(principal_of(request)).filter(pk=session).first())
+    context = cold.restored_or_none(Context.objects.visible_to(principal_of(request)).filter(pk=session).first())
     if context is None:
         raise Http404
     return lineage.newest_task(context)

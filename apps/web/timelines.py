@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from django.db.models import F, Q
 
-from apps.conversations.events import EventType
-from apps.conversations.models import Event, Run, Task
+from apps.record.events import EventType
+from apps.record.models import Event, Run, Task
 from apps.web.templatetags.parley import STATES
 from console.scales import Scale, lasted
 

@@ -11,9 +11,9 @@ from django.utils.http import content_disposition_header
 from django.utils.text import slugify
 from django.views.decorators.http import require_safe
 
-from apps.conversations.archives.warming import opened
-from apps.conversations.models import Context
-from apps.conversations.transcripts import markdown_of
+from apps.features.sharing.transcripts import markdown_of
+from apps.record.cold import restored_or_none
+from apps.record.models import Context
 from apps.web.principals import principal_of
 from apps.web.shell import zone_of
 
@@ -22,7 +22,7 @@ from apps.web.shell import zone_of
 @login_required
 def as_markdown(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The session in Markdown, as a download. Somebody else's is not found."""
-    context = opened(Context.objects.visible_to(principal_of(request)).filter(pk=session).first())
+    context = restored_or_none(Context.objects.visible_to(principal_of(request)).filter(pk=session).first())
     if context is None:
         raise Http404
     with timezone.override(zone_of(request)):

@@ -17,9 +17,9 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from apps.conversations import branches, partings
-from apps.conversations.errors import ContextNotFound
-from apps.conversations.models import Context, Task
+from apps.features.forks import branch_points, branches
+from apps.record.errors import ContextNotFound
+from apps.record.models import Context, Task
 from apps.web.principals import principal_of
 from apps.web.shell import page
 
@@ -120,7 +120,7 @@ def branches_json(context: Context) -> JSON:
             "place": one.place,
             "ways": [f"{reverse('web:session', args=[way.session])}#m-{way.opening}" for way in one.ways],
         }
-        for one in partings.of(context)
+        for one in branch_points.of(context)
     }
 
 

@@ -14,6 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()
 
 from apps.api import lines  # noqa: E402  (needs Django's apps)
+from apps.operators.live import operations_line  # noqa: E402
 from apps.web import routing  # noqa: E402
 from config import daphne_limits  # noqa: E402
 from config.direct import DirectHandler, Receive, Scope, Send  # noqa: E402
@@ -25,7 +26,7 @@ from config.piecemeal import PiecemealHandler, comes_in_pieces  # noqa: E402
 DIRECT = ("/a2a", "/api/v1", "/.well-known", "/gateway/notifications", "/healthz", "/readyz")
 PAGES = ("/api/v1/docs",)  # within those
 
-SOCKETS = [*routing.websocket_urlpatterns, *lines.websocket_urlpatterns]
+SOCKETS = [*routing.websocket_urlpatterns, *lines.websocket_urlpatterns, operations_line]
 
 pages = PagesHandler()
 direct = DirectHandler()

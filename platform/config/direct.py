@@ -17,7 +17,7 @@ from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import resolve, set_script_prefix
 
-import bridge
+import db
 from config import refusals
 from config.refusals import Refusal
 
@@ -102,7 +102,7 @@ async def answer(request: ASGIRequest) -> HttpResponseBase:
         match = request.resolver_match = resolve(request.path_info)
         if iscoroutinefunction(match.func):
             return cast(HttpResponseBase, await match.func(request, *match.args, **match.kwargs))
-        return cast(HttpResponseBase, await bridge.run(match.func, request, *match.args, **match.kwargs))
+        return cast(HttpResponseBase, await db.run(match.func, request, *match.args, **match.kwargs))
     except DisallowedHost:
         return refuse(refusals.WRONG_HOST, request.path)
     except Http404:

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 
-import bridge
+import db
 
 PATIENCE_SECONDS = 4.0
 _migrated = False
@@ -24,7 +24,7 @@ async def healthz(request: HttpRequest) -> JsonResponse:
 
 async def readyz(request: HttpRequest) -> JsonResponse:
     """What this process needs is there: 200, or 503 with what is not."""
-    checks = {"database": bridge.run(look_at_database)}
+    checks = {"database": db.run(look_at_database)}
     if not settings.CELERY_BROKER_URL.startswith("memory://"):
         checks["broker"] = asyncio.to_thread(look_at_broker)
     found = await asyncio.gather(

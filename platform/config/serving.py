@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 from daphne.endpoints import build_endpoint_description_strings
 from daphne.server import Server
 
-import bridge
-from apps.runtime import embedded
+import db
+from apps.engine import embedded
 
 
 class AddressTaken(Exception):
@@ -46,7 +46,7 @@ def serve(application: Any, host: str, port: int, *, worker: bool, ready: Callab
         server_name="Parley",
     )
     with _ended_by_signals(), contextlib.ExitStack() as stack:
-        stack.callback(bridge.close)
+        stack.callback(db.close)
         if worker:
             stack.enter_context(embedded.worker())
         server.run()

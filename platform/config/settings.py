@@ -48,14 +48,28 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "apps.accounts",
     "apps.agents",
-    "apps.conversations",
-    "apps.runtime",
-    "apps.gateway",
-    "apps.orchestration",
-    "apps.showcase",
+    "apps.record",
+    "apps.engine",
+    "apps.features.archive",
+    "apps.features.credentials",
+    "apps.features.forks",
+    "apps.features.health",
+    "apps.features.model_agents",
+    "apps.features.provenance",
+    "apps.features.queue",
+    "apps.features.routing",
+    "apps.features.search",
+    "apps.features.sessions",
+    "apps.features.sharing",
+    "apps.features.signing",
+    "apps.features.uploads",
+    "apps.remote",
+    "apps.plans",
+    "examples",
     "apps.a2a",
     "apps.api",
     "apps.web",
+    "apps.operators",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -93,21 +107,35 @@ DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
 CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
-# Called with each transaction's new events, inside that transaction.
+# What the core calls without knowing it: `apps/record/hooks.py` says when, and with what.
 LEDGER_LISTENERS = [
     "apps.a2a.webhooks.outbox.queue_deliveries",
-    "apps.runtime.suspending.tell_parents",
-    "apps.runtime.queueing.go_on_after",
-    "apps.orchestration.listening.tell_plans",
+    "apps.engine.suspending.tell_parents",
+    "apps.features.queue.sending.go_on_after",
+    "apps.plans.listening.tell_plans",
 ]
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 UNUSED_FILE_SECONDS = 3600.0  # for which a stored file is left alone that nothing names: somebody may be about to
 COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage, where its workspace does not say
-BEFORE_ERASURE = ["apps.orchestration.keeping.hold"]  # each is called before the rows of a context are deleted
+BEFORE_ERASURE = [
+    "apps.features.forks.inheritance.hand_over",  # the first: what forks share goes to one of them
+    "apps.features.sharing.shares.forget",
+    "apps.features.sessions.marks.forget",
+    "apps.features.search.forgetting.forget",
+    "apps.features.queue.messages.forget",
+    "apps.plans.keeping.hold",
+]
+FILES_RELEASED = ["apps.features.uploads.forgetting.forget"]
+RESTORE_CONTEXT = "apps.features.archive.restoring.bring_back"
+CREDENTIAL_LINK = "apps.features.credentials.links.link_for"
+CREDENTIAL_LENDER = "apps.features.credentials.lending.lend"
+ARTIFACT_SIGNER = "apps.features.signing.signatures.sign"
+SWEEPS = ["apps.features.queue.sending.sweep", "apps.features.credentials.requests.forget_ended"]
+BEFORE_WORK = ["apps.features.health.observing.observe"]
 COLD_OBSTACLES = [  # each says why a session has to stay in the tables, if it does
     "apps.a2a.webhooks.outbox.waits",
-    "apps.gateway.canceling.is_open",
-    "apps.orchestration.keeping.waits",
+    "apps.remote.canceling.is_open",
+    "apps.plans.keeping.waits",
 ]
 KEEP_HOUSE_SECONDS = 600.0  # how often sessions are moved into cold storage, and deleted, whose time has come
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
@@ -148,7 +176,10 @@ BLOCKED_SECONDS = 5.0  # how long an async handler may compute without awaiting 
 MAX_ARTIFACT_BYTES = 50 * 1024**2  # of one artifact of an agent
 MAX_TURN_BYTES = 200 * 1024**2  # of all artifacts of one turn
 MAX_SAYING_BYTES = 1024**2  # of anything else: a line of progress, a tool's result, a question, a task's memory
-AGENT_TOOLS = ["apps.runtime.tools", *env.list("AGENT_TOOLS", default=[])]  # modules of tools for agents without code
+AGENT_TOOLS = [
+    "apps.features.model_agents.tools",
+    *env.list("AGENT_TOOLS", default=[]),
+]  # modules of tools for agents without code
 ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
 CREDENTIAL_REQUEST_SECONDS = 3600.0  # how long a link is good by which a task asks for a credential
 SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
@@ -201,41 +232,41 @@ CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 EXECUTORS = {  # who takes the turns of each kind of agent
-    "hosted": "apps.runtime.hosting.execute",
-    "model": "apps.runtime.without_code.execute",
-    "remote": "apps.gateway.executing.execute",
-    "plan": "apps.orchestration.executing.execute",
+    "hosted": "apps.engine.hosting.execute",
+    "model": "apps.features.model_agents.executor.execute",
+    "remote": "apps.remote.executing.execute",
+    "plan": "apps.plans.executing.execute",
 }
 RESTORERS = {  # who makes an agent what a version of it says; other kinds are what their handler or their card says
     "model": "apps.agents.registration.restore",
-    "plan": "apps.orchestration.registration.restore",
+    "plan": "apps.plans.registration.restore",
 }
-DEFINITION_WRITERS = {"plan": "apps.orchestration.definitions.as_yaml"}  # as a file, in a way of its own
+DEFINITION_WRITERS = {"plan": "apps.plans.definitions.as_yaml"}  # as a file, in a way of its own
 EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
-    "hosted": "apps.runtime.hosting.ailment_of",
-    "model": "apps.runtime.without_code.ailment_of",
-    "plan": "apps.orchestration.checks.ailment_of",
-    "remote": "apps.gateway.checking.ailment_of",  # it may also say what it works in spite of (`observing.Mild`)
+    "hosted": "apps.engine.hosting.ailment_of",
+    "model": "apps.features.model_agents.executor.ailment_of",
+    "plan": "apps.plans.checks.ailment_of",
+    "remote": "apps.remote.checking.ailment_of",  # it may also say what it works in spite of (`observing.Mild`)
 }
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {
     name: {"task": name, "schedule": seconds, "options": {"expires": seconds}}
     for name, seconds in {
-        "runtime.sweep": SWEEP_SECONDS,
+        "engine.sweep": SWEEP_SECONDS,
         "a2a.sweep": SWEEP_SECONDS,
         "a2a.forget": 600.0,
-        "conversations.cool": KEEP_HOUSE_SECONDS,
-        "conversations.expire": KEEP_HOUSE_SECONDS,
-        "conversations.sweep_files": KEEP_HOUSE_SECONDS,
-        "runtime.observe": OBSERVE_SECONDS,
-        "conversations.index": 15.0,  # the newest events; who searches finds what they said before that
-        "conversations.index_all": 3600.0,
-        "conversations.sweep_uploads": 600.0,
-        "orchestration.sweep": SWEEP_SECONDS,
-        "gateway.cancel": SWEEP_SECONDS,
-        "gateway.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
-        "gateway.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
+        "archive.due": KEEP_HOUSE_SECONDS,
+        "sessions.expire": KEEP_HOUSE_SECONDS,
+        "record.sweep_files": KEEP_HOUSE_SECONDS,
+        "health.observe": OBSERVE_SECONDS,
+        "search.index": 15.0,  # the newest events; who searches finds what they said before that
+        "search.index_all": 3600.0,
+        "uploads.sweep": 600.0,
+        "plans.sweep": SWEEP_SECONDS,
+        "remote.cancel": SWEEP_SECONDS,
+        "remote.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
+        "remote.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
     }.items()
 }
 
@@ -288,10 +319,10 @@ SPECTACULAR_SETTINGS = {
         "AgentKind": "apps.agents.models.Agent.Kind",
         "AgentAccess": "apps.agents.models.Agent.Access",
         "HealthStatus": "apps.agents.models.Agent.Health",
-        "RunState": "apps.conversations.models.Run.State",
-        "TaskState": "apps.conversations.lifecycle.TaskState",
-        "PlanStepPhase": "apps.orchestration.models.Step.Phase",
-        "PlanStepState": "apps.orchestration.models.Step.State",
+        "RunState": "apps.record.models.Run.State",
+        "TaskState": "apps.record.lifecycle.TaskState",
+        "PlanStepPhase": "apps.plans.models.Step.Phase",
+        "PlanStepState": "apps.plans.models.Step.State",
     },
 }
 

@@ -21,26 +21,26 @@ ACCENT = {
 }
 SIDEBAR = {
     "Record": [
-        ("conversations", "context", "Contexts", "forum"),
-        ("conversations", "task", "Tasks", "task_alt"),
-        ("conversations", "run", "Runs", "directions_run"),
-        ("conversations", "event", "Events", "list"),
-        ("conversations", "message", "Messages", "chat"),
-        ("conversations", "artifact", "Artifacts", "draft"),
-        ("conversations", "feedback", "Feedback", "star"),
+        ("record", "context", "Contexts", "forum"),
+        ("record", "task", "Tasks", "task_alt"),
+        ("record", "run", "Runs", "directions_run"),
+        ("record", "event", "Events", "list"),
+        ("record", "message", "Messages", "chat"),
+        ("record", "artifact", "Artifacts", "draft"),
+        ("record", "feedback", "Feedback", "star"),
     ],
     "Plans": [
-        ("orchestration", "plan", "Plans", "account_tree"),
-        ("orchestration", "planrun", "Runs of plans", "schema"),
+        ("plans", "plan", "Plans", "account_tree"),
+        ("plans", "planrun", "Runs of plans", "schema"),
     ],
     "Webhooks": [
         ("a2a", "pushconfig", "Webhooks", "webhook"),
         ("a2a", "delivery", "Deliveries", "outbox"),
     ],
     "Credentials": [
-        ("runtime", "credential", "Credentials", "password"),
-        ("runtime", "credentialrequest", "Requests", "contact_support"),
-        ("gateway", "remotecredential", "At remote agents", "passkey"),
+        ("credentials", "credential", "Credentials", "password"),
+        ("credentials", "credentialrequest", "Requests", "contact_support"),
+        ("remote", "remotecredential", "At remote agents", "passkey"),
     ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
@@ -48,9 +48,9 @@ SIDEBAR = {
         ("agents", "signingkey", "Signing keys", "vpn_key"),
     ],
     "Remote agents": [
-        ("gateway", "remoteagent", "Remote agents", "public"),
-        ("gateway", "checkup", "Health", "monitor_heart"),
-        ("gateway", "check", "Checks", "ecg"),
+        ("remote", "remoteagent", "Remote agents", "public"),
+        ("remote", "checkup", "Health", "monitor_heart"),
+        ("remote", "check", "Checks", "ecg"),
     ],
     "People and access": [
         ("accounts", "user", "Users", "person"),
@@ -59,9 +59,9 @@ SIDEBAR = {
         ("accounts", "apikey", "API keys", "key"),
     ],
     "Storage": [
-        ("conversations", "accepted", "Accepted messages", "fingerprint"),
-        ("conversations", "blob", "Blobs", "database"),
-        ("conversations", "upload", "Uploads", "upload_file"),
+        ("record", "accepted", "Accepted messages", "fingerprint"),
+        ("record", "blob", "Blobs", "database"),
+        ("uploads", "upload", "Uploads", "upload_file"),
         ("accounts", "auditline", "Audit", "policy"),
     ],
 }
@@ -84,7 +84,7 @@ THEME: dict[str, Any] = {
     "SHOW_BACK_BUTTON": True,
     "BORDER_RADIUS": "8px",
     "COLORS": {"primary": ACCENT},
-    "DASHBOARD_CALLBACK": "apps.conversations.admin.dashboard.numbers",
+    "DASHBOARD_CALLBACK": "apps.operators.record.dashboard.numbers",
     "SIDEBAR": {
         "show_search": True,
         "navigation": [

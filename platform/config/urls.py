@@ -3,9 +3,9 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from apps.conversations.downloads import file
-from apps.gateway.links import linked_file
-from apps.gateway.receiving import notification
+from apps.features.sharing.downloads import file
+from apps.remote.links import linked_file
+from apps.remote.receiving import notification
 from config.health import healthz, readyz
 
 admin.autodiscover()

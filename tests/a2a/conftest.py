@@ -17,7 +17,7 @@ from tests.a2a.strictness import strict_clients, strict_operations
 from tests.a2a.talking import Talking, client
 from tests.stack import Stack
 
-ECHO = "apps.showcase.agents.echo:Echo"
+ECHO = "examples.agents.echo:Echo"
 
 At = Callable[..., Caller]
 
@@ -80,7 +80,7 @@ def hosted(slug: str, handler: str = ECHO, **fields: Any) -> Callable[[None], Ag
     return pytest.fixture(agent)
 
 
-hello = hosted("hello", "apps.showcase.agents.hello:Hello")
+hello = hosted("hello", "examples.agents.hello:Hello")
 public_echo = hosted("open-echo", access=Agent.Access.PUBLIC)
 asking = hosted("asking", "tests.a2a.agents:Asking")
 greeting = hosted("greeting", "tests.a2a.agents:Greeting")

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from apps.a2a.models import Delivery, PushConfig
 from apps.accounts.models import User
-from apps.conversations import intake
+from apps.engine import accept
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +17,7 @@ DELIVERIES = "admin:a2a_delivery_changelist"
 @pytest.fixture
 def hook(ada, echo, said):
     secrets = {"token": "canary-token", "scheme": "Bearer", "credentials": "canary-credentials"}
-    task = intake.accept(ada.principal, echo, said()).task
+    task = accept.accept(ada.principal, echo, said()).task
     return PushConfig.objects.create(task_id=task, config_id="mine", url="https://hooks.example.com/in", **secrets)
 
 

@@ -5,7 +5,7 @@ import datetime
 import pytest
 from django.utils import timezone
 
-import bridge
+import db
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import SCOPES
 from tests.a2a.calling import Caller, message
@@ -53,7 +53,7 @@ async def test_without_a_key_nothing_is_read_but_by_an_open_agent(ada, echo, pub
     caller = anybody_at("echo")
     check_challenge(await caller.post(b"{"))
     check_challenge(await caller.call("SendMessage", {"message": message()}))
-    await bridge.run(caller.client.force_login, ada)
+    await db.run(caller.client.force_login, ada)
     check_challenge(await caller.call(*ASKING))  # a browser's session is no credential
     assert (await anybody_at("open-echo").call(*ASKING)).code == -32001
 
@@ -88,13 +88,13 @@ async def test_the_use_of_a_key_is_noted(ada, ada_at, echo):
         return ApiKey.objects.get(user=ada).last_used_at
 
     for _ in range(50):  # written after the answer, by another thread
-        if await bridge.run(noted):
+        if await db.run(noted):
             break
-    assert timezone.now() - await bridge.run(noted) < datetime.timedelta(minutes=1)
+    assert timezone.now() - await db.run(noted) < datetime.timedelta(minutes=1)
 
 
 async def test_a_key_does_what_its_scopes_allow(worker, ada, echo):
-    reading, writing = [Caller("echo", (await bridge.run(ApiKey.issue, ada, "k", scopes=[s]))[1]) for s in SCOPES]
+    reading, writing = [Caller("echo", (await db.run(ApiKey.issue, ada, "k", scopes=[s]))[1]) for s in SCOPES]
     task = (await writing.send(message("hi"))).result["task"]
     about = {"taskId": task["id"], "id": "a", "url": "https://hooks.invalid/hook"}
     for allowed, (method, params) in (
@@ -113,4 +113,4 @@ async def test_a_key_does_what_its_scopes_allow(worker, ada, echo):
         assert (other.status, other.code, other.reason) == (403, 403, "PERMISSION_DENIED"), method
         assert (await allowed.call(method, params)).status == 200, method
     with pytest.raises(ValueError, match="There is no scope tasks:sing"):
-        await bridge.run(lambda: ApiKey.issue(ada, "key", scopes=["tasks:sing"]))
+        await db.run(lambda: ApiKey.issue(ada, "key", scopes=["tasks:sing"]))

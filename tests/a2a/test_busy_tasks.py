@@ -4,12 +4,12 @@ from contextlib import aclosing
 
 import pytest
 
-import bridge
-from apps.conversations import replay
-from apps.conversations.models import Message, Run, Task
+import db
+from apps.record import replay
+from apps.record.models import Message, Run, Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
-from tests.runtime.delegating import until
+from tests.engine.delegating import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("messages meet turns in the database")]
 
@@ -32,12 +32,12 @@ async def policy(agent, on_busy):
 
 async def texts_of(task_id):
     """What was said in a task, in order."""
-    rows = await bridge.run(lambda: list(Message.objects.filter(task=task_id).order_by("index")))
+    rows = await db.run(lambda: list(Message.objects.filter(task=task_id).order_by("index")))
     return ["".join(part["text"] for part in row.parts) for row in rows]
 
 
 async def state_of(task_id):
-    return await bridge.run(lambda: Task.objects.get(pk=task_id).state)
+    return await db.run(lambda: Task.objects.get(pk=task_id).state)
 
 
 async def test_a_message_becomes_the_next_turn_before_the_task_ends(busy, ada_at):
@@ -49,8 +49,8 @@ async def test_a_message_becomes_the_next_turn_before_the_task_ends(busy, ada_at
     rest = [response async for _, response in events]
     assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [text for text in await texts_of(task["id"]) if text != "nearly there"] == ["2", "1", "end", "end"]
-    row = await bridge.run(Task.objects.get, pk=task["id"])
-    assert await bridge.run(replay.differences, row.context_id) == []
+    row = await db.run(Task.objects.get, pk=task["id"])
+    assert await db.run(replay.differences, row.context_id) == []
     answer = await ada_at("stepping").send(message("1", taskId=task["id"]))
     assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION"), "it is done"
 

@@ -8,15 +8,15 @@ import pytest
 from django.conf import settings
 from django.urls import reverse
 
-import bridge
+import db
 from apps.agents.models import Agent
-from apps.conversations import feed, ledger, replay, wire
-from apps.conversations.errors import TaskNotFound
-from apps.conversations.events import EventType
-from apps.conversations.leases import LeaseLost
-from apps.conversations.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
-from apps.conversations.projection import tombstone_of
-from apps.runtime.sending import settled
+from apps.engine.send import settled
+from apps.record import feed, ledger, replay, wire
+from apps.record.errors import TaskNotFound
+from apps.record.events import EventType
+from apps.record.leases import LeaseLost
+from apps.record.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
+from apps.record.projection import tombstone_of
 from tests.a2a.calling import message, text_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("lists and clearing are SQL of our own")]
@@ -70,11 +70,11 @@ async def test_feedback_is_kept_line_by_line_and_changes_no_row(worker, ada_at, 
     given = [{"rating": 2, "feedback": "slow", "metadata": {"page": 3}}, {"rating": 5}]
     for one in given:
         assert (await ada_at("echo").call("tasks/feedback", {"taskId": task["id"], **one})).result == {}
-    events = await bridge.run(lambda: list(Event.objects.filter(type=EventType.FEEDBACK).order_by("index")))
+    events = await db.run(lambda: list(Event.objects.filter(type=EventType.FEEDBACK).order_by("index")))
     assert [event.payload for event in events] == given
     assert {str(event.task_id) for event in events} == {task["id"]}
     assert (await ada_at("echo").call("GetTask", {"id": task["id"]})).result == task
-    assert await bridge.run(replay.differences, events[0].context_id) == []
+    assert await db.run(replay.differences, events[0].context_id) == []
 
 
 async def test_feedback_that_cannot_be_used_is_refused_and_not_kept(worker, ada_at, echo, subtests):
@@ -89,7 +89,7 @@ async def test_feedback_that_cannot_be_used_is_refused_and_not_kept(worker, ada_
             with subtests.test(str(one)[:40]):
                 assert (await ada_at("echo").call("tasks/feedback", {"taskId": task, **one})).fields == [field]
     assert (await ada_at("echo").call("tasks/feedback", {"rating": 1})).fields == ["taskId"]
-    assert not await bridge.run(Event.objects.filter(type=EventType.FEEDBACK).exists)
+    assert not await db.run(Event.objects.filter(type=EventType.FEEDBACK).exists)
 
 
 async def test_conversations_are_listed_the_busiest_first_with_the_number_of_their_tasks(
@@ -114,7 +114,7 @@ async def test_pages_of_conversations_follow_one_another_by_tokens_of_this_list_
     for number in range(5):
         await ada_at("echo").send(message(contextId=str(number)), returnImmediately=True)
     same = Context.objects.filter(context_id__in="123")
-    await bridge.run(lambda: same.update(updated_at=Context.objects.get(context_id="1").updated_at))
+    await db.run(lambda: same.update(updated_at=Context.objects.get(context_id="1").updated_at))
     found, token, tokens = [], "", []
     for _ in range(3):
         page = await listed(ada_at("echo"), pageSize=2, pageToken=token)
@@ -139,8 +139,8 @@ async def conversation(worker, ada_at, echo):
 
 async def test_a_cleared_conversation_is_gone_from_everywhere_but_its_log(conversation, ada_at, ada):
     *gone, stays = conversation
-    context = await bridge.run(Context.objects.get, context_id="gone")
-    part = await bridge.run(lambda: next(iter(Message.objects.exclude(parts__icontains="text"))).parts[0])
+    context = await db.run(Context.objects.get, context_id="gone")
+    part = await db.run(lambda: next(iter(Message.objects.exclude(parts__icontains="text"))).parts[0])
     path = reverse("file", args=[context.pk, part["stored"]["sha256"]])
     caller = ada_at("echo")
 
@@ -171,21 +171,21 @@ async def test_a_cleared_conversation_is_gone_from_everywhere_but_its_log(conver
             replay.differences(context.pk),
         )
 
-    assert await bridge.run(left) == (["stays"], (True, "", 1), [1, 2, 1, 1], 0, [])
+    assert await db.run(left) == (["stays"], (True, "", 1), [1, 2, 1, 1], 0, [])
 
 
 async def test_what_runs_there_is_canceled_and_whoever_waits_for_it_is_told(worker, ada_at, stepping):
     caller = ada_at("stepping")
     async with aclosing(caller.stream("SendStreamingMessage", {"message": message("3", contextId="gone")})) as events:
         task = (await anext(events))[1]["task"]
-        row = await bridge.run(Task.objects.get, pk=task["id"])
+        row = await db.run(Task.objects.get, pk=task["id"])
         waiting = asyncio.create_task(settled(row.context_id, row.pk, 1, wire.load_task))
         assert await cleared(caller, "gone") == {}
         rest = [response async for _, response in events]
     assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
     with pytest.raises(TaskNotFound):
         await waiting
-    assert not await bridge.run(Run.objects.exists)
+    assert not await db.run(Run.objects.exists)
 
 
 async def test_its_id_begins_another_conversation(conversation, ada_at):
@@ -195,9 +195,9 @@ async def test_its_id_begins_another_conversation(conversation, ada_at):
     assert [text_of(said) for said in again["history"]] == ["anew", "anew"]
     shown = [(one["contextId"], one["taskCount"]) for one in (await listed(ada_at("echo")))["contexts"]]
     assert shown == [("gone", 1), ("stays", 1)]
-    assert await bridge.run(lambda: Task.objects.get(pk=again["id"]).references) == []
+    assert await db.run(lambda: Task.objects.get(pk=again["id"]).references) == []
     await cleared(ada_at("echo"), "gone")
-    assert await bridge.run(Context.objects.exclude(deleted_at=None).count) == 2
+    assert await db.run(Context.objects.exclude(deleted_at=None).count) == 2
 
 
 async def test_a_message_that_was_sent_there_does_not_run_again(worker, ada_at, echo, greeting):
@@ -206,8 +206,8 @@ async def test_a_message_that_was_sent_there_does_not_run_again(worker, ada_at, 
         await ada_at(slug).send(same)
         await cleared(ada_at(slug), f"gone from {slug}")
         assert (await ada_at(slug).send(same)).fields == ["messageId"]
-    assert await bridge.run(Accepted.objects.count) == 2
-    assert not await bridge.run(Message.objects.exists)
+    assert await db.run(Accepted.objects.count) == 2
+    assert not await db.run(Message.objects.exists)
 
 
 async def test_what_is_not_there_cannot_be_cleared(ada_at, bob_at, quiet, echo):
@@ -250,13 +250,13 @@ async def test_a_message_that_comes_while_a_conversation_is_cleared_begins_anoth
 
 async def test_a_worker_that_is_late_writes_nothing_into_a_cleared_conversation(ada_at, echo):
     await ada_at("echo").send(message(contextId="gone"), returnImmediately=True)
-    context = await bridge.run(Context.objects.get, context_id="gone")
+    context = await db.run(Context.objects.get, context_id="gone")
     await cleared(ada_at("echo"), "gone")
 
     def write():
         with pytest.raises(LeaseLost), ledger.writing(context.pk) as log:
             log.add(EventType.SESSION_RENAMED, {"title": "late"})
 
-    await bridge.run(write)
-    events = await bridge.run(feed.read, context.pk, 0)
+    await db.run(write)
+    events = await db.run(feed.read, context.pk, 0)
     assert events[-1].type == EventType.SESSION_DELETED

@@ -8,7 +8,7 @@ import pytest
 from django.test import AsyncClient
 
 from apps.agents.models import Agent
-from apps.runtime.models import Credential
+from apps.features.credentials.models import Credential
 from tests.a2a.calling import message
 from tests.a2a.conftest import hosted
 from tests.a2a.old_calling import said
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 SECRET = "k-5f1d2a90-secret"
 
-calendar = hosted("calendar", "tests.runtime.agents:Calendar", access=Agent.Access.PUBLIC)
+calendar = hosted("calendar", "tests.engine.agents:Calendar", access=Agent.Access.PUBLIC)
 
 
 @pytest.fixture

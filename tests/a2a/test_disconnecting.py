@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from apps.conversations import feed
-from apps.conversations.models import Task
+from apps.record import feed
+from apps.record.models import Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message
 

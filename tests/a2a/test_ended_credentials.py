@@ -9,12 +9,12 @@ from django.db import OperationalError
 from django.test import AsyncClient
 from django.utils import timezone
 
-import bridge
+import db
 from apps.a2a import callers
 from apps.accounts import access_tokens
 from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
-from apps.conversations.models import Task
+from apps.record.models import Task
 from tests.a2a.calling import Caller, message
 from tests.a2a.old_calling import OldCaller, OldResource, said, told
 from tests.a2a.resting import Resource
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """A stream is looked at again a hundred times a second."""
-    monkeypatch.setattr("apps.conversations.sse.RECHECK_SECONDS", 0.01)
-    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("apps.record.sse.RECHECK_SECONDS", 0.01)
+    monkeypatch.setattr("apps.record.sse.HEARTBEAT_SECONDS", 0.01)
 
 
 class Stream:
@@ -90,12 +90,12 @@ async def old_http_json(slug, key):
 async def test_a_revoked_key_ends_a_stream_with_an_error_of_its_request(ada_key, stepping, begin):
     stream = await begin("stepping", ada_key)
     await stream.is_looked_at()
-    await bridge.run(lambda: ApiKey.objects.get().revoke())
+    await db.run(lambda: ApiKey.objects.get().revoke())
     error = await stream.ends_with(401)
     assert error["id"] == 7
     assert "Make a new one" in error["error"]["message"]
     assert followed() == 0
-    assert (await bridge.run(Task.objects.get)).state == "submitted"  # it goes on without anybody who listens
+    assert (await db.run(Task.objects.get)).state == "submitted"  # it goes on without anybody who listens
 
 
 @pytest.mark.parametrize("begin", [http_json, old_http_json])
@@ -148,7 +148,7 @@ async def test_a_stream_outlives_a_database_that_is_away_when_it_is_looked_at(ad
         patched.setattr("apps.a2a.calls.admit_again", away)
         await stream.is_looked_at()
         assert asked
-    await bridge.run(lambda: ApiKey.objects.get().revoke())
+    await db.run(lambda: ApiKey.objects.get().revoke())
     await stream.ends_with(401)
 
 
@@ -157,6 +157,6 @@ async def test_looking_again_is_one_query_and_no_request(ada_at, ada_key, steppi
     settings.REQUESTS_PER_MINUTE = 0
     await stream.is_looked_at()
     assert (await ada_at("stepping").call("ListTasks", {})).status == 429
-    assert await bridge.run(counted, callers.admit_again, f"Bearer {ada_key}", "stepping") == 1
-    await bridge.run(lambda: ApiKey.objects.get().revoke())
+    assert await db.run(counted, callers.admit_again, f"Bearer {ada_key}", "stepping") == 1
+    await db.run(lambda: ApiKey.objects.get().revoke())
     await stream.ends_with(401)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from apps.conversations.models import Event, Task
+from apps.record.models import Event, Task
 from tests.a2a.calling import message
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -84,7 +84,7 @@ async def test_an_unforeseen_error_shows_nothing_of_what_is_inside(calls, monkey
     def fails(*args: Any) -> Any:
         raise RuntimeError("secret of the house")
 
-    monkeypatch.setattr("apps.conversations.addressing.find_task", fails)
+    monkeypatch.setattr("apps.record.addressing.find_task", fails)
     answer = await calls.post(rpc())
     check_error(answer, -32603)
     assert "secret" not in json.dumps(answer.body)

@@ -8,7 +8,7 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.utils.signing import create_signature_verifier
 from django.core.management import CommandError, call_command
 
-import bridge
+import db as database
 from apps.agents import identity
 from apps.agents.models import Agent
 from tests.a2a.calling import strictly_parsed
@@ -41,7 +41,7 @@ async def test_known_callers_are_told_more_and_it_is_signed_too(ada_at, public_e
     assert "secret" not in json.dumps(public).lower()
     for name in public.keys() - {"description", "skills", "signatures"}:
         assert extended[name] == public[name]
-    [key] = (await bridge.run(identity.key_set))["keys"]
+    [key] = (await database.run(identity.key_set))["keys"]
     create_signature_verifier(lambda kid, jku: jwt.PyJWK(key), ["EdDSA"])(strictly_parsed(extended, a2a.AgentCard))
 
 
@@ -76,7 +76,7 @@ async def test_what_the_card_does_not_speak_of_or_nobody_wrote_is_not_there(ada_
 def test_it_can_be_registered_from_a_file(db, tmp_path):
     path = tmp_path / "extended.json"
     path.write_text(json.dumps(EXTENDED))
-    command = ("register_agent", "echo", "--handler", "apps.showcase.agents.echo:Echo", "--extended-card")
+    command = ("register_agent", "echo", "--handler", "examples.agents.echo:Echo", "--extended-card")
     call_command(*command, str(path))
     assert Agent.objects.get().extended_card == EXTENDED
     path.write_text('{"skills": ["x"]}')

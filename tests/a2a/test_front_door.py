@@ -4,7 +4,7 @@ import pytest
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.proto_utils import validate_proto_required_fields
 
-import bridge
+import db as database
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from tests.a2a.calling import Caller, message, strictly_parsed, text_of
@@ -75,7 +75,7 @@ async def test_a_router_answers_who_names_no_tenant_and_may_use_it(worker, door,
     assert len((await door[1].ask("GET", "tasks?tenant=router")).body["tasks"]) == 1
     assert (await anybody_at("").call("ListTasks", {})).fields == ["tenant"]
     router.is_enabled = False
-    await bridge.run(router.save)
+    await database.run(router.save)
     assert (await door[0].call("ListTasks", {})).fields == ["tenant"]
 
 
@@ -116,20 +116,20 @@ async def test_the_platforms_card_shows_every_agent_that_everybody_may_see(async
 async def test_it_asks_for_a_key_where_one_is_needed(async_client, echo):
     shown = (await card(async_client)).json()
     assert shown["securityRequirements"] == [{"schemes": {"apiKey": {"list": ["tasks:read", "tasks:write"]}}}]
-    await bridge.run(register_hosted, "opened", ECHO, access=Agent.Access.PUBLIC)
+    await database.run(register_hosted, "opened", ECHO, access=Agent.Access.PUBLIC)
     shown = (await card(async_client)).json()
     assert "securityRequirements" not in shown
     assert set(shown["securitySchemes"]) == {"apiKey"}
     assert ["securityRequirements" in skill for skill in shown["skills"]] == [True, False]
-    await bridge.run(echo.delete)
+    await database.run(echo.delete)
     assert "securitySchemes" not in (await card(async_client)).json()
 
 
 async def test_it_promises_what_every_agent_does_and_names_a_router_first(async_client, echo, quiet):
     assert (await card(async_client)).json()["capabilities"]["streaming"] is False
-    await bridge.run(quiet.delete)
+    await database.run(quiet.delete)
     assert (await card(async_client)).json()["capabilities"]["streaming"] is True
-    await bridge.run(register_hosted, "router", ECHO)
+    await database.run(register_hosted, "router", ECHO)
     interfaces = (await card(async_client)).json()["supportedInterfaces"]
     assert ["tenant" in interface for interface in interfaces] == [False, False, True, True, True, True, False, False]
     assert [interface["protocolVersion"] for interface in interfaces] == ["1.0"] * 6 + ["0.3"] * 2
@@ -140,7 +140,7 @@ async def test_it_is_asked_for_again_cheaply_and_not_there_without_an_agent(asyn
     assert first["Cache-Control"] == "public, max-age=300"
     assert (await card(async_client, **{"If-None-Match": first["ETag"]})).status_code == 304
     assert (await card(async_client, **{"If-Modified-Since": first["Last-Modified"]})).status_code == 304
-    await bridge.run(register_hosted, "hello", ECHO)
+    await database.run(register_hosted, "hello", ECHO)
     assert (await card(async_client, **{"If-None-Match": first["ETag"]})).status_code == 200
     assert (await async_client.post(CARD)).status_code == 405
     await Agent.objects.filter(slug__in=["echo", "hello"]).aupdate(is_enabled=False)

@@ -5,7 +5,7 @@ import urllib.parse
 
 import pytest
 
-import bridge
+import db
 from apps.agents.identity import did_of
 from apps.agents.signing_keys import forget, rotate, signer_of
 
@@ -27,7 +27,7 @@ def resolved(did: str) -> str:
 
 
 async def test_an_agents_document_is_where_its_identifier_leads(anybody_at, echo):
-    signer = await bridge.run(signer_of, echo)
+    signer = await db.run(signer_of, echo)
     response, document = await fetched(anybody_at("echo"), "/a2a/echo/did.json")
     assert response["Content-Type"] == "application/did+json"
     assert document["id"] == "did:web:127.0.0.1%3A8000:a2a:echo"
@@ -50,7 +50,7 @@ async def test_who_never_signed_anything_is_given_a_key_when_asked_who_it_is(any
         assert documents[0]["id"] == f"did:web:127.0.0.1%3A8000{did}"
         assert len(documents[0]["verificationMethod"]) == 1
         assert documents[0] == documents[1]
-    await bridge.run(rotate, echo)
+    await db.run(rotate, echo)
     assert (await fetched(anybody_at("echo"), "/.well-known/did.json"))[1] == documents[0], "the platform's own"
 
 
@@ -67,7 +67,7 @@ def test_an_identifier_spells_ports_and_paths_as_the_method_does(echo, settings,
 
 
 async def test_keys_are_published_for_caches_and_a_card_that_was_signed_anew_is_sent_again(anybody_at, echo):
-    await bridge.run(signer_of, echo)
+    await db.run(signer_of, echo)
     keys, card = [await fetched(anybody_at("echo"), path) for path in ("/.well-known/jwks.json", CARD)]
     assert keys[0]["Content-Type"] == "application/jwk-set+json"
     assert keys[0]["Cache-Control"] == "public, max-age=300"
@@ -80,7 +80,7 @@ async def test_keys_are_published_for_caches_and_a_card_that_was_signed_anew_is_
         ]
 
     assert [response.status_code for response, _ in await again()] == [304, 304]
-    await bridge.run(rotate, echo)
+    await db.run(rotate, echo)
     (_, new_keys), (_, new_card) = await again()
     assert len(new_keys["keys"]) == 2
     assert new_card.pop("signatures") != card[1].pop("signatures")
@@ -88,7 +88,7 @@ async def test_keys_are_published_for_caches_and_a_card_that_was_signed_anew_is_
 
 
 async def test_an_agent_that_is_switched_off_can_still_be_verified(anybody_at, echo):
-    signer = await bridge.run(signer_of, echo)
+    signer = await db.run(signer_of, echo)
     echo.is_enabled = False
     await echo.asave()
     response, document = await fetched(anybody_at("echo"), "/a2a/echo/did.json")
@@ -99,11 +99,11 @@ async def test_an_agent_that_is_switched_off_can_still_be_verified(anybody_at, e
 
 
 async def test_a_key_that_cannot_be_read_is_said_to_be_so_until_another_is_made(anybody_at, echo, settings):
-    await bridge.run(signer_of, echo)
+    await db.run(signer_of, echo)
     forget()
     settings.MASTER_KEY = "A" * 43
     response, body = await fetched(anybody_at("echo"), CARD)
     assert (response.status_code, body["error"]["status"]) == (503, "UNAVAILABLE")
     assert "MASTER_KEY" not in str(body)
-    await bridge.run(rotate, echo)
+    await db.run(rotate, echo)
     assert (await fetched(anybody_at("echo"), CARD))[0].status_code == 200

@@ -5,8 +5,8 @@ import datetime
 
 import pytest
 
-import bridge
-from apps.conversations.models import Task
+import db
+from apps.record.models import Task
 from tests.a2a.calling import message, text_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("lists are SQL of our own")]
@@ -46,7 +46,7 @@ async def test_pages_follow_one_another_without_a_gap_or_a_repetition(seven, ada
 
 
 async def test_tasks_of_the_same_moment_are_not_lost_between_pages(seven, ada_at):
-    await bridge.run(Task.objects.update, status_at=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+    await db.run(Task.objects.update, status_at=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
     found, token = [], ""
     for _ in range(7):
         page = await listed(ada_at("echo"), pageSize=1, pageToken=token)

@@ -9,10 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from apps.a2a import listing
 from apps.a2a.requests import Listing
 from apps.agents.registration import register_hosted
-from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Context
-from apps.showcase.loading import DEMO
+from apps.record.lifecycle import TaskState
+from apps.record.models import Context
 from benchmarks.rows import PER_CONTEXT, make_tasks
+from examples.loading import DEMO
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("each database makes plans of its own")]
 
@@ -48,7 +48,7 @@ def page_and_plan(owner, agent, sought):
 
 def test_pages_come_from_an_index_in_their_order(django_user_model, subtests):
     owner = django_user_model.objects.create_user(DEMO, "correct horse", name="Demo")
-    agent, other = [register_hosted(slug, "apps.showcase.agents.echo:Echo") for slug in ("many", "as-many")]
+    agent, other = [register_hosted(slug, "examples.agents.echo:Echo") for slug in ("many", "as-many")]
     for one in (agent, other):
         make_tasks(one.slug, MANY)
     for name, (index, filters) in INDEXES.items():

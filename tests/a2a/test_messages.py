@@ -2,8 +2,8 @@
 
 import pytest
 
-import bridge
-from apps.conversations.models import Context
+import db
+from apps.record.models import Context
 from tests.a2a.calling import message
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -93,7 +93,7 @@ async def test_a_message_is_refused_before_it_is_stored_if_its_sender_can_use_no
                 answer = await ada_at("countdown").call(method, sent)
                 assert (answer.code, answer.reason) == (-32005, "CONTENT_TYPE_NOT_SUPPORTED")
                 assert "text/plain, text/markdown" in answer.error["message"]
-    assert not await bridge.run(Context.objects.exists)
+    assert not await db.run(Context.objects.exists)
     usable = ([], ["TEXT/Markdown; charset=utf-8"], ["image/png", "application/pdf"], ["text/*"], ["*/*"], ["text"])
     for accepted in (*usable, ["image/png", "file"]):
         with subtests.test(str(accepted)):

@@ -9,17 +9,17 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-import bridge
+import db
 from apps.accounts.models import ApiKey
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import house_workspace
-from apps.conversations import intake
-from apps.runtime import ranking
+from apps.engine import accept
+from apps.features.routing import ranking
 from tests.a2a.resting import Resource
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ECHO = "apps.showcase.agents.echo:Echo"
+ECHO = "examples.agents.echo:Echo"
 ASKED = {"task_summary": "Count down from 20, please"}
 
 
@@ -83,9 +83,9 @@ async def test_the_extension_is_declared_and_named_back(ada_asks, echo):
 
 async def test_an_agent_that_the_caller_may_not_use_never_shows(ada, ada_asks, echo, public_echo):
     lab = await Group.objects.acreate(name="Lab")
-    secret = await bridge.run(make_agent, "secret", access=Agent.Access.GROUPS)
+    secret = await db.run(make_agent, "secret", access=Agent.Access.GROUPS)
     await secret.groups.aadd(lab)
-    await bridge.run(make_agent, "off", is_enabled=False)
+    await db.run(make_agent, "off", is_enabled=False)
     for slug in ("secret", "off", "nobody"):
         answer = await ada_asks(slug)
         assert (answer.status, answer.reason) == (404, "AGENT_NOT_FOUND")
@@ -99,7 +99,7 @@ async def test_an_agent_that_the_caller_may_not_use_never_shows(ada, ada_asks, e
 
 
 async def test_the_router_ranks_and_is_not_ranked(ada_asks, echo):
-    await bridge.run(make_agent, "router")
+    await db.run(make_agent, "router")
     assert [one["agent"] for one in (await ada_asks("")).body["agents"]] == ["echo"]
     assert (await ada_asks("router", {"task_summary": "router"})).body["accepted"]
 
@@ -107,22 +107,22 @@ async def test_the_router_ranks_and_is_not_ranked(ada_asks, echo):
 async def test_what_changes_in_the_registry_counts_at_once(ada_asks, echo):
     asked = {"task_summary": "paint a zebra"}
     assert [one["skill_matches"] for one in (await ada_asks("", asked)).body["agents"]] == [[]]
-    painter = await bridge.run(make_agent, "zebra")
+    painter = await db.run(make_agent, "zebra")
     assert [one["agent"] for one in (await ada_asks("", asked)).body["agents"]] == ["zebra", "echo"]
     painter.skills = [{"id": "s", "name": "Horses", "description": "Horses alone.", "tags": ["horse"]}]
-    await bridge.run(painter.save)
+    await db.run(painter.save)
     assert (await ada_asks("zebra", asked)).body["skill_matches"] == []
-    await bridge.run(painter.delete)
+    await db.run(painter.delete)
     assert [one["agent"] for one in (await ada_asks("", asked)).body["agents"]] == ["echo"]
 
 
 async def test_measured_latency_and_the_queue_of_this_moment_count(ada, ada_asks, echo, said):
-    await bridge.run(AgentStats.objects.create, agent=echo, took_p50=0.3, waited_p50=0.1, updated_at=timezone.now())
+    await db.run(AgentStats.objects.create, agent=echo, took_p50=0.3, waited_p50=0.1, updated_at=timezone.now())
     for depth in range(3):
         body = (await ada_asks("echo", ASKED | {"max_latency_ms": 1600})).body
         assert (body["latency_estimate_ms"], body["queue_depth"]) == (400, depth)
         assert (body["subscores"]["performance"], body["subscores"]["load"]) == (0.75, round(1 / (1 + depth), 4))
-        await bridge.run(intake.accept, ada.principal, echo, said())
+        await db.run(accept.accept, ada.principal, echo, said())
     refused = (await ada_asks("echo", ASKED | {"max_latency_ms": 199})).body
     assert (refused["accepted"], refused["rejection_reason"]) == (False, "latency_exceeds_constraint")
 
@@ -177,7 +177,7 @@ async def test_it_refuses_as_the_binding_does(ada_asks, ada, ada_key, bob_key, e
     refused = await Resource("echo", ada_key).ask("GET", "negotiation")
     assert (refused.status, refused.headers["Allow"]) == (405, "POST")
     assert (await Resource("echo", "wrong").ask("POST", "negotiation", ASKED)).status == 401
-    writing = (await bridge.run(ApiKey.issue, ada, "k", scopes=["tasks:write"]))[1]
+    writing = (await db.run(ApiKey.issue, ada, "k", scopes=["tasks:write"]))[1]
     assert (await Resource("echo", writing).ask("POST", "negotiation", ASKED)).status == 403
     with override_settings(REQUESTS_PER_MINUTE=1):
         answers = [await Resource("echo", bob_key).ask("POST", "negotiation", ASKED) for _ in range(3)]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from apps.a2a.old import answers, requests
 from apps.a2a.old.forms import HTTP_JSON, JSON_RPC
 from apps.a2a.old.methods import METHODS
-from apps.conversations.errors import InvalidParams
-from apps.conversations.lifecycle import TaskState
+from apps.record.errors import InvalidParams
+from apps.record.lifecycle import TaskState
 from tests.a2a.calling import strictly_parsed
 from tests.a2a.old_calling import strictly_read
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.conversations.models import Context, Event
+from apps.record.models import Context, Event
 from tests.a2a.calling import message, text_of
 from tests.a2a.old_calling import said, told
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apps.conversations.models import Context, Event, Task
+from apps.record.models import Context, Event, Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
 from tests.a2a.old_calling import OldCaller, said

@@ -5,7 +5,7 @@ import uuid
 import pytest
 from a2a.compat.v0_3 import types as old
 
-import bridge
+import db
 import outbound
 from apps.a2a.models import PushConfig
 from apps.a2a.webhooks.configs import MASK
@@ -109,7 +109,7 @@ async def test_what_is_wrong_is_refused_by_its_name(calls, rests, echo, subtests
     body = {"message": told(), "configuration": {"pushNotification": wrong}}
     over_http = await rests.ask("POST", "v1/message:send", body)
     assert (over_http.status, over_http.fields) == (400, ["configuration.pushNotification.url"])
-    assert not await bridge.run(PushConfig.objects.exists)
+    assert not await db.run(PushConfig.objects.exists)
 
 
 async def test_webhooks_of_a_task_that_is_not_there_are_not_found(calls, old_at, echo, quiet):

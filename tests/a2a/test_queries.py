@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-import bridge
+import db
 from apps.a2a import callers, listing, snapshots
 from apps.a2a.requests import Listing
-from apps.runtime import sending
+from apps.engine import send
 from tests.a2a.calling import message
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database is asked in its own way")]
@@ -36,8 +36,8 @@ async def tasks(worker, ada_at, echo):
 
 async def test_admitting_a_caller_takes_one_query(ada_key, ada_at, echo, public_echo):
     await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, which is done once a minute
-    assert await bridge.run(counted, callers.admit, f"Bearer {ada_key}", "127.0.0.1", "echo") == 1
-    assert await bridge.run(counted, callers.admit, "", "127.0.0.1", "open-echo") == 1
+    assert await db.run(counted, callers.admit, f"Bearer {ada_key}", "127.0.0.1", "echo") == 1
+    assert await db.run(counted, callers.admit, "", "127.0.0.1", "open-echo") == 1
 
 
 async def test_a_task_is_shown_by_one_query_or_where_a_query_costs_little_by_three(tasks, ada, bob, echo):
@@ -46,9 +46,9 @@ async def test_a_task_is_shown_by_one_query_or_where_a_query_costs_little_by_thr
             snapshots.find(bob.principal, echo, tasks[0])
 
     in_one = connection.vendor == "postgresql"
-    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], None) == (1 if in_one else 3)
-    assert await bridge.run(counted, snapshots.find, ada.principal, echo, tasks[0], 0) == (1 if in_one else 2)
-    assert await bridge.run(counted, refused) == 1
+    assert await db.run(counted, snapshots.find, ada.principal, echo, tasks[0], None) == (1 if in_one else 3)
+    assert await db.run(counted, snapshots.find, ada.principal, echo, tasks[0], 0) == (1 if in_one else 2)
+    assert await db.run(counted, refused) == 1
 
 
 async def test_a_page_of_tasks_takes_three_queries_a_count_and_one_for_its_context(tasks, ada, echo):
@@ -60,20 +60,20 @@ async def test_a_page_of_tasks_takes_three_queries_a_count_and_one_for_its_conte
         (4, {"page_size": 11}),
         (1, {"include_artifacts": False, "history_length": 0}),
     ):
-        assert await bridge.run(counted, listing.list_tasks, ada.principal, echo, everything(**fields)) == count, fields
+        assert await db.run(counted, listing.list_tasks, ada.principal, echo, everything(**fields)) == count, fields
 
 
 async def test_accepting_a_message_takes_the_same_queries_in_an_empty_and_in_a_long_conversation(tasks, ada, echo):
     def accepted(**fields):
-        return counted(sending.accept_and_publish, ada.principal, echo, message(**fields))
+        return counted(send.accept_and_publish, ada.principal, echo, message(**fields))
 
-    new = await bridge.run(accepted)
+    new = await db.run(accepted)
     assert new <= 10
-    assert await bridge.run(lambda: accepted(contextId="new")) <= new + 1
-    assert await bridge.run(lambda: accepted(contextId="one")) <= new + 3
+    assert await db.run(lambda: accepted(contextId="new")) <= new + 1
+    assert await db.run(lambda: accepted(contextId="one")) <= new + 3
 
     def begun():
-        receipt = sending.accept_and_publish(ada.principal, echo, message())
+        receipt = send.accept_and_publish(ada.principal, echo, message())
         return counted(snapshots.accepted, receipt.task, receipt.index, None)
 
-    assert await bridge.run(begun) <= 3, "before the first event of a stream"
+    assert await db.run(begun) <= 3, "before the first event of a stream"

@@ -5,9 +5,9 @@ import json
 import pytest
 from asgiref.testing import ApplicationCommunicator
 
-import bridge
+import db
 from apps.accounts import quotas
-from apps.conversations.models import Task
+from apps.record.models import Task
 from config.asgi import application
 from tests.a2a.agents import steps
 from tests.a2a.calling import Caller, message
@@ -43,7 +43,7 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_go_on(ada_at, ada_ke
     check_refused(await Resource("echo", ada_key).ask("GET", "tasks"))
     check_refused(await Caller("", ada_key).call("ListTasks", {"tenant": "echo"}))
     check_refused(await ada_at("echo").send(message()))
-    assert not await bridge.run(Task.objects.exists)
+    assert not await db.run(Task.objects.exists)
     assert (await bob_at("echo").call(*ASKING)).code == -32001
 
 
@@ -73,7 +73,7 @@ async def test_too_many_streams_are_refused_before_their_first_event(worker, ada
     check_refused(await calls.call("SubscribeToTask", {"id": task}))
     check_refused(await rest.ask("GET", f"tasks/{task}:subscribe"))
     check_refused(await rest.ask("POST", "message:stream", {"message": message("1")}))
-    assert await bridge.run(Task.objects.count) == 1
+    assert await db.run(Task.objects.count) == 1
     assert (await calls.call("GetTask", {"id": task})).result["id"] == task
     await stream.aclose()
     again = rest.stream("GET", f"tasks/{task}:subscribe")

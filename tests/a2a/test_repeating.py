@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-import bridge
-from apps.conversations.models import Message, Run, Task
+import db
+from apps.record.models import Message, Run, Task
 from tests.a2a.agents import Greeting
 from tests.a2a.calling import message
 
@@ -19,7 +19,7 @@ async def test_the_same_message_sent_at_once_runs_once_and_every_sender_waits_fo
     assert all(task == tasks[0] for task in tasks)
     assert tasks[0]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert (await ada_at("echo").send(same)).result["task"] == tasks[0]
-    assert await bridge.run(Run.objects.count) == 1
+    assert await db.run(Run.objects.count) == 1
 
 
 async def test_a_repeated_message_waits_for_the_task_too(worker, ada_at, countdown):
@@ -42,7 +42,7 @@ async def test_the_same_id_with_another_body_is_refused_and_is_another_senders_t
     first = await ada_at("echo").send(message("hi", messageId="one"), returnImmediately=True)
     answer = await ada_at("echo").send(message("ho", messageId="one"))
     assert (answer.code, answer.fields) == (-32602, ["messageId"])
-    assert await bridge.run(Task.objects.count) == 1
+    assert await db.run(Task.objects.count) == 1
     bobs = await bob_at("echo").send(message("hi", messageId="one"), returnImmediately=True)
     assert first.result["task"]["id"] != bobs.result["task"]["id"]
 
@@ -53,7 +53,7 @@ async def test_the_same_message_gets_the_same_answer(ada_at, greeting):
     said = [answer.result["message"] for answer in answers]
     assert said[0] == said[1] == said[2]
     assert before + 1 == Greeting.answers
-    assert await bridge.run(Message.objects.count) == 2
+    assert await db.run(Message.objects.count) == 2
 
 
 @pytest.mark.parametrize(("text", "code"), [("fail", "agent_error"), ("talk nonsense", "invalid_agent_response")])
@@ -64,4 +64,4 @@ async def test_an_agent_that_fails_answers_with_an_error_message_once(ada_at, gr
     assert first["metadata"]["error"] == {"code": code}
     assert "secret" not in str(first)
     assert Greeting.answers - before <= 1
-    assert await bridge.run(Message.objects.count) == 2, "the question and the answer are in the record"
+    assert await db.run(Message.objects.count) == 2, "the question and the answer are in the record"

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-import bridge
+import db
 from apps.a2a.rest import ADDRESSES
-from apps.conversations.models import Task
+from apps.record.models import Task
 from tests.a2a.calling import message, text_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -166,7 +166,7 @@ async def test_a_body_that_is_no_json_or_no_object_is_refused_and_nothing_is_sto
             answer = await calls.ask("POST", "message:send", json.dumps(other).encode())
             assert (answer.status, answer.error["status"]) == (400, "INVALID_ARGUMENT")
     assert (await calls.ask("POST", "message:send", {"message": message(parts=[{}])})).fields == ["message.parts[0]"]
-    assert not await bridge.run(Task.objects.exists)
+    assert not await db.run(Task.objects.exists)
 
 
 async def test_every_address_is_there_with_and_without_a_slash_for_its_methods_alone(ada_rests, echo, subtests):
@@ -198,7 +198,7 @@ async def test_a_stream_that_breaks_says_so_in_an_event_of_its_own(worker, ada_r
     def fails(*args):
         raise RuntimeError("secret of the house")
 
-    monkeypatch.setattr("apps.conversations.wire.stream_response", fails)
+    monkeypatch.setattr("apps.record.wire.stream_response", fails)
     response = await ada_rests("echo").send("POST", "message:stream", {"message": message("hi")})
     last = b"".join([chunk async for chunk in response.streaming_content]).strip().split(b"\n\n")[-1]
     name, data = last.split(b"\n")

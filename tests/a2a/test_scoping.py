@@ -13,9 +13,9 @@ import pytest
 from django.test import AsyncClient
 from django.urls import reverse
 
-import bridge
+import db
 from apps.a2a.operations import OPERATIONS, OWN_METHODS
-from apps.conversations.models import Context, Event, Message, Task
+from apps.record.models import Context, Event, Message, Task
 from tests.a2a.calling import message
 from tests.nonces import without_nonces
 
@@ -126,7 +126,7 @@ def everything_of(owner):
 
 async def test_what_is_somebody_elses_is_refused_like_what_never_was(adas, adas_open, nobodys, ada, bob_at, subtests):
     assert NAMING.keys() == OPERATIONS.keys() | OWN_METHODS.keys()
-    before = await bridge.run(everything_of, ada)
+    before = await db.run(everything_of, ada)
     for operation, name, naming in [case for case in CASES if case[2].refuses is not None]:
         for slug, there in (("echo", adas), ("asking", adas | {"task": adas_open})):
             with subtests.test(f"{operation}: {name} at {slug}"):
@@ -135,11 +135,11 @@ async def test_what_is_somebody_elses_is_refused_like_what_never_was(adas, adas_
                 ]
                 assert (theirs.status, theirs.body) == (never.status, never.body)
                 assert theirs.code == naming.refuses
-    assert await bridge.run(everything_of, ada) == before
+    assert await db.run(everything_of, ada) == before
 
 
 async def test_what_somebody_else_uses_is_free_to_be_used(adas, ada, bob, bob_at, subtests):
-    before = await bridge.run(everything_of, ada)
+    before = await db.run(everything_of, ada)
     for name, naming in SENDING.items():
         for operation in ("SendMessage", "SendStreamingMessage") if naming.refuses is None else ():
             with subtests.test(f"{operation}: {name}"):
@@ -151,10 +151,10 @@ async def test_what_somebody_else_uses_is_free_to_be_used(adas, ada, bob, bob_at
                     sent = responses[0]["task"]
                 shown = (await bob_at("echo").call("GetTask", {"id": sent["id"]})).result
                 assert "secret" not in str(shown)
-                row = await bridge.run(Task.objects.get, pk=sent["id"])
+                row = await db.run(Task.objects.get, pk=sent["id"])
                 assert row.owner_id == bob.pk
                 assert adas["task"] not in row.references
-    assert await bridge.run(everything_of, ada) == before
+    assert await db.run(everything_of, ada) == before
 
 
 async def test_lists_have_nothing_of_other_callers_contexts_and_agents(adas, adas_open, nobodys, ada_at, bob_at):
@@ -168,8 +168,8 @@ async def test_lists_have_nothing_of_other_callers_contexts_and_agents(adas, ada
 
 async def test_a_download_from_somebody_elses_conversation_is_not_found(worker, ada_at, ada_key, bob_key, echo):
     await ada_at("echo").send(message(parts=[{"raw": "AAAA" * 100_000, "filename": "secret.bin"}], contextId="hers"))
-    [part] = (await bridge.run(Message.objects.get, role="user")).parts
-    context = await bridge.run(Context.objects.get, context_id="hers")
+    [part] = (await db.run(Message.objects.get, role="user")).parts
+    context = await db.run(Context.objects.get, context_id="hers")
     digest = part["stored"]["sha256"]
 
     async def got(key, *args):
@@ -198,10 +198,10 @@ async def test_anybody_shares_neither_context_ids_nor_messages_but_goes_on_by_th
     anybody = anybody_at("open-echo")
     both = await asyncio.gather(*(anybody.send(message("hi", contextId="ours")) for _ in range(2)))
     assert [answer.result["task"]["contextId"] for answer in both] == ["ours", "ours"]
-    assert await bridge.run(Context.objects.filter(context_id="ours").count) == 2
+    assert await db.run(Context.objects.filter(context_id="ours").count) == 2
     same = message("hi")
     first, second = [(await anybody.send(same)).result["task"] for _ in range(2)]
     assert first["id"] != second["id"]
     given = first["contextId"]
     assert (await anybody.send(message("more", contextId=given))).result["task"]["contextId"] == given
-    assert await bridge.run(Context.objects.count) == 4
+    assert await db.run(Context.objects.count) == 4

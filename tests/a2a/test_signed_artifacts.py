@@ -14,7 +14,7 @@ from tests.stack import ROOT, Stack
 pytestmark = pytest.mark.slow("a page's program, in processes of its own")
 
 PAGE = ROOT / "docs" / "extensions" / "signature-v1.md"
-HANDLER = "apps.showcase.agents.echo:Echo"
+HANDLER = "examples.agents.echo:Echo"
 LONG = "long " * 100_000
 
 

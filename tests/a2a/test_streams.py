@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import pytest
 
-import bridge
-from apps.conversations.models import Task
+import db
+from apps.record.models import Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
 
@@ -161,7 +161,7 @@ async def test_a_repeated_answer_streams_from_where_it_came_in(worker, ada_at, a
 
 
 async def test_a_stream_where_nothing_happens_shows_that_it_is_alive_and_is_not_buffered(stream, ada_at, monkeypatch):
-    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("apps.record.sse.HEARTBEAT_SECONDS", 0.05)
     task_id = (await take(stream, lambda response: "task" in response))[0][1]["task"]["id"]
     response = await ada_at("stepping").open("SubscribeToTask", {"id": task_id})
     assert (response["Cache-Control"], response["X-Accel-Buffering"]) == ("no-store", "no")
@@ -174,7 +174,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_that_shows_nothing_inside
     def fails(*args):
         raise RuntimeError("secret of the house")
 
-    monkeypatch.setattr("apps.conversations.wire.stream_response", fails)
+    monkeypatch.setattr("apps.record.wire.stream_response", fails)
     response = await ada_at("echo").open("SendStreamingMessage", {"message": message()})
     chunks = [chunk async for chunk in response.streaming_content]
     assert b'"error":{"code":-32603' in chunks[-1]
@@ -185,7 +185,7 @@ async def test_a_repeated_message_streams_the_same_task_from_its_beginning(worke
     same = {"message": message("3")}
     first = [event async for event in ada_at("countdown").stream("SendStreamingMessage", same)]
     assert [event async for event in ada_at("countdown").stream("SendStreamingMessage", same)] == first
-    assert await bridge.run(Task.objects.count) == 1
+    assert await db.run(Task.objects.count) == 1
 
 
 async def test_the_stream_of_a_message_is_that_message_alone(worker, ada_at, greeting):

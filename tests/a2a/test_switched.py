@@ -4,10 +4,10 @@ import uuid
 
 import pytest
 
-import bridge
+import db
 from apps.agents.registration import register_hosted
-from apps.conversations import switching
-from apps.conversations.models import Context, Run
+from apps.features.sessions import switching
+from apps.record.models import Context, Run
 from tests.a2a.calling import message
 from tests.a2a.old_calling import said
 
@@ -23,10 +23,10 @@ async def sent(caller, text="hi", **fields):
 @pytest.fixture
 async def switched(ada, ada_at, echo, hello, worker):
     """Ada talked with echo, then switched to another; both endpoints, and the task of the first."""
-    other = await bridge.run(register_hosted, "other", "apps.showcase.agents.echo:Echo")
+    other = await db.run(register_hosted, "other", "examples.agents.echo:Echo")
     first = await sent(ada_at("echo"), contextId="talk")
-    context = await bridge.run(Context.objects.get)
-    await bridge.run(switching.switch, ada.principal, context.pk, other)
+    context = await db.run(Context.objects.get)
+    await db.run(switching.switch, ada.principal, context.pk, other)
     return ada_at("echo"), ada_at("other"), first
 
 
@@ -71,7 +71,5 @@ async def test_the_callers_trace_goes_on_over_every_binding(ada_at, ada_rests, o
     body = {"message": message(), "configuration": AT_ONCE}
     await ada_rests("echo").ask("POST", "message:send", body, headers=of_rest)
     await old_at("echo").call("message/send", {"message": said(), "configuration": {"blocking": False}}, of_old)
-    found = await bridge.run(
-        lambda: list(Run.objects.order_by("task__created_at").values_list("traceparent", flat=True))
-    )
+    found = await db.run(lambda: list(Run.objects.order_by("task__created_at").values_list("traceparent", flat=True)))
     assert [trace[3:35] for trace in found] == traces

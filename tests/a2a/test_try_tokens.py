@@ -9,7 +9,7 @@ from django.contrib.sessions.models import Session
 from django.test import AsyncClient
 from django.utils import timezone
 
-import bridge
+import db
 from apps.a2a import callers
 from apps.accounts import access_tokens
 from apps.accounts.models import User
@@ -125,17 +125,17 @@ async def test_it_is_given_to_our_own_pages_alone(ada, echo):
 
 
 async def test_admitting_its_owner_takes_one_query(token):
-    assert await bridge.run(counted, callers.admit, f"Bearer {token}", "127.0.0.1", "echo") == 1
+    assert await db.run(counted, callers.admit, f"Bearer {token}", "127.0.0.1", "echo") == 1
 
     def away():
         with pytest.raises(access_tokens.BadToken):
             callers.admit(f"Bearer {token}", "127.0.0.1", "other")
 
-    assert await bridge.run(counted, away) == 0
+    assert await db.run(counted, away) == 0
 
 
 def test_a_token_is_sealed_for_its_place(ada):
     text, _ = access_tokens.issue(ada, "a-session", "echo")
     with pytest.raises(access_tokens.CannotDecrypt):
-        access_tokens.keyring().decrypt(text.removeprefix("try_"), "runtime.credential")
+        access_tokens.keyring().decrypt(text.removeprefix("try_"), "credentials.credential")
     assert json.loads(access_tokens.keyring().decrypt(text.removeprefix("try_"), access_tokens.PLACE))[2] == "echo"

@@ -2,9 +2,9 @@
 
 import pytest
 
-import bridge
+import db
 from apps.agents.registration import register_hosted
-from apps.conversations.models import Task
+from apps.record.models import Task
 from tests.a2a.calling import message, text_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,7 +54,7 @@ async def test_a_task_refers_to_the_callers_own_tasks_that_are_named_in_their_or
         return (await caller.send(message("hi", **fields))).result["task"]
 
     async def references_of(task):
-        return await bridge.run(lambda: Task.objects.get(pk=task["id"]).references)
+        return await db.run(lambda: Task.objects.get(pk=task["id"]).references)
 
     first, second = [await sent(ada_at("echo")) for _ in range(2)]
     bobs = await sent(bob_at("echo"))
@@ -67,7 +67,7 @@ async def test_a_task_refers_to_the_callers_own_tasks_that_are_named_in_their_or
 
 
 async def test_a_skill_is_named_in_metadata_and_what_is_unclear_is_answered_by_a_message(ada_at, worker):
-    await bridge.run(register_hosted, "office", "tests.runtime.skilled:Office")
+    await db.run(register_hosted, "office", "tests.engine.skilled:Office")
     office = ada_at("office")
     answer = await office.send(message("book", metadata={"skillId": "advise"}))
     assert text_of(answer.result["task"]["status"]["message"]) == "advise: book"

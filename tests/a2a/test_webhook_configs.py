@@ -6,12 +6,13 @@ import socket
 import pytest
 from django.db import connection
 
-import bridge
+import db
 import outbound
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.configs import MASK
-from apps.conversations import addressing, clearing
-from apps.conversations.models import Context, Task
+from apps.features.sessions import deletion
+from apps.record import addressing
+from apps.record.models import Context, Task
 from outbound import Guard
 from tests.a2a.calling import message
 
@@ -60,7 +61,7 @@ async def test_a_webhook_is_made_and_shown_and_one_with_its_id_takes_its_place(h
     assert (await hooks("Create", taskId=other, id="mine", url=HOOK)).result["taskId"] == other
     given = [(await hooks("Create", taskId=task, url=HOOK)).result["id"] for _ in range(2)]
     assert all(given)
-    assert len({*given, "mine"}) == await bridge.run(PushConfig.objects.filter(task=task).count) == 3
+    assert len({*given, "mine"}) == await db.run(PushConfig.objects.filter(task=task).count) == 3
 
 
 async def test_secrets_are_masked_in_every_answer_and_encrypted_at_rest(hooks, task):
@@ -75,9 +76,9 @@ async def test_secrets_are_masked_in_every_answer_and_encrypted_at_rest(hooks, t
             cursor.execute("SELECT token, credentials FROM a2a_pushconfig")
             return cursor.fetchall()
 
-    [(token, credentials)] = await bridge.run(stored)
+    [(token, credentials)] = await db.run(stored)
     assert "canary" not in token + credentials
-    config = await bridge.run(PushConfig.objects.get)
+    config = await db.run(PushConfig.objects.get)
     assert (config.token, config.credentials) == ("canary-token", "canary-credentials")
 
 
@@ -88,13 +89,13 @@ async def test_a_secret_that_no_header_takes_is_refused(hooks, task):
         authentication = {"scheme": "Bearer", "credentials": secret}
         refused = await hooks("Create", taskId=task, url=HOOK, authentication=authentication)
         assert (refused.code, refused.fields) == (-32602, ["authentication.credentials"])
-    assert await bridge.run(PushConfig.objects.count) == 0
+    assert await db.run(PushConfig.objects.count) == 0
 
 
 async def test_a_conversation_that_is_cleared_at_this_very_moment_gets_no_webhook(ada, echo, hooks, task, monkeypatch):
     def find_and_clear(*args, find=addressing.find_task):
         found = find(*args)
-        clearing.clear(ada.principal, echo, found.context.context_id)
+        deletion.clear(ada.principal, echo, found.context.context_id)
         return found
 
     monkeypatch.setattr(addressing, "find_task", find_and_clear)
@@ -114,23 +115,23 @@ async def test_webhooks_come_page_by_page(hooks, task):
 async def test_deleting_is_idempotent_and_takes_what_waits_along(hooks, task):
     for name in ("mine", "other"):
         await hooks("Create", taskId=task, id=name, url=HOOK)
-    config = await bridge.run(PushConfig.objects.get, config_id="mine")
-    await bridge.run(Delivery.objects.create, config=config, event_index=1)
+    config = await db.run(PushConfig.objects.get, config_id="mine")
+    await db.run(Delivery.objects.create, config=config, event_index=1)
     for _ in range(2):
         assert (await hooks("Delete", taskId=task, id="mine")).result == {}
     assert [one["id"] for one in (await hooks("List", taskId=task)).result["configs"]] == ["other"]
-    assert await bridge.run(Delivery.objects.count) == 0
-    await bridge.run(lambda: Context.objects.get(tasks=task).delete())
-    assert await bridge.run(Task.objects.count) == await bridge.run(PushConfig.objects.count) == 0
+    assert await db.run(Delivery.objects.count) == 0
+    await db.run(lambda: Context.objects.get(tasks=task).delete())
+    assert await db.run(Task.objects.count) == await db.run(PushConfig.objects.count) == 0
 
 
 async def test_a_context_is_watched_from_its_first_webhook_on(worker, hooks, task, ada_at):
     def is_watched():
         return Context.objects.get(tasks=task).is_watched
 
-    assert not await bridge.run(is_watched)
+    assert not await db.run(is_watched)
     await hooks("Create", taskId=task, url=HOOK)
-    assert await bridge.run(is_watched)
+    assert await db.run(is_watched)
     done = (await ada_at("echo").send(message())).result["task"]["id"]
     assert (await hooks("Create", taskId=done, url=HOOK)).result["taskId"] == done, "a finished task may get one"
 
@@ -160,7 +161,7 @@ async def test_a_name_that_leads_inside_is_refused_and_one_that_leads_nowhere_ye
     inline = {"taskPushNotificationConfig": {"url": "https://inside.example.com/"}}
     refused = await ada_at("echo").send(message(contextId="new"), **inline)
     assert (refused.code, refused.fields) == (-32602, ["configuration.taskPushNotificationConfig.url"])
-    assert not await bridge.run(Context.objects.filter(context_id="new").exists)
+    assert not await db.run(Context.objects.filter(context_id="new").exists)
     assert "result" in (await hooks("Create", taskId=task, url="https://nowhere.example.com/")).body
 
 
@@ -176,4 +177,4 @@ async def test_a_webhook_comes_once_with_the_message_that_opens_its_task(begun, 
         await begun(unnamed, taskPushNotificationConfig={"url": HOOK})
     sent = await ada_at("greeting").send(message(), taskPushNotificationConfig={"url": HOOK})
     assert "message" in sent.result, "an answer that is no task leaves no webhook"
-    assert await bridge.run(PushConfig.objects.count) == 2
+    assert await db.run(PushConfig.objects.count) == 2

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 import pytest
 
-import bridge
+import db
 import outbound
 from agentkit import Completed
 from apps.a2a.models import Delivery, PushConfig
@@ -20,10 +20,10 @@ from apps.a2a.webhooks.configs import keep_with
 from apps.a2a.webhooks.courier import Courier
 from apps.a2a.webhooks.queues import Result, settle, take, wait_after
 from apps.a2a.webhooks.reading import Webhook, WebhookAsking
-from apps.conversations import clearing, intake
-from apps.conversations.models import Task
-from apps.runtime import embedded
-from bridge import statements
+from apps.engine import accept, embedded
+from apps.features.sessions import deletion
+from apps.record.models import Task
+from db import statements
 from tests.a2a import agents
 from tests.a2a.calling import message
 from tests.a2a.receiving import receiver
@@ -63,13 +63,13 @@ def told(ada, echo, published):
 
     def record(*urls):
         keeps = [keep_with(Webhook(url, url, "", "", "", "1.0")) for url in urls]
-        sent = intake.accept(ada.principal, echo, message(), lambda *place: [keep(*place) for keep in keeps])
+        sent = accept.accept(ada.principal, echo, message(), lambda *place: [keep(*place) for keep in keeps])
         held = begin(sent.run)
         say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
         end(held, Completed("done"))
         return [PushConfig.objects.get(task=sent.task, config_id=url).pk for url in urls]
 
-    return lambda *urls: bridge.run(record, *urls)
+    return lambda *urls: db.run(record, *urls)
 
 
 @pytest.fixture
@@ -82,12 +82,12 @@ async def courier():
 async def states(config):
     """The state and the number of attempts of each delivery, in order."""
     found = Delivery.objects.filter(config=config).order_by("event_index").values_list("state", "attempts")
-    return await bridge.run(list, found)
+    return await db.run(list, found)
 
 
 async def make_due(config):
     """As if the wait after a failure were over."""
-    await bridge.run(PushConfig.objects.filter(pk=config).update, due_at=LONG_AGO)
+    await db.run(PushConfig.objects.filter(pk=config).update, due_at=LONG_AGO)
 
 
 WAITING, DELIVERED, DEAD = Delivery.State.WAITING, Delivery.State.DELIVERED, Delivery.State.DEAD
@@ -177,10 +177,10 @@ async def test_many_at_once_hear_each_of_its_own_task_in_order(worker, ada_at, c
 async def test_the_courier_ends_with_its_worker_and_begins_anew_with_the_next(transactional_db, ada_at, echo, hook):
     for count in (1, 2):
         running = embedded.worker(grace=1)
-        await bridge.run(running.__enter__)
+        await db.run(running.__enter__)
         await ada_at("echo").send(message(), taskPushNotificationConfig={"url": hook.url})
         await hook.have(3 * count)
-        await bridge.run(running.__exit__, None, None, None)
+        await db.run(running.__exit__, None, None, None)
         assert process_courier._single.take() is None
 
 
@@ -193,7 +193,7 @@ async def test_what_is_queued_is_what_the_log_says_and_two_couriers_tell_it_once
     await other.close()
     assert hook.told == ["working", "artifact", "completed"]
     assert await states(config) == [(DELIVERED, 1)] * 3
-    assert (await bridge.run(PushConfig.objects.get, pk=config)).due_at is None
+    assert (await db.run(PushConfig.objects.get, pk=config)).due_at is None
     assert hook.calls[1].body["artifactUpdate"]["artifact"]["parts"] == [{"text": "2\n"}]
 
 
@@ -229,7 +229,7 @@ async def test_why_it_failed_stands_with_the_delivery(told, hook, courier, setti
 
     async def why(config):
         first = Delivery.objects.filter(config=config).order_by("event_index")
-        return await bridge.run(lambda: first.values_list("last_status", "last_error")[0])
+        return await db.run(lambda: first.values_list("last_status", "last_error")[0])
 
     assert await why(refusing) == (503, "")
     for config, words in ((dead, "cannot be reached"), (forbidden, "OUTBOUND_ALLOW"), (slow, "in time")):
@@ -272,7 +272,7 @@ async def test_one_host_gets_so_many_calls_at_a_time(told, hook, courier, monkey
     configs = await told(*(f"{hook.url}#{n}" for n in range(3)))
     works = [asyncio.create_task(courier.work_off(config)) for config in configs]
     await hook.have(2)
-    held = await bridge.run(PushConfig.objects.exclude(lease_until=None).count)
+    held = await db.run(PushConfig.objects.exclude(lease_until=None).count)
     assert (held, len(hook.calls)) == (2, 2)
     hook.waits_for.set()
     await asyncio.gather(*works)
@@ -285,7 +285,7 @@ async def test_what_fails_for_too_long_is_given_up_and_what_follows_gets_its_tur
     [config] = await told(hook.url)
     await courier.work_off(config)
     assert await states(config) == [(DEAD, 1), (DEAD, 1), (DELIVERED, 1)]
-    assert (await bridge.run(PushConfig.objects.get, pk=config)).due_at is None
+    assert (await db.run(PushConfig.objects.get, pk=config)).due_at is None
 
 
 async def test_what_was_given_up_is_not_forgotten_and_can_be_sent_again(told, hook, courier, settings, published):
@@ -293,13 +293,13 @@ async def test_what_was_given_up_is_not_forgotten_and_can_be_sent_again(told, ho
     hook.answering = lambda number: answer(b"", "500 Broken" if number == 0 else "200 OK")
     [config] = await told(hook.url)
     await courier.work_off(config)
-    assert await bridge.run(queues.forget_delivered) == 0, "not so soon"
-    await bridge.run(lambda: Delivery.objects.update(finished_at=LONG_AGO))
-    assert await bridge.run(queues.forget_delivered) == 2
+    assert await db.run(queues.forget_delivered) == 0, "not so soon"
+    await db.run(lambda: Delivery.objects.update(finished_at=LONG_AGO))
+    assert await db.run(queues.forget_delivered) == 2
     assert await states(config) == [(DEAD, 1)]
-    everything = await bridge.run(lambda: [one.pk for one in Delivery.objects.all()])
+    everything = await db.run(lambda: [one.pk for one in Delivery.objects.all()])
     published.clear()
-    assert await bridge.run(queues.send_again, everything) == 1
+    assert await db.run(queues.send_again, everything) == 1
     assert published == [config]
     await courier.work_off(config)
     assert hook.told == ["working", "artifact", "completed", "working"]
@@ -311,7 +311,7 @@ async def test_deleting_a_webhook_stops_what_waits(told, hook, courier):
     [config] = await told(hook.url)
     working = asyncio.create_task(courier.work_off(config))
     await hook.have(1)
-    await bridge.run(PushConfig.objects.filter(pk=config).delete)
+    await db.run(PushConfig.objects.filter(pk=config).delete)
     hook.waits_for.set()
     await working
     await courier.work_off(config)
@@ -320,20 +320,20 @@ async def test_deleting_a_webhook_stops_what_waits(told, hook, courier):
 
 async def test_what_a_dead_courier_had_is_sent_again_and_what_it_says_later_is_void(told, hook, courier, published):
     [config] = await told(hook.url)
-    lost = await bridge.run(take, config)
+    lost = await db.run(take, config)
     assert lost is not None
-    assert await bridge.run(take, config) is None
+    assert await db.run(take, config) is None
     await courier.work_off(config)
     assert hook.calls == [], "it is in the hands of one"
     published.clear()
-    assert await bridge.run(publishing.sweep) == 0, "its lease lasts"
-    past = await bridge.run(statements.database_time) - datetime.timedelta(seconds=1)
-    await bridge.run(PushConfig.objects.filter(pk=config).update, lease_until=past)
-    assert await bridge.run(publishing.sweep) == 1
+    assert await db.run(publishing.sweep) == 0, "its lease lasts"
+    past = await db.run(statements.database_time) - datetime.timedelta(seconds=1)
+    await db.run(PushConfig.objects.filter(pk=config).update, lease_until=past)
+    assert await db.run(publishing.sweep) == 1
     assert published == [config]
     await courier.work_off(config)
     assert hook.told == ["working", "artifact", "completed"]
-    assert await bridge.run(settle, lost, Result(error="late")) is None
+    assert await db.run(settle, lost, Result(error="late")) is None
     assert await states(config) == [(DELIVERED, 1)] * 3
 
 
@@ -342,11 +342,11 @@ async def test_the_sweep_finds_what_is_due_and_nothing_else(told, hook, courier,
     hook.answering = lambda number: answer(b"", "500 Broken")
     await courier.work_off(failing)
     published.clear()
-    assert await bridge.run(publishing.sweep) == 0
+    assert await db.run(publishing.sweep) == 0
     await make_due(failing)
-    assert await bridge.run(publishing.sweep) == 1
+    assert await db.run(publishing.sweep) == 1
     assert published == [failing]
-    assert await bridge.run(take, uuid.uuid4()) is None, "there is no such webhook"
+    assert await db.run(take, uuid.uuid4()) is None, "there is no such webhook"
 
 
 def test_waits_grow_to_a_bound_are_spread_and_fill_about_a_day(settings):
@@ -367,8 +367,8 @@ async def test_what_is_deleted_while_a_call_is_settled_waits_for_that(ada, echo,
     """Both touch the webhook and its delivery, in one order: otherwise they would wait for each other."""
     url = "http://127.0.0.1/"
     [config] = await told(url)
-    posting = await bridge.run(take, config)
-    task = await bridge.run(Task.objects.select_related("context").get, push_configs=config)
+    posting = await db.run(take, config)
+    task = await db.run(Task.objects.select_related("context").get, push_configs=config)
     begun = threading.Event()
 
     def note(*args, real=queues._note):
@@ -377,14 +377,14 @@ async def test_what_is_deleted_while_a_call_is_settled_waits_for_that(ada, echo,
         real(*args)
 
     monkeypatch.setattr(queues, "_note", note)
-    settling = asyncio.create_task(bridge.run(settle, posting, Result(200)))
+    settling = asyncio.create_task(db.run(settle, posting, Result(200)))
     await asyncio.to_thread(begun.wait, 5)
     if what == "webhook":
-        await bridge.run(configs.delete, ada.principal, echo, WebhookAsking(str(task.pk), url))
+        await db.run(configs.delete, ada.principal, echo, WebhookAsking(str(task.pk), url))
     else:
-        await bridge.run(clearing.clear, ada.principal, echo, task.context.context_id)
+        await db.run(deletion.clear, ada.principal, echo, task.context.context_id)
     await settling
-    assert await bridge.run(PushConfig.objects.count) == await bridge.run(Delivery.objects.count) == 0
+    assert await db.run(PushConfig.objects.count) == await db.run(Delivery.objects.count) == 0
 
 
 def until(holds):

@@ -5,7 +5,7 @@ import datetime
 import pytest
 from django.utils import timezone
 
-import bridge
+import db
 from apps.accounts.credentials import BadCredentials, principal_of
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS
@@ -19,7 +19,7 @@ def bearer(text: str) -> str:
 
 def noted_uses() -> None:
     """Wait until every use that was left to the bridge is written."""
-    bridge.close()
+    db.close()
 
 
 def test_a_key_speaks_for_its_user_in_their_workspace(ada):

@@ -97,7 +97,8 @@ def test_a_value_that_was_changed_or_planted_is_refused_rather_than_read(notes):
     notes.create(secret="mine")
     [value] = stored()
     changed = r"tests_note\.secret was changed"
-    spoiled = {value[:-3]: changed, value[:20] + "A" + value[21:]: changed, value + "=": changed, value[:18]: changed}
+    other = "B" if value[20] == "A" else "A"
+    spoiled = {value[:-3]: changed, value[:20] + other + value[21:]: changed, value + "=": changed, value[:18]: changed}
     for planted, sentence in (spoiled | {"planted": "is not encrypted"}).items():
         with connection.cursor() as cursor:
             cursor.execute("UPDATE tests_note SET secret = %s", [planted])

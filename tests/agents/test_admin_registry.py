@@ -11,8 +11,8 @@ pytestmark = pytest.mark.django_db
 
 ADD = "admin:agents_agent_add"
 LIST = "admin:agents_agent_changelist"
-ECHO = "apps.showcase.agents.echo:Echo"
-HELLO = "apps.showcase.agents.hello:Hello"
+ECHO = "examples.agents.echo:Echo"
+HELLO = "examples.agents.hello:Hello"
 
 
 def form(**values) -> dict[str, object]:

@@ -22,7 +22,7 @@ def parsed(agent: Agent) -> AgentCard:
 def agent(request):
     if request.param == "bare":
         return BARE
-    return register_hosted(request.param, f"apps.showcase.agents.{request.param}:{request.param.capitalize()}")
+    return register_hosted(request.param, f"examples.agents.{request.param}:{request.param.capitalize()}")
 
 
 def test_a_card_has_all_that_the_protocol_requires_and_absolute_urls(agent, settings):

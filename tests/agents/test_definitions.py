@@ -100,7 +100,7 @@ def test_a_slug_of_an_agent_with_a_handler_is_not_taken_over(echo):
         register_model("echo", definition())
     clerk()
     with pytest.raises(ValidationError, match="without code"):
-        register_hosted("clerk", "apps.showcase.agents.echo:Echo")
+        register_hosted("clerk", "examples.agents.echo:Echo")
 
 
 def test_a_module_whose_functions_cannot_be_offered_is_named_in_a_sentence(settings):
@@ -109,7 +109,7 @@ def test_a_module_whose_functions_cannot_be_offered_is_named_in_a_sentence(setti
         ("nowhere.tools", "'nowhere.tools' of AGENT_TOOLS cannot be imported"),
         ("tests.agents.definitions", "has no tools: mark its functions with @tool()."),
     ]:
-        settings.AGENT_TOOLS = ["apps.runtime.tools", module]
+        settings.AGENT_TOOLS = ["apps.features.model_agents.tools", module]
         assert sentence in problems(tools=["current_time"])["tools"], module
     settings.AGENT_TOOLS = ["tests.agents.another_clock"]
     [offered] = tools.registered().values()

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-import bridge
-from apps.conversations import intake
+import db
+from apps.engine import accept
 from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint
 from tests.llm.endpoint import calls, says
@@ -31,8 +31,8 @@ async def test_the_tools_of_the_page_are_used(ada, said, endpoint, settings, mon
     exec(block("python"), vars(module))
     settings.AGENT_TOOLS = [module.__name__]
     endpoint.replies = [calls(("convert_miles", {"miles": 2}), ("last_words", {})), says("Done.")]
-    agent = await bridge.run(clerk, tools=["convert_miles", "last_words"])
-    receipt = await bridge.run(intake.accept, ada.principal, agent, said("How far is it?"))
+    agent = await db.run(clerk, tools=["convert_miles", "last_words"])
+    receipt = await db.run(accept.accept, ada.principal, agent, said("How far is it?"))
     await carry_out(receipt.run)
     results = [content for role, content in endpoint.said() if role == "tool"]
     assert results == ["3.22 km", "How far is it?"]

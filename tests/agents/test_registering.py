@@ -12,8 +12,8 @@ from tests.agents.definitions import definition
 
 pytestmark = pytest.mark.django_db
 
-ECHO = "apps.showcase.agents.echo:Echo"
-HELLO = "apps.showcase.agents.hello:Hello"
+ECHO = "examples.agents.echo:Echo"
+HELLO = "examples.agents.hello:Hello"
 
 
 def test_an_agent_is_what_its_handler_says(capsys):
@@ -39,8 +39,8 @@ def test_registering_again_updates_what_the_handler_says_and_keeps_the_policies(
 def test_a_path_that_leads_to_no_handler_is_refused_in_a_sentence():
     for handler, sentence in [
         ("echo", r"'echo' names no handler: write it as package\.module:Name\."),
-        ("apps.showcase.nowhere:Echo", r"The module 'apps\.showcase\.nowhere' .* cannot be imported"),
-        ("apps.showcase.agents.echo:Nobody", r"has no 'Nobody': check the name after the colon\."),
+        ("examples.nowhere:Echo", r"The module 'examples\.nowhere' .* cannot be imported"),
+        ("examples.agents.echo:Nobody", r"has no 'Nobody': check the name after the colon\."),
         ("apps.agents.models:Agent", "neither"),
     ]:
         with pytest.raises(CommandError, match=sentence):

@@ -15,8 +15,8 @@ from tests.agents.definitions import clerk, definition
 
 pytestmark = pytest.mark.django_db
 
-ECHO = "apps.showcase.agents.echo:Echo"
-HELLO = "apps.showcase.agents.hello:Hello"
+ECHO = "examples.agents.echo:Echo"
+HELLO = "examples.agents.hello:Hello"
 
 
 def numbers(agent) -> list[int]:

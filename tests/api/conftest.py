@@ -11,10 +11,10 @@ from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import READ
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import intake
+from apps.engine import accept
 from tests.api.calling import Caller
 from tests.api.delivering import Making, Said
-from tests.orchestration.conftest import agents, plan  # noqa: F401 fixtures
+from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def made(transactional_db: None, ada: User, echo: Agent, said: Said) -> Making:
 @pytest.fixture
 def begun(made: Making) -> Callable[..., uuid.UUID]:
     """Begins a session of Ada's; gives its key."""
-    return lambda **more: intake.accept(made.ada.principal, made.agent, made.said(**more)).context
+    return lambda **more: accept.accept(made.ada.principal, made.agent, made.said(**more)).context
 
 
 @pytest.fixture

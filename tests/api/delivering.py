@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import bridge
+import db
 from agentkit import Artifact, Completed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import intake, ledger
-from apps.conversations.events import EventType
-from apps.conversations.intake import Receipt
+from apps.engine import accept
+from apps.engine.accept import Receipt
+from apps.record import ledger
+from apps.record.events import EventType
 from tests.working import begin, end
 
 Said = Callable[..., dict[str, Any]]
@@ -22,14 +23,14 @@ WORDS = Artifact([{"text": "hello"}], name="words", artifact_id="one")
 
 def delivered(user: User, agent: Agent, message: dict[str, Any], artifacts: Sequence[Artifact] = ()) -> Receipt:
     """A task of the user's that is completed."""
-    receipt = intake.accept(user.principal, agent, message)
+    receipt = accept.accept(user.principal, agent, message)
     end(begin(receipt.run), Completed("Done.", list(artifacts) or [WORDS]))
     return receipt
 
 
 def asking(user: User, agent: Agent, message: dict[str, Any], schema: dict[str, Any] | None = None) -> Receipt:
     """A task of the user's that asks for something."""
-    receipt = intake.accept(user.principal, agent, message)
+    receipt = accept.accept(user.principal, agent, message)
     end(begin(receipt.run), InputRequired("How many?", "number", schema))
     return receipt
 
@@ -50,10 +51,10 @@ class Making:
     said: Said
 
     async def sent(self, **message: Any) -> Receipt:
-        return await bridge.run(intake.accept, self.ada.principal, self.agent, self.said(**message))
+        return await db.run(accept.accept, self.ada.principal, self.agent, self.said(**message))
 
     async def delivered(self, *artifacts: Artifact, **message: Any) -> Receipt:
-        return await bridge.run(delivered, self.ada, self.agent, self.said(**message), artifacts)
+        return await db.run(delivered, self.ada, self.agent, self.said(**message), artifacts)
 
     async def asking(self, schema: dict[str, Any] | None = None, **message: Any) -> Receipt:
-        return await bridge.run(asking, self.ada, self.agent, self.said(**message), schema)
+        return await db.run(asking, self.ada, self.agent, self.said(**message), schema)

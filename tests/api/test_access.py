@@ -11,9 +11,9 @@ import pytest
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.api.uploads import PIECE
-from apps.conversations.models import Event
-from apps.orchestration.definitions import PlanDefinition
-from apps.orchestration.registration import register_plan
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registration import register_plan
+from apps.record.models import Event
 from tests.api import promises
 from tests.api.calling import JSON, Answer, Caller
 from tests.api.delivering import Making

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-import bridge
+import db
 from apps.agents.models import Agent, AgentStats
 from tests.api.calling import Caller
 
@@ -27,7 +27,7 @@ def secret(echo: Agent) -> Agent:
 async def test_the_list_shows_what_a_card_says_how_an_agent_is_and_what_was_measured(
     ada_calls: Caller, echo: Agent, countdown: Agent, secret: Agent
 ) -> None:
-    await bridge.run(_measure, echo)
+    await db.run(_measure, echo)
     body = (await ada_calls.get("/agents")).body
     assert [one["slug"] for one in body["items"]] == ["countdown", "echo"]
     assert body["nextCursor"] == ""

@@ -8,14 +8,14 @@ import zipfile
 
 import pytest
 
-import bridge
+import db
 from agentkit import Artifact, Failed
 from apps.agents import identity
 from apps.agents.models import Agent, SigningKey
 from apps.agents.signing_keys import revoke
-from apps.conversations import intake
-from apps.conversations.models import Artifact as Row
-from apps.conversations.models import Context
+from apps.engine import accept
+from apps.record.models import Artifact as Row
+from apps.record.models import Context
 from tests.api.calling import Caller
 from tests.api.delivering import Making
 from tests.working import begin, chunk, end, say
@@ -31,7 +31,7 @@ def again(context: Context) -> dict[str, str]:
     return {"contextId": context.context_id}
 
 
-async def session_of(receipt: intake.Receipt) -> Context:
+async def session_of(receipt: accept.Receipt) -> Context:
     return await Context.objects.aget(pk=receipt.context)
 
 
@@ -58,10 +58,10 @@ async def test_versions_of_a_name_are_counted_within_a_session(ada_calls: Caller
 
 async def test_what_is_being_made_or_came_to_nothing_is_not_there(ada_calls: Caller, made: Making) -> None:
     receipt = await made.sent()
-    held = await bridge.run(begin, receipt.run)
-    await bridge.run(say, held, chunk("one", "hello"))
+    held = await db.run(begin, receipt.run)
+    await db.run(say, held, chunk("one", "hello"))
     assert (await ada_calls.get(f"/artifacts/{receipt.task}/one")).status == 404
-    await bridge.run(end, held, Failed("No."))
+    await db.run(end, held, Failed("No."))
     for act in ("", "/content", "/verify"):
         assert (await ada_calls.get(f"/artifacts/{receipt.task}/one{act}")).status == 404
     assert (await ada_calls.get(f"/artifacts?session={receipt.context}")).body["items"] == []
@@ -96,18 +96,18 @@ async def test_a_signature_is_verified_and_what_was_changed_is_found_out(ada_cal
     done = await made.delivered()
     told = (await ada_calls.get(f"/artifacts/{done.task}/one/verify")).body
     assert (told["result"], told["verdict"], told["key"], told["signedAt"]) == ("unsigned", "missing", None, None)
-    await bridge.run(_let_sign, made.agent)
+    await db.run(_let_sign, made.agent)
     done = await made.delivered()
     address = f"/artifacts/{done.task}/one"
     good = (await ada_calls.get(f"{address}/verify")).body
     assert (good["result"], good["verdict"]) == ("valid", "good")
-    assert good["agent"] == good["key"]["agent"] == await bridge.run(identity.did_of, made.agent)
+    assert good["agent"] == good["key"]["agent"] == await db.run(identity.did_of, made.agent)
     assert good["digest"] == (await ada_calls.get(address)).body["digest"]
-    await bridge.run(lambda: Row.objects.update(parts=[{"text": "forged"}]))
+    await db.run(lambda: Row.objects.update(parts=[{"text": "forged"}]))
     forged = (await ada_calls.get(f"{address}/verify")).body
     assert (forged["result"], forged["verdict"]) == ("invalid", "broken")
-    await bridge.run(lambda: Row.objects.update(parts=[{"text": "hello"}]))
-    await bridge.run(lambda: revoke(SigningKey.objects.get(kid=good["key"]["id"])))
+    await db.run(lambda: Row.objects.update(parts=[{"text": "hello"}]))
+    await db.run(lambda: revoke(SigningKey.objects.get(kid=good["key"]["id"])))
     revoked = (await ada_calls.get(f"{address}/verify")).body
     assert (revoked["result"], revoked["verdict"], revoked["key"]["isRevoked"]) == ("invalid", "revoked", True)
 

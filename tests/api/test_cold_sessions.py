@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import bridge
+import db
 from agentkit import Artifact, Completed
-from apps.conversations import intake
-from apps.conversations.archives.cooling import cool
-from apps.conversations.models import Artifact as ArtifactRow
-from apps.conversations.models import Context, Run, Task
-from tests.conversations.archiving import put_away
+from apps.engine import accept
+from apps.features.archive.archiving import cool
+from apps.record.models import Artifact as ArtifactRow
+from apps.record.models import Context, Run, Task
+from tests.record.archiving import put_away
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,7 +22,7 @@ KEY = {"Idempotency_Key": "mine"}
 
 @pytest.fixture
 def talk(ada: Any, echo: Any, said: Any) -> Context:
-    sent = intake.accept(ada.principal, echo, said("first", contextId="talk"))
+    sent = accept.accept(ada.principal, echo, said("first", contextId="talk"))
     end(begin(sent.run), Completed("done", [Artifact.text("answer", "made")]))
     return put_away(Context.objects.get(pk=sent.context))
 
@@ -33,9 +33,9 @@ def goes(talk: Context) -> None:
 
 
 async def test_whatever_is_asked_for_in_it_is_what_it_was(ada_calls, bob_calls, talk):
-    task = await bridge.run(Task.objects.get)
-    run = await bridge.run(Run.objects.get)
-    made = await bridge.run(ArtifactRow.objects.get)
+    task = await db.run(Task.objects.get)
+    run = await db.run(Run.objects.get)
+    made = await db.run(ArtifactRow.objects.get)
     paths = [
         f"/sessions/{talk.pk}",
         f"/sessions/{talk.pk}?at=3",
@@ -50,30 +50,30 @@ async def test_whatever_is_asked_for_in_it_is_what_it_was(ada_calls, bob_calls, 
     for path in paths:
         before = await ada_calls.get(path)
         assert before.status == 200, path
-        await bridge.run(goes, talk)
+        await db.run(goes, talk)
         assert (await bob_calls.get(path)).status == 404, path
-        assert await bridge.run(Context.objects.exclude(cold_file="").exists), f"{path}: a stranger moved it"
+        assert await db.run(Context.objects.exclude(cold_file="").exists), f"{path}: a stranger moved it"
         assert (await ada_calls.get(path)).content == before.content, path
 
 
 async def test_beginning_it_again_by_its_key_gives_the_same(ada_calls, echo):
     first = await ada_calls.post("/sessions", {"agent": "echo", "title": "Mine"}, **KEY)
     session = first.body["session"]["id"]
-    await bridge.run(lambda: cool(put_away(Context.objects.get(pk=session)).pk))
+    await db.run(lambda: cool(put_away(Context.objects.get(pk=session)).pk))
     again = await ada_calls.post("/sessions", {"agent": "echo", "title": "Mine"}, **KEY)
     assert (again.status, again.body["session"]["id"]) == (200, session)
 
 
 async def test_it_is_listed_as_before_comes_back_into_use_and_is_deleted_from_where_it_is(ada_calls, talk):
     before = (await ada_calls.get("/sessions?archived=only")).body["items"]
-    await bridge.run(goes, talk)
+    await db.run(goes, talk)
     assert (await ada_calls.get("/sessions?archived=only")).body["items"] == before
     assert [one["metadata"]["messageCount"] for one in before] == [2]
-    assert await bridge.run(Context.objects.exclude(cold_file="").exists), "a list brings nothing back"
+    assert await db.run(Context.objects.exclude(cold_file="").exists), "a list brings nothing back"
     answer = await ada_calls.post(f"/sessions/{talk.pk}/unarchive")
     assert (answer.status, answer.body["archivedAt"]) == (200, None)
-    assert await bridge.run(Task.objects.filter(context=talk).exists)
-    await bridge.run(lambda: goes(put_away(Context.objects.get(pk=talk.pk))))
+    assert await db.run(Task.objects.filter(context=talk).exists)
+    await db.run(lambda: goes(put_away(Context.objects.get(pk=talk.pk))))
     assert (await ada_calls.delete(f"/sessions/{talk.pk}")).status == 204
     assert (await ada_calls.get(f"/sessions/{talk.pk}")).status == 404
-    assert not await bridge.run(Context.objects.exclude(cold_file="").exists)
+    assert not await db.run(Context.objects.exclude(cold_file="").exists)

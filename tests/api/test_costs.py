@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-import bridge
+import db
 from apps.agents.models import Agent
-from apps.conversations.models import Context, Task
-from apps.orchestration.opening import begin
+from apps.plans.opening import begin
+from apps.record.models import Context, Task
 from tests.api.calling import Caller
 from tests.api.counting import statements
 from tests.api.delivering import Making
@@ -54,7 +54,7 @@ async def test_lists_take_as_many_queries_for_much_as_for_little(ada_calls: Call
             await made.delivered(**same)
             await made.delivered()
             await ada_calls.post(f"/sessions/{works.context}/queue", {"text": "more"})
-            await bridge.run(register)
+            await db.run(register)
         seen.append(await shown())
     for path, (few, cost) in seen[0].items():
         assert seen[1][path] > (few + 8, 0), path
@@ -66,9 +66,9 @@ async def test_a_run_of_many_steps_takes_as_many_queries_as_one_of_few(
 ) -> None:
     counts = []
     for number in (1, 12):
-        agent = await bridge.run(plan, {f"s{one}": {"agent": "loud", "message": f"{one}"} for one in range(number)})
+        agent = await db.run(plan, {f"s{one}": {"agent": "loud", "message": f"{one}"} for one in range(number)})
         run = (await ada_calls.post("/plans/runs", {"plan": "plan"})).body["run"]["id"]
-        await bridge.run(lambda run=run, agent=agent: begin(Task.objects.get(pk=run), agent.current_version))
+        await db.run(lambda run=run, agent=agent: begin(Task.objects.get(pk=run), agent.current_version))
         with statements() as asked:
             assert len((await ada_calls.get(f"/plans/runs/{run}")).body["steps"]) == number
         counts.append(len(asked))

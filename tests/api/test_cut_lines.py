@@ -16,7 +16,7 @@ from tests.stack import Stack
 LOGS = """
 import django, json, sys
 django.setup()
-from apps.conversations.models import Event
+from apps.record.models import Event
 logs = {key: list(Event.objects.filter(context=key).order_by("index").values_list("index", "type"))
         for key in json.loads(sys.argv[1])}
 print(json.dumps(logs))

@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 from asgiref.testing import ApplicationCommunicator
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.accounts.models import ApiKey
-from apps.conversations import clearing, positions
-from apps.conversations.models import Event
+from apps.features.sessions import deletion
+from apps.record import sync_cursors
+from apps.record.models import Event
 from config.asgi import application
 from tests.api.calling import scope_of
 from tests.api.delivering import rename
@@ -69,12 +70,12 @@ async def line(caller, query="", **headers):
 
 
 async def test_a_stream_brings_events_by_name_as_they_happen(ada_calls, begun):
-    session = await bridge.run(begun)
+    session = await db.run(begun)
     async with line(ada_calls) as stream:
         assert stream.status == 200
         assert stream.headers["content-type"] == "text/event-stream"
         assert (stream.headers["cache-control"], stream.headers["x-accel-buffering"]) == ("no-store", "no")
-        await bridge.run(rename, session)
+        await db.run(rename, session)
         [(name, event, place)] = await stream.hear(1)
     assert name == event["type"] == "session_renamed"
     assert event | {"timestamp": ""} == {
@@ -86,11 +87,11 @@ async def test_a_stream_brings_events_by_name_as_they_happen(ada_calls, begun):
 
 @pytest.mark.parametrize("way", ["query", "header"])
 async def test_it_goes_on_after_the_event_that_the_client_heard_last(ada_calls, begun, way):
-    one, other = await bridge.run(begun), await bridge.run(begun)
+    one, other = await db.run(begun), await db.run(begun)
     async with line(ada_calls) as stream:
-        await bridge.run(rename, one, other)
+        await db.run(rename, one, other)
         heard = (await stream.hear(1))[:1]
-    await bridge.run(rename, one)
+    await db.run(rename, one)
     for _ in range(2):  # each time the line breaks after one event
         place = heard[-1][2]
         asked = {"query": f"since={place}"} if way == "query" else {"Last_Event_ID": place}
@@ -100,27 +101,27 @@ async def test_it_goes_on_after_the_event_that_the_client_heard_last(ada_calls, 
 
 
 async def test_sessions_and_types_that_are_named_are_heard_alone(ada_calls, begun):
-    one, two, other = [await bridge.run(begun) for _ in range(3)]
+    one, two, other = [await db.run(begun) for _ in range(3)]
     async with line(ada_calls, f"session_ids={one}&session_ids[]={two}") as stream:
-        await bridge.run(rename, other, one, two)
+        await db.run(rename, other, one, two)
         heard = await stream.hear(2)
     assert {event["sessionId"] for _, event, _ in heard} == {str(one), str(two)}
     async with line(ada_calls, f"session_ids[]={one}&since=1") as stream:  # of one session an index will do
         assert [event["index"] for _, event, _ in await stream.hear(1)] == [2]
     async with line(ada_calls, "types=session_renamed") as stream:
-        session = await bridge.run(begun)
-        await bridge.run(rename, session, one)
+        session = await db.run(begun)
+        await db.run(rename, session, one)
         heard = await stream.hear(2)
     assert [name for name, _, _ in heard] == ["session_renamed"] * 2
     async with line(ada_calls, f"since={heard[-1][2]}") as stream:  # the position moved past what was not wanted
-        await bridge.run(rename, one)
+        await db.run(rename, one)
         [(_, event, _)] = await stream.hear(1)
     assert event["index"] == 4
 
 
 async def test_what_cannot_be_followed_is_refused_before_the_stream_begins(ada_calls, bob_calls, ada, begun, settings):
-    session = await bridge.run(begun)
-    place = positions.token(ada.principal, await bridge.run(positions.here, ada.principal))
+    session = await db.run(begun)
+    place = sync_cursors.token(ada.principal, await db.run(sync_cursors.here, ada.principal))
     for caller, query, status, code in (
         (bob_calls, f"since={place}", 422, "invalid"),
         (ada_calls, "since=nonsense", 422, "invalid"),
@@ -147,22 +148,22 @@ async def test_streams_are_counted_for_as_long_as_they_are_open(ada_calls, begun
 
 
 async def test_who_was_away_for_too_long_is_told_to_read_everything_anew(ada_calls, ada, begun, settings):
-    session = await bridge.run(begun)
-    place = positions.token(ada.principal, await bridge.run(positions.here, ada.principal))
+    session = await db.run(begun)
+    place = sync_cursors.token(ada.principal, await db.run(sync_cursors.here, ada.principal))
     settings.SYNC_DAYS = 0
     async with line(ada_calls, f"since={place}") as stream:
         [(name, reset, _)] = await stream.hear(1)
         assert (name, reset) == ("reset", {"sessionId": None, "reason": "too_old"})
-        await bridge.run(rename, session)
+        await db.run(rename, session)
         assert (await stream.hear(2))[1][1]["index"] == 2
 
 
 async def test_that_a_session_is_gone_comes_as_an_event_and_a_lost_log_as_a_reset(ada_calls, ada, echo, begun):
-    gone, away = await bridge.run(lambda: begun(contextId="gone")), await bridge.run(begun)
-    place = positions.token(ada.principal, await bridge.run(positions.here, ada.principal))
-    await bridge.run(clearing.clear, ada.principal, echo, "gone")
-    await bridge.run(rename, away)
-    await bridge.run(Event.objects.filter(context=away).delete)
+    gone, away = await db.run(lambda: begun(contextId="gone")), await db.run(begun)
+    place = sync_cursors.token(ada.principal, await db.run(sync_cursors.here, ada.principal))
+    await db.run(deletion.clear, ada.principal, echo, "gone")
+    await db.run(rename, away)
+    await db.run(Event.objects.filter(context=away).delete)
     async with line(ada_calls, f"since={place}") as stream:
         heard = {told["sessionId"]: (name, told) for name, told, _ in await stream.hear(2)}
     assert heard[str(gone)][0] == "session_deleted"
@@ -171,8 +172,8 @@ async def test_that_a_session_is_gone_comes_as_an_event_and_a_lost_log_as_a_rese
 
 async def test_a_quiet_stream_says_that_it_is_there_and_where_it_is(ada_calls, begun, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.02
-    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.05)
-    await bridge.run(begun)
+    monkeypatch.setattr("apps.record.sse.HEARTBEAT_SECONDS", 0.05)
+    await db.run(begun)
     async with line(ada_calls) as stream:
         places = set()
         async with asyncio.timeout(60):
@@ -184,12 +185,12 @@ async def test_a_quiet_stream_says_that_it_is_there_and_where_it_is(ada_calls, b
 
 @pytest.mark.parametrize("who", ["a key that is revoked", "a browser whose password is another"])
 async def test_who_is_let_in_no_more_hears_no_more(ada_calls, ada_browses, ada, monkeypatch, who):
-    monkeypatch.setattr("apps.conversations.sse.RECHECK_SECONDS", 0.05)
-    monkeypatch.setattr("apps.conversations.sse.HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr("apps.record.sse.RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("apps.record.sse.HEARTBEAT_SECONDS", 0.02)
     async with line(ada_calls if "key" in who else ada_browses) as stream:
         for _ in range(5):
             assert await stream.more()
-        await bridge.run(ApiKey.objects.all().delete)
+        await db.run(ApiKey.objects.all().delete)
         ada.set_password("another one")
         await ada.asave()
         async with asyncio.timeout(60):

@@ -5,16 +5,16 @@ import uuid
 
 import pytest
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.agents.models import Agent
-from apps.conversations import replay
-from apps.conversations.forking import AT_WORK
-from apps.conversations.models import Context, Event, Task
-from tests.runtime import branching_agents
-from tests.runtime.branching_agents import BEGUN, GATE
-from tests.runtime.conftest import agent_at
-from tests.runtime.delegating import SOON, until
+from apps.features.forks.forking import AT_WORK
+from apps.record import replay
+from apps.record.models import Context, Event, Task
+from tests.engine import branching_agents
+from tests.engine.branching_agents import BEGUN, GATE
+from tests.engine.conftest import agent_at
+from tests.engine.delegating import SOON, until
 
 __all__ = ["agent_at"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "echo")]
@@ -80,7 +80,7 @@ async def test_an_edit_makes_a_session_that_goes_on_from_before_it(ada_calls):
     assert [one["sessionId"] for one in edited["two"]["editHistory"]] == [told["session"]["id"]]
     third = await settled(ada_calls, await edit(ada_calls, child, "one", "eins"))
     for one in (address, child, third):
-        assert await bridge.run(replay.differences, uuid.UUID(one.removeprefix("/sessions/"))) == []
+        assert await db.run(replay.differences, uuid.UUID(one.removeprefix("/sessions/"))) == []
 
 
 async def test_files_of_a_message_stay_with_its_edit_where_that_is_asked_for(ada_calls):
@@ -122,7 +122,7 @@ async def test_a_key_that_comes_again_gives_the_same_answer(ada_calls):
     elsewhere = await edit(ada_calls, address, "one", "zwei", Idempotency_Key="k1")
     retried = await ada_calls.post(f"{address}/fork", {"retry": True}, Idempotency_Key="k1")
     assert [(one.status, one.fields) for one in (other, elsewhere, retried)] == [(422, ["Idempotency-Key"])] * 3
-    assert await bridge.run(Context.objects.count) == 2
+    assert await db.run(Context.objects.count) == 2
 
 
 async def test_two_editors_make_two_forks_that_know_each_other(ada_calls):
@@ -212,7 +212,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_made(ada_calls):
     other = await begun(ada_calls, "elsewhere")
     own, answer = await find(ada_calls, address, "one"), await find(ada_calls, address, "one", "agent")
     there = await find(ada_calls, other, "elsewhere")
-    before = await bridge.run(Context.objects.count)
+    before = await db.run(Context.objects.count)
     rows = [
         ("PUT", f"{address}/messages/{answer}", {"text": "x"}, 409),
         ("PUT", f"{address}/messages/{there}", {"text": "x"}, 404),
@@ -238,8 +238,8 @@ async def test_what_cannot_be_is_refused_and_nothing_is_made(ada_calls):
     await ada_calls.delete(other)
     assert (await ada_calls.put(f"{other}/messages/{there}", {"text": "x"})).status == 404, "it was deleted"
     assert (await ada_calls.post(f"{other}/fork", {"retry": True})).status == 404
-    assert await bridge.run(Context.objects.count) == before
-    await bridge.run(lambda: Agent.objects.update(is_enabled=False))
+    assert await db.run(Context.objects.count) == before
+    await db.run(lambda: Agent.objects.update(is_enabled=False))
     closed = await edit(ada_calls, address, "one", "eins")
     assert (closed.status, closed.code) == (409, "conflict")
 

@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 import pytest
 from channels.testing import WebsocketCommunicator
 
-import bridge
+import db
 from apps.accounts import quotas
 from apps.api import lines
-from apps.conversations import following, marking, positions
+from apps.features.sessions import naming
+from apps.record import following, sync_cursors
 from config.asgi import application
 from tests.api.calling import HOST
 from tests.api.delivering import rename
@@ -47,11 +48,11 @@ async def code_of(socket):
 
 
 async def test_a_page_hears_what_happens_and_where_it_is(ada_browses, begun):
-    session = await bridge.run(begun)
+    session = await db.run(begun)
     async with line(ada_browses, {}) as socket:
         begun_at = await said_by(socket)
         assert begun_at["alive"] is True
-        await bridge.run(rename, session)
+        await db.run(rename, session)
         told = await said_by(socket)
     [event] = told["events"]
     assert (told["number"], event["sessionId"], event["index"], event["type"]) == (
@@ -69,8 +70,8 @@ async def test_a_page_hears_what_happens_and_where_it_is(ada_browses, begun):
 
 
 async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
-    session = await bridge.run(begun)
-    stranger = positions.token(bob.principal, await bridge.run(positions.here, bob.principal))
+    session = await db.run(begun)
+    stranger = sync_cursors.token(bob.principal, await db.run(sync_cursors.here, bob.principal))
     for wanted, code in (
         ({"since": stranger}, lines.REFUSED),
         ({"since": "nonsense"}, lines.REFUSED),
@@ -113,12 +114,12 @@ async def test_signing_out_ends_the_line(ada_browses, ada, monkeypatch):
 async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_browses, begun, monkeypatch):
     monkeypatch.setattr(lines.SessionsLine, "UNSEEN_EVENTS", 2)
     monkeypatch.setattr(lines.SessionsLine, "SLOW_SECONDS", 0.2)
-    session = await bridge.run(begun)
+    session = await db.run(begun)
     async with line(ada_browses, {}) as slow, line(ada_browses, {}) as quick:
         await said_by(slow)
         await said_by(quick)
         for number in range(1, 6):
-            await bridge.run(rename, session)
+            await db.run(rename, session)
             told = await said_by(quick)
             assert told["number"] == number
             await quick.send_json_to({"seen": number})
@@ -135,12 +136,12 @@ async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, setti
 
 
 async def test_nonsense_from_a_page_is_ignored(ada_browses, begun):
-    session = await bridge.run(begun)
+    session = await db.run(begun)
     async with line(ada_browses, {}) as socket:
         await said_by(socket)
         for nonsense in ("[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}'):
             await socket.send_to(text_data=nonsense)
-        await bridge.run(rename, session)
+        await db.run(rename, session)
         assert (await said_by(socket))["events"][0]["index"] == 2
 
 
@@ -148,10 +149,10 @@ async def test_a_page_is_not_told_that_it_has_all_while_something_that_it_wants_
     ada_browses, ada, begun, monkeypatch
 ):
     monkeypatch.setattr(following, "BATCH", 2)
-    session = await bridge.run(begun)
-    before = await bridge.run(lambda: positions.token(ada.principal, positions.here(ada.principal)))
-    await bridge.run(rename, *[session] * 7)
-    await bridge.run(marking.archive, ada.principal, session)
+    session = await db.run(begun)
+    before = await db.run(lambda: sync_cursors.token(ada.principal, sync_cursors.here(ada.principal)))
+    await db.run(rename, *[session] * 7)
+    await db.run(naming.archive, ada.principal, session)
     async with line(ada_browses, {"since": before, "types": ["session_archived"]}) as socket:
         first, second = await said_by(socket), await said_by(socket)
     assert [event["type"] for event in first["events"]] == ["session_archived"]

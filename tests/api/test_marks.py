@@ -2,7 +2,8 @@
 
 import pytest
 
-from apps.conversations.models import Event, SessionMark
+from apps.features.sessions.models import SessionMark
+from apps.record.models import Event
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,14 +11,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations.models import Context, Task
-from apps.orchestration.opening import begin
+from apps.plans.opening import begin
+from apps.record.models import Context, Task
 from tests.api.calling import JSON, Caller
-from tests.orchestration.plan_agents import DONE, GATE
-from tests.runtime.delegating import until
+from tests.engine.delegating import until
+from tests.plans.plan_agents import DONE, GATE
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -93,7 +93,7 @@ async def test_a_plan_is_started_followed_to_its_end_and_drawn(ada_calls: Caller
 @pytest.mark.usefixtures("worker")
 async def test_words_and_files_are_inputs_too(ada_calls: Caller, plan: Plan) -> None:
     one = {"agent": "loud", "message": "{{ inputs.text }}", "attach": ["inputs.files"]}
-    await bridge.run(plan, {"one": one})
+    await db.run(plan, {"one": one})
     file = {"raw": base64.b64encode(b"a,b\n").decode(), "filename": "t.csv", "mediaType": "text/csv"}
     run = await started(ada_calls, inputs={}, text="read it", files=[file])
     assert (run["state"], run["inputs"]["text"]) == ("completed", "read it")
@@ -115,11 +115,11 @@ async def test_what_cannot_be_started_is_refused_by_its_path(ada_calls: Caller, 
         assert (answer.code, answer.fields) == ("invalid", [path])
     settings.STREAMS_PER_CALLER = 0
     assert (await ada_calls.post("/plans/runs", {**BODY, "wait": True})).status == 429, "who may not wait"
-    home = await bridge.run(lambda: bob.personal_workspace)
-    await bridge.run(Agent.objects.filter(slug="loud").update, access="workspace", workspace=home)
+    home = await db.run(lambda: bob.personal_workspace)
+    await db.run(Agent.objects.filter(slug="loud").update, access="workspace", workspace=home)
     answer = await ada_calls.post("/plans/runs", BODY)
     assert (answer.code, answer.fields) == ("invalid", ["steps.first.agent"])
-    assert await bridge.run(Task.objects.count) == 0
+    assert await db.run(Task.objects.count) == 0
 
 
 @pytest.mark.usefixtures("two")
@@ -133,7 +133,7 @@ async def test_a_run_that_has_not_begun_cannot_be_held_back_and_can_be_stopped(a
 
 @pytest.mark.usefixtures("worker")
 async def test_what_a_step_asks_is_listed_and_answered(ada_calls: Caller, plan: Plan) -> None:
-    await bridge.run(plan, ASKS)
+    await db.run(plan, ASKS)
     run = await started(ada_calls, inputs={})
     assert (run["state"], run["reasons"][0]["isYours"]) == ("input-required", True)
     assert run["reasons"][0]["taskId"] == run["steps"][0]["taskId"]
@@ -150,7 +150,7 @@ async def test_what_a_step_asks_is_listed_and_answered(ada_calls: Caller, plan: 
 @pytest.mark.usefixtures("worker")
 async def test_a_run_is_held_back_and_goes_on(ada_calls: Caller, plan: Plan) -> None:
     then = {"agent": "loud", "message": "{{ steps.wait.text }}"}
-    await bridge.run(plan, {"wait": {"agent": "patient", "message": "x"}, "then": then})
+    await db.run(plan, {"wait": {"agent": "patient", "message": "x"}, "then": then})
     run = (await started(ada_calls, inputs={}, wait=False))["id"]
     await until(lambda: DONE["patient"])
     paused = (await ada_calls.post(f"/plans/runs/{run}/pause")).body
@@ -167,7 +167,7 @@ async def test_a_run_is_held_back_and_goes_on(ada_calls: Caller, plan: Plan) -> 
 @pytest.mark.usefixtures("worker")
 async def test_a_run_that_failed_goes_on_where_it_failed(ada_calls: Caller, plan: Plan) -> None:
     glass = {"agent": "brittle", "message": "1", "depends_on": ["first"]}
-    await bridge.run(plan, {"first": {"agent": "loud", "message": "x"}, "glass": glass})
+    await db.run(plan, {"first": {"agent": "loud", "message": "x"}, "glass": glass})
     failed = await started(ada_calls, inputs={})
     assert (failed["state"], failed["steps"][1]["state"]) == ("failed", "failed")
     assert "broken" in failed["steps"][1]["why"]
@@ -201,10 +201,10 @@ async def test_of_starts_under_one_key_at_once_one_counts(ada_calls: Caller, bob
         for slug in ("plan", "other"):
             plan({"one": {"agent": "loud", "message": "{{ inputs.text }}"}}, slug=slug)
 
-    await bridge.run(both)
+    await db.run(both)
     same = await at_once(ada_calls, *[("plan", "bees", "once")] * 8)
     assert sorted(same) == [(200, True)] * 7 + [(201, False)]
-    assert await bridge.run(lambda: (Task.objects.count(), Context.objects.count())) == (1, 1)
+    assert await db.run(lambda: (Task.objects.count(), Context.objects.count())) == (1, 1)
     for wrong in ({"text": "wasps"}, {"text": "bees", "plan": "other"}):
         refused = await ada_calls.post("/plans/runs", {"plan": "plan", **wrong}, idempotency_key="once")
         assert (refused.status, refused.fields) == (422, ["Idempotency-Key"])
@@ -217,14 +217,14 @@ async def test_of_starts_under_one_key_at_once_one_counts(ada_calls: Caller, bob
         told = await at_once(ada_calls, *[(slug, text, key) for key in keys for slug, text in starts])
         assert Counter(status for status, _ in told) == {201: len(keys), 422: len(keys)}
         assert [fields for status, fields in told if status == 422] == [["Idempotency-Key"]] * len(keys)
-    assert await bridge.run(Task.objects.count) == 10
+    assert await db.run(Task.objects.count) == 10
 
 
 async def test_a_run_again_and_a_start_share_their_keys(ada_calls: Caller, plan: Plan) -> None:
     one = {"one": {"agent": "loud", "message": "{{ inputs.text }}"}}
-    agent, _ = [await bridge.run(lambda slug=slug: plan(one, slug=slug)) for slug in ("plan", "other")]
+    agent, _ = [await db.run(lambda slug=slug: plan(one, slug=slug)) for slug in ("plan", "other")]
     run = (await ada_calls.post("/plans/runs", {"plan": "plan", "text": "bees"})).body["run"]
-    await bridge.run(lambda: begin(Task.objects.get(pk=run["id"]), agent.current_version))
+    await db.run(lambda: begin(Task.objects.get(pk=run["id"]), agent.current_version))
     assert (await ada_calls.post(f"/plans/runs/{run['id']}/cancel")).status == 200
     other, again = {"plan": "other", "text": "bees"}, f"/plans/runs/{run['id']}/again"
     for path, body, key, told in (

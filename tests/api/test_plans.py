@@ -9,11 +9,11 @@ import pytest
 from django.contrib.auth.models import Permission
 from jsonschema import Draft202012Validator
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.orchestration.definitions import PlanDefinition
-from apps.orchestration.registration import RESERVED_SLUGS, register_plan
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registration import RESERVED_SLUGS, register_plan
 from tests.api.calling import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,7 +85,7 @@ async def test_a_change_is_a_version_and_the_same_again_is_none(ada_calls: Calle
 
 async def test_somebody_elses_plan_is_used_and_not_changed(ada_calls: Caller, bob_calls: Caller, story: Agent) -> None:
     await ada_calls.put("/plans/story", {"definition": {**STORY, "name": "Newer"}})
-    await bridge.run(Agent.objects.filter(pk=story.pk).update, access=Agent.Access.AUTHENTICATED)
+    await db.run(Agent.objects.filter(pk=story.pk).update, access=Agent.Access.AUTHENTICATED)
     assert not (await bob_calls.get("/plans/story")).body["mayChange"]
     assert (await bob_calls.put("/plans/story", {"definition": STORY})).code == "forbidden"
     assert (await bob_calls.get("/plans/story?version=2")).status == 200
@@ -97,7 +97,7 @@ async def test_what_is_wrong_is_said_by_its_path_and_nothing_is_saved(ada_calls:
     answer = await ada_calls.post("/plans", saved(definition=WRONG))
     assert answer.code == "invalid"
     assert sorted(answer.fields) == PATHS
-    assert not await bridge.run(Agent.objects.filter(slug="tale").exists)
+    assert not await db.run(Agent.objects.filter(slug="tale").exists)
     told = (await ada_calls.post("/plans/check", {"definition": WRONG})).body
     assert not told["isValid"]
     assert sorted(one["path"] for one in told["problems"]) == PATHS
@@ -107,20 +107,20 @@ async def test_what_is_wrong_is_said_by_its_path_and_nothing_is_saved(ada_calls:
     assert (told["isValid"], told["definition"], told["problems"][0]["path"]) == (False, None, "file")
     for slug in RESERVED_SLUGS:
         assert (await ada_calls.post("/plans", saved(slug))).fields == ["slug"]
-    assert not await bridge.run(Agent.objects.filter(kind="plan").exists)
+    assert not await db.run(Agent.objects.filter(kind="plan").exists)
 
 
 async def test_an_agent_that_is_for_others_cannot_be_named(ada_calls: Caller, bob: User, story: Agent) -> None:
-    home = await bridge.run(lambda: bob.personal_workspace)
-    await bridge.run(Agent.objects.filter(slug="loud").update, access="workspace", workspace=home)
+    home = await db.run(lambda: bob.personal_workspace)
+    await db.run(Agent.objects.filter(slug="loud").update, access="workspace", workspace=home)
     told = (await ada_calls.post("/plans/check", {"definition": STORY})).body
     assert [one["path"] for one in told["problems"]] == ["steps.draft.agent"]
 
 
 async def test_operators_alone_say_who_may_use_a_plan(ada_calls: Caller, ada: User, agents: None) -> None:
     assert (await ada_calls.post("/plans", saved(access="authenticated"))).fields == ["access"]
-    may = await bridge.run(Permission.objects.get, codename="change_agent")
-    await bridge.run(ada.user_permissions.add, may)
+    may = await db.run(Permission.objects.get, codename="change_agent")
+    await db.run(ada.user_permissions.add, may)
     assert (await ada_calls.post("/plans", saved(access="authenticated"))).body["access"]
 
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-import bridge
+import db
 from apps.api import playing
-from apps.conversations.models import Context, Event
+from apps.record.models import Context, Event
 from tests.api.delivering import rename
 from tests.api.test_events import Line
 
@@ -57,7 +57,7 @@ async def test_a_part_of_it_can_be_played_and_gone_on_with(ada_calls, recorded):
 
 
 async def test_pauses_are_those_of_the_recording_faster_and_cut(recorded, monkeypatch):
-    await bridge.run(spaced, recorded, 0, 1, 4000, 0.5)
+    await db.run(spaced, recorded, 0, 1, 4000, 0.5)
     waited, sleep = [], asyncio.sleep
 
     async def noted(seconds):

@@ -6,14 +6,15 @@ import uuid
 
 import pytest
 
-import bridge
+import db
 from agentkit import Failed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import intake, queued
-from apps.conversations.models import QueuedMessage
+from apps.engine import accept
+from apps.features.queue import messages
+from apps.features.queue.models import QueuedMessage
 from tests.api.calling import Caller
-from tests.runtime.delegating import until
+from tests.engine.delegating import until
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,8 +23,8 @@ FILE = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
 
 async def working(ada: User, agent: Agent, said):
     """A session in which an agent works; and the turn that it is at."""
-    receipt = await bridge.run(intake.accept, ada.principal, agent, said("first"))
-    return f"/sessions/{receipt.context}", await bridge.run(begin, receipt.run)
+    receipt = await db.run(accept.accept, ada.principal, agent, said("first"))
+    return f"/sessions/{receipt.context}", await db.run(begin, receipt.run)
 
 
 def words(answer) -> list[str]:
@@ -66,7 +67,7 @@ async def test_why_it_waits_is_said(ada_calls: Caller, ada: User, works: Agent, 
     for outcome, why in ((Failed("no"), "failed"), (InputRequired("Which?"), "asks something")):
         session, held = await working(ada, works, said)
         await ada_calls.post(f"{session}/queue", {"text": "second"})
-        await bridge.run(end, held, outcome)
+        await db.run(end, held, outcome)
         assert why in (await ada_calls.get(f"{session}/queue")).body["held"]
 
 
@@ -88,7 +89,7 @@ async def test_more_than_are_kept_and_what_the_agent_does_not_take_are_refused(
     ada_calls: Caller, ada: User, echo: Agent, talks: Agent, said
 ) -> None:
     session, _ = await working(ada, echo, said)
-    for number in range(queued.MOST):
+    for number in range(messages.MOST):
         assert (await ada_calls.post(f"{session}/queue", {"text": str(number)})).status == 201
     refused = await ada_calls.post(f"{session}/queue", {"text": "too much"})
     assert (refused.status, refused.code) == (409, "conflict")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from apps.accounts.models import ApiKey, User
-from apps.conversations import replay
-from apps.conversations.models import Event, Task
+from apps.record import replay
+from apps.record.models import Event, Task
 from tests.api.calling import Answer, Caller
 
 PICK = st.integers(min_value=0, max_value=1000)

@@ -4,13 +4,15 @@ import uuid
 
 import pytest
 
-import bridge
+import db
 from agentkit import Completed, InputRequired, ToolCall, ToolResult
 from apps.api.bodies import encoded
 from apps.api.shapes import whole_session
 from apps.api.shapes.whole import Wanted
-from apps.conversations import forking, intake, ledger
-from apps.conversations.models import Context
+from apps.engine import accept
+from apps.features.forks import forking
+from apps.record import hooks
+from apps.record.models import Context
 from tests.api.delivering import asking
 from tests.api.test_messages import begun
 from tests.working import begin, end, say
@@ -33,15 +35,15 @@ def look(context, events):
 def watching(settings):
     seen.clear()
     settings.LEDGER_LISTENERS = [*settings.LEDGER_LISTENERS, "tests.api.test_replay.look"]
-    ledger._listeners.cache_clear()
+    hooks.hooks.cache_clear()
     yield
-    ledger._listeners.cache_clear()
+    hooks.hooks.cache_clear()
 
 
 async def _conversation(caller):
     """Ada talks about this and that; gives the session."""
     session = await begun(caller, "works")
-    await bridge.run(Context.objects.filter(pk=session).update, is_watched=True)
+    await db.run(Context.objects.filter(pk=session).update, is_watched=True)
     path = f"/sessions/{session}"
     await caller.post(f"{path}/messages", {"text": "apples", "wait": True})
     await caller.patch(path, {"title": "Fruit"})
@@ -70,9 +72,9 @@ async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, ta
     # What comes later changes nothing of it.
     at, before = newest - 3, looked[newest - 3]
     message = (await ada_calls.get(f"/sessions/{session}/messages")).body["items"][0]
-    principal = await bridge.run(lambda: ada.principal)
+    principal = await db.run(lambda: ada.principal)
     edited = {"reason": "edit", "edited": message["id"]}
-    fork = await bridge.run(forking.fork, principal, uuid.UUID(session), message["index"] - 1, **edited)
+    fork = await db.run(forking.fork, principal, uuid.UUID(session), message["index"] - 1, **edited)
     await ada_calls.post(f"/sessions/{session}/messages", {"text": "more"})
     now = (await ada_calls.get(f"/sessions/{session}")).body["messages"][0]
     assert now["metadata"]["isEdited"]
@@ -81,7 +83,7 @@ async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, ta
     # A fork shows its past as its own.
     whole = (await ada_calls.get(f"/sessions/{session}")).body
     done = next(event["index"] for event in whole["events"] if event["type"] == "agent_failed")
-    fork = await bridge.run(forking.fork, principal, uuid.UUID(session), done, reason="fork")
+    fork = await db.run(forking.fork, principal, uuid.UUID(session), done, reason="fork")
     shown = (await ada_calls.get(f"/sessions/{fork.pk}")).body
     assert {one["sessionId"] for part in ("messages", "tasks", "artifacts", "events") for one in shown[part]} == {
         str(fork.pk)
@@ -127,19 +129,19 @@ async def test_what_a_task_of_the_past_says_elsewhere_is_nowhere_in_a_fork(ada, 
         asked = asking(ada, echo, said("one"))
         parent = Context.objects.get(pk=asked.context)
         child = forking.fork(ada.principal, parent, parent.last_event, reason="fork")
-        own = intake.accept(ada.principal, echo, said("two", contextId=child.context_id))
+        own = accept.accept(ada.principal, echo, said("two", contextId=child.context_id))
         end(begin(own.run), Completed("Done."))
         return asked, child, own
 
     def go_on(asked):
-        held = begin(intake.accept(ada.principal, echo, said("5", taskId=str(asked.task))).run)
+        held = begin(accept.accept(ada.principal, echo, said("5", taskId=str(asked.task))).run)
         say(held, ToolCall("c", "look", {}), ToolResult("c", "look", "secret"))
         end(held, InputRequired("How many more?", "number"))
 
-    asked, child, own = await bridge.run(fork_and_talk)
+    asked, child, own = await db.run(fork_and_talk)
     before = (await ada_calls.get(f"/sessions/{child.pk}")).body
     told = before["messages"][-1]["metadata"]
     assert (told["agentRunId"], told["toolCalls"]) == (str(own.run), [])
     for _ in range(3):
-        await bridge.run(go_on, asked)
+        await db.run(go_on, asked)
         assert (await ada_calls.get(f"/sessions/{child.pk}")).body == before

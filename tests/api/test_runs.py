@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import bridge
+import db
 from agentkit import Artifact, Completed, Failed
-from apps.runtime.breaking import BROKEN
+from apps.engine.breaking import BROKEN
 from tests.api.calling import Caller
 from tests.api.delivering import Making
 from tests.working import begin, end
@@ -18,7 +18,7 @@ async def test_a_run_says_who_worked_by_which_version_and_what_came_of_it(ada_ca
     receipt = await made.sent()
     queued = (await ada_calls.get(f"/runs/{receipt.run}")).body
     assert (queued["state"], queued["attempt"], queued["startedAt"], queued["inputHash"]) == ("queued", 0, None, "")
-    await bridge.run(lambda: end(begin(receipt.run), Completed("done")))
+    await db.run(lambda: end(begin(receipt.run), Completed("done")))
     done = (await ada_calls.get(f"/runs/{receipt.run}")).body
     assert (done["state"], done["attempt"], done["turn"], done["agent"]) == ("done", 1, 1, "echo")
     assert (done["taskId"], done["sessionId"]) == (str(receipt.task), str(receipt.context))
@@ -31,11 +31,11 @@ async def test_a_run_says_what_the_agent_said_when_it_failed_and_what_broke_is_f
     ada_calls: Caller, made: Making
 ) -> None:
     failed, broke = await made.sent(), await made.sent()
-    await bridge.run(lambda: end(begin(failed.run), Failed("No paper.", "paper")))
+    await db.run(lambda: end(begin(failed.run), Failed("No paper.", "paper")))
     run = (await ada_calls.get(f"/runs/{failed.run}")).body
     assert (run["state"], run["error"]) == ("failed", {"code": "paper", "message": "No paper."})
     error = {"code": "error", "message": "KeyError: 'secret'", "traceback": "at line 7"}
-    await bridge.run(lambda: end(begin(broke.run), Failed(BROKEN, "error"), error=error))
+    await db.run(lambda: end(begin(broke.run), Failed(BROKEN, "error"), error=error))
     answer = await ada_calls.get(f"/runs/{broke.run}")
     assert answer.body["error"] == {"code": "error", "message": BROKEN}
     assert b"secret" not in answer.content

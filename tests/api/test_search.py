@@ -6,7 +6,7 @@ from asgiref.sync import sync_to_async
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import WRITE
 from apps.api.search import Hit
-from apps.conversations import intake
+from apps.engine import accept
 from tests.api.calling import Caller
 
 pytestmark = [
@@ -18,7 +18,7 @@ pytestmark = [
 @pytest.fixture
 def tell(ada, echo, said):
     def record(text, user=ada, **fields):
-        return intake.accept(user.principal, echo, said(text, **fields))
+        return accept.accept(user.principal, echo, said(text, **fields))
 
     return record
 

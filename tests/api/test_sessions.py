@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-import bridge
-from apps.conversations import replay
-from apps.conversations.models import Context
+import db
+from apps.record import replay
+from apps.record.models import Context
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -169,4 +169,4 @@ async def test_a_deleted_session_is_gone(ada_calls, works):
 
 
 async def _differences(session):
-    return await bridge.run(replay.differences, uuid.UUID(session["id"]))
+    return await db.run(replay.differences, uuid.UUID(session["id"]))

@@ -11,16 +11,19 @@ from asgiref.sync import sync_to_async
 from django.test import Client
 from django.utils import timezone
 
-import bridge
+import db
 from agentkit import Artifact, Completed
 from apps.accounts import quotas
-from apps.conversations import clearing, intake, replay
-from apps.conversations.archives.cooling import cool
-from apps.conversations.forking import fork
-from apps.conversations.models import Context, Event, Share
+from apps.engine import accept
+from apps.features.archive.archiving import cool
+from apps.features.forks.forking import fork
+from apps.features.sessions import deletion
+from apps.features.sharing.models import Share
+from apps.record import replay
+from apps.record.models import Context, Event
 from tests.api.calling import Caller
-from tests.conversations.archiving import put_away
 from tests.nonces import without_nonces
+from tests.record.archiving import put_away
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,7 +42,7 @@ def talk(ada: Any, echo: Any, said: Any) -> Context:
     """What Ada asked, with a file, and what she was given for it."""
     asked = said("What is it?", contextId="ada@example.org's own")
     asked["parts"].append({"raw": "aGVsbG8=", "filename": "hello.txt", "mediaType": "text/html"})
-    sent = intake.accept(ada.principal, echo, asked)
+    sent = accept.accept(ada.principal, echo, asked)
     end(
         begin(sent.run), Completed("It is **this**. <script>alert(1)</script>", [Artifact.text("answer", "the answer")])
     )
@@ -111,7 +114,7 @@ async def test_a_file_that_stands_in_the_message_itself_is_a_file(ada, echo, sai
         {"url": "https://files.example.org/?key=secret", "filename": "far.txt"},
         {"data": {"guests": 2}},
     ]
-    sent = await bridge.run(intake.accept, ada.principal, echo, asked)
+    sent = await db.run(accept.accept, ada.principal, echo, asked)
     talk = await Context.objects.aget(pk=sent.context)
     bare, full = await shared(ada_calls, talk), await shared(ada_calls, talk, withArtifacts=True)
     read = await anybody.get(api_path(bare))
@@ -135,10 +138,10 @@ async def test_nothing_that_comes_later_is_shown(ada, echo, said, ada_calls, any
     before = (await anybody.get(api_path(now))).content
 
     def go_on():
-        more = intake.accept(ada.principal, echo, said("And then?", contextId=talk.context_id))
+        more = accept.accept(ada.principal, echo, said("And then?", contextId=talk.context_id))
         end(begin(more.run), Completed("Then that.", [Artifact.text("later", "later")]))
 
-    await bridge.run(go_on)
+    await db.run(go_on)
     assert (await anybody.get(api_path(now))).content == before
     [branch] = (await anybody.get(api_path(early))).body["branches"]
     assert [said["content"] for said in branch["messages"]] == ["What is it?"]
@@ -150,19 +153,19 @@ async def test_nothing_that_comes_later_is_shown(ada, echo, said, ada_calls, any
 async def test_branches_are_those_of_the_moment_it_was_made(ada, echo, said, ada_calls, anybody, talk):
     def branch_off(text):
         child = fork(ada.principal, talk, talk.last_event, reason="fork")
-        more = intake.accept(ada.principal, echo, said(text, contextId=child.context_id))
+        more = accept.accept(ada.principal, echo, said(text, contextId=child.context_id))
         end(begin(more.run), Completed("yes"))
         return child
 
-    child = await bridge.run(branch_off, "Another way?")
+    child = await db.run(branch_off, "Another way?")
     share, bare = await shared(ada_calls, talk, withBranches=True), await shared(ada_calls, talk)
-    await bridge.run(branch_off, "Too late?")
+    await db.run(branch_off, "Too late?")
     first, second = (await anybody.get(api_path(share))).body["branches"]
     assert (first["id"], first["parentId"], second["parentId"]) == (str(talk.pk), None, str(talk.pk))
     assert (second["id"], second["forkedAt"]) == (str(child.pk), talk.last_event)
     assert [said["content"] for said in second["messages"]] == ["Another way?", "yes"]
     assert len((await anybody.get(api_path(bare))).body["branches"]) == 1
-    await bridge.run(clearing.clear_session, ada.principal, child.pk)
+    await db.run(deletion.clear_session, ada.principal, child.pk)
     assert [one["id"] for one in (await anybody.get(api_path(share))).body["branches"]] == [str(talk.pk)]
 
 
@@ -170,13 +173,13 @@ async def test_whatever_is_wrong_with_a_link_the_answer_is_the_same(ada, ada_cal
     revoked, expired, deleted = [await shared(ada_calls, talk) for _ in range(3)]
     assert (await ada_calls.delete(f"/sessions/{talk.pk}/shares/{revoked['id']}")).status == 204
     yesterday = timezone.now() - datetime.timedelta(days=1)
-    await bridge.run(lambda: Share.objects.filter(pk=expired["id"]).update(expires_at=yesterday))
+    await db.run(lambda: Share.objects.filter(pk=expired["id"]).update(expires_at=yesterday))
     answers = [await anybody.get(api_path(share)) for share in (revoked, expired)]
-    await bridge.run(clearing.clear_session, ada.principal, talk.pk)
+    await db.run(deletion.clear_session, ada.principal, talk.pk)
     answers += [await anybody.get(api_path(deleted)), await anybody.get("/shared/never-given")]
     assert {(answer.status, answer.content) for answer in answers} == {(404, answers[0].content)}
     assert answers[0].headers["x-robots-tag"] == "noindex, nofollow"
-    assert not await bridge.run(Share.objects.exists)
+    assert not await db.run(Share.objects.exists)
 
 
 async def test_a_share_is_listed_without_its_token_and_taken_back(ada_calls, talk):
@@ -184,7 +187,7 @@ async def test_a_share_is_listed_without_its_token_and_taken_back(ada_calls, tal
     address = f"/sessions/{talk.pk}/shares"
     token = share["url"].rpartition("/")[2]
     assert len(token) >= 32
-    assert token not in str(await bridge.run(Share.objects.values().get)), "it is not kept"
+    assert token not in str(await db.run(Share.objects.values().get)), "it is not kept"
     [listed] = (await ada_calls.get(address)).body["items"]
     assert listed == {name: value for name, value in share.items() if name not in ("url", "apiUrl")}
     assert (await ada_calls.post(address, {"expiresInDays": 0})).fields == ["expiresInDays"]
@@ -203,7 +206,7 @@ async def test_who_looks_too_often_waits(ada_calls, anybody, talk, settings, mon
     held_back = await anybody.get(path)
     assert held_back.status == 429
     assert int(held_back.headers["retry-after"]) <= 60
-    assert (await bridge.run(opened, page_path(share))).status_code == 429
+    assert (await db.run(opened, page_path(share))).status_code == 429
 
 
 async def test_one_in_cold_storage_is_brought_back_to_be_read(ada_calls, anybody, talk):
@@ -214,14 +217,14 @@ async def test_one_in_cold_storage_is_brought_back_to_be_read(ada_calls, anybody
         cool(put_away(Context.objects.get(pk=talk.pk)).pk)
         return Event.objects.filter(context=talk).count()
 
-    assert await bridge.run(go) == 0
+    assert await db.run(go) == 0
     assert (await anybody.get(api_path(share))).content == before
-    assert await bridge.run(replay.differences, talk.pk) == []
+    assert await db.run(replay.differences, talk.pk) == []
 
 
 async def test_the_page_can_be_read_and_printed_by_anybody(ada_calls, talk):
     share = await shared(ada_calls, talk, withArtifacts=True)
-    page = await bridge.run(opened, page_path(share))
+    page = await db.run(opened, page_path(share))
     text = page.content.decode()
     assert page.status_code == 200
     for shown in ("What is it?", "<strong>this</strong>", "Shared by Ada", "hello.txt", "the answer"):
@@ -230,10 +233,10 @@ async def test_the_page_can_be_read_and_printed_by_anybody(ada_calls, talk):
     assert not any(secret in text for secret in SECRETS)
     assert (page["X-Robots-Tag"], page["Cache-Control"]) == ("noindex, nofollow", "no-store")
     assert page["Referrer-Policy"] == "no-referrer"
-    file = await bridge.run(opened, text.partition('href="/shared/')[2].partition('"')[0].join(("/shared/", "")))
+    file = await db.run(opened, text.partition('href="/shared/')[2].partition('"')[0].join(("/shared/", "")))
     assert b"".join(file.streaming_content) == b"hello"
     assert file["Content-Disposition"].startswith("attachment")
     await ada_calls.delete(f"/sessions/{talk.pk}/shares/{share['id']}")
-    gone, never = await bridge.run(opened, page_path(share)), await bridge.run(opened, "/shared/never-given")
+    gone, never = await db.run(opened, page_path(share)), await db.run(opened, "/shared/never-given")
     assert (gone.status_code, without_nonces(gone.content)) == (404, without_nonces(never.content))
     assert gone["Cache-Control"] == "no-store"

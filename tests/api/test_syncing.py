@@ -4,20 +4,21 @@ import datetime
 
 import pytest
 
-import bridge
-from apps.conversations import clearing, positions
+import db
+from apps.features.sessions import deletion
+from apps.record import sync_cursors
 from tests.api.delivering import rename
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def test_a_list_gives_a_token_and_the_token_what_changed_since(ada_calls, ada, echo, begun):
-    renamed, quiet = [await bridge.run(begun) for _ in range(2)]
-    gone = await bridge.run(lambda: begun(contextId="gone"))
+    renamed, quiet = [await db.run(begun) for _ in range(2)]
+    gone = await db.run(lambda: begun(contextId="gone"))
     listed = (await ada_calls.get("/sessions")).body
-    await bridge.run(rename, renamed)
-    await bridge.run(clearing.clear, ada.principal, echo, "gone")
-    new = await bridge.run(begun)
+    await db.run(rename, renamed)
+    await db.run(deletion.clear, ada.principal, echo, "gone")
+    new = await db.run(begun)
     changes = (await ada_calls.get(f"/sessions?since={listed['token']}")).body
     assert [(one["id"], one["revision"]) for one in changes["items"]] == [(str(renamed), 2), (str(new), 1)]
     assert (changes["created"], changes["deleted"]) == ([str(new)], [str(gone)])
@@ -28,9 +29,9 @@ async def test_a_list_gives_a_token_and_the_token_what_changed_since(ada_calls, 
 
 
 async def test_what_changes_while_pages_are_read_is_told_by_the_token_of_the_first(ada_calls, begun):
-    sessions = [await bridge.run(begun) for _ in range(3)]
+    sessions = [await db.run(begun) for _ in range(3)]
     first = (await ada_calls.get("/sessions?limit=2")).body
-    await bridge.run(rename, sessions[0])  # from the second page to before the first
+    await db.run(rename, sessions[0])  # from the second page to before the first
     second = (await ada_calls.get(f"/sessions?limit=2&cursor={first['nextCursor']}")).body
     assert second["token"] == ""
     assert str(sessions[0]) not in {one["id"] for page in (first, second) for one in page["items"]}
@@ -40,7 +41,7 @@ async def test_what_changes_while_pages_are_read_is_told_by_the_token_of_the_fir
 
 async def test_many_changes_come_in_turns(ada_calls, begun):
     token = (await ada_calls.get("/sessions")).body["token"]
-    sessions = [str(await bridge.run(begun)) for _ in range(5)]
+    sessions = [str(await db.run(begun)) for _ in range(5)]
     heard, more = [], True
     while more:
         changes = (await ada_calls.get(f"/sessions?limit=2&since={token}")).body
@@ -57,6 +58,6 @@ async def test_a_token_that_is_none_or_somebody_elses_is_refused(ada_calls, bob_
 
 async def test_who_was_away_for_too_long_begins_again(ada_calls, ada, settings):
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=settings.SYNC_DAYS + 1)
-    token = positions.token(ada.principal, positions.Position(then, {}))
+    token = sync_cursors.token(ada.principal, sync_cursors.Position(then, {}))
     changes = (await ada_calls.get(f"/sessions?since={token}")).body
     assert (changes["reset"], changes["token"], changes["items"]) == (True, "", [])

@@ -9,14 +9,15 @@ from collections.abc import Callable
 import pytest
 from django.utils import timezone
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import forking, intake
-from apps.conversations.models import Context, Event, Run, Task
-from apps.orchestration import opening
-from apps.orchestration.models import Step
+from apps.engine import accept
+from apps.features.forks import forking
+from apps.plans import opening
+from apps.plans.models import Step
+from apps.record.models import Context, Event, Run, Task
 from tests.api.calling import Caller
 from tests.api.delivering import Making, asking
 from tests.working import begin
@@ -68,7 +69,7 @@ async def test_tasks_are_listed_the_newest_first_and_narrowed(
 
 async def test_what_agents_called_for_is_listed_by_its_parent(ada_calls: Caller, ada: User, made: Making) -> None:
     parent = await made.sent()
-    child = await bridge.run(lambda: intake.accept(ada.principal, made.agent, made.said(), parent=parent.task))
+    child = await db.run(lambda: accept.accept(ada.principal, made.agent, made.said(), parent=parent.task))
     assert await ids(ada_calls) == [str(parent.task)]
     assert await ids(ada_calls, f"?parent={parent.task}") == [str(child.task)]
 
@@ -80,7 +81,7 @@ async def test_what_waits_is_listed_once_and_of_plans_all_that_steps_ask(
 
     def steps_ask() -> tuple[Task, list[uuid.UUID]]:
         agent = plan({key: {"person": {"ask": f"{key}?"}} for key in ("one", "two")})
-        task = Task.objects.get(pk=intake.accept(ada.principal, agent, made.said()).task)
+        task = Task.objects.get(pk=accept.accept(ada.principal, agent, made.said()).task)
         opening.begin(task, agent.current_version)
         askers = [asking(ada, made.agent, made.said()).task for _ in range(2)]
         Task.objects.filter(pk__in=askers).update(parent=task)
@@ -88,7 +89,7 @@ async def test_what_waits_is_listed_once_and_of_plans_all_that_steps_ask(
             Step.objects.filter(run=task.pk, key=key).update(state="asking", task=asker, asked_at=timezone.now())
         return task, askers
 
-    run, askers = await bridge.run(steps_ask)
+    run, askers = await db.run(steps_ask)
     assert set(await ids(ada_calls, "?waiting=true")) == {str(one) for one in (own.task, *askers)}
     assert len(await ids(ada_calls, "?waiting=true&limit=2")) == 2
     assert set(await ids(ada_calls, f"?waiting=true&parent={run.pk}")) == {str(one) for one in askers}
@@ -113,7 +114,7 @@ async def test_the_list_goes_on_where_its_cursor_says_with_the_same_filters_alon
 async def test_a_fork_shows_what_it_left_behind_as_canceled(ada_calls: Caller, ada: User, made: Making) -> None:
     asked = await made.asking()
     parent = await Context.objects.aget(pk=asked.context)
-    fork = await bridge.run(lambda: forking.fork(ada.principal, parent, parent.last_event, reason="fork"))
+    fork = await db.run(lambda: forking.fork(ada.principal, parent, parent.last_event, reason="fork"))
     [shown] = (await ada_calls.get(f"/tasks?session={fork.pk}")).body["items"]
     assert (shown["id"], shown["sessionId"], shown["state"]) == (str(asked.task), str(fork.pk), "canceled")
     assert await ids(ada_calls, f"?session={fork.pk}&state=input-required") == []
@@ -123,7 +124,7 @@ async def test_a_fork_shows_what_it_left_behind_as_canceled(ada_calls: Caller, a
 
 async def test_a_cancel_stops_a_task_and_changes_nothing_the_second_time(ada_calls: Caller, made: Making) -> None:
     receipt, done = await made.sent(), await made.delivered()
-    await bridge.run(begin, receipt.run)
+    await db.run(begin, receipt.run)
     first = (await ada_calls.post(f"/tasks/{receipt.task}/cancel")).body
     assert first["state"] == "canceled"
     assert (await Run.objects.aget(pk=receipt.run)).state == Run.State.CANCELED
@@ -167,7 +168,7 @@ async def test_an_answer_that_does_not_fit_names_the_field_and_is_not_recorded(a
 
 
 async def test_who_waits_hears_how_the_answer_was_taken(ada_calls: Caller, worker: None) -> None:
-    await bridge.run(register_hosted, "report", "apps.showcase.report.agent:Report")
+    await db.run(register_hosted, "report", "examples.report.agent:Report")
     begun = await ada_calls.post("/sessions", {"agent": "report", "message": {"text": "A report"}, "wait": True})
     task = begun.body["task"]
     assert (task["state"], task["question"]["name"]) == ("input-required", "file")

@@ -15,10 +15,13 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from apps.api.uploads import PIECE, UploadShape
-from apps.conversations import blobs, clearing, intake, media_types
-from apps.conversations.errors import InvalidParams, UploadNotFound
-from apps.conversations.models import Blob, Message, Upload
-from apps.conversations.uploads import completing, opening, pieces
+from apps.engine import accept
+from apps.features.sessions import deletion
+from apps.features.uploads import completing, opening, pieces
+from apps.features.uploads.models import Upload
+from apps.record import blobs, media_types
+from apps.record.errors import InvalidParams, UploadNotFound
+from apps.record.models import Blob, Message
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -76,7 +79,7 @@ async def test_a_file_comes_in_pieces_and_a_message_names_it(ada, ada_calls, ech
     assert part["stored"] == {"sha256": SHA256, "size": len(CONTENT), "kind": "raw"}
     assert blobs.content_of(part) == CONTENT
     assert not pieces.path_of(uuid.UUID(upload["id"])).exists()
-    await sync_to_async(intake.accept)(ada.principal, echo, said(parts=[part]))
+    await sync_to_async(accept.accept)(ada.principal, echo, said(parts=[part]))
     assert (await Blob.objects.aget(sha256=SHA256)).uses == 2
     assert (await ada_calls.delete(f"/uploads/{upload['id']}")).status == 204
     assert (await Blob.objects.aget(sha256=SHA256)).uses == 1
@@ -215,7 +218,7 @@ async def test_what_expired_is_gone_with_its_file_unless_a_message_names_it(ada,
     settings.UNUSED_FILE_SECONDS = -1
     part_only = await begun(ada_calls, 10)
     used, unused = await whole(ada_calls, b"used"), await whole(ada_calls, b"unused")
-    sent = await sync_to_async(intake.accept)(ada.principal, echo, said(parts=[await part_of(ada, used)]))
+    sent = await sync_to_async(accept.accept)(ada.principal, echo, said(parts=[await part_of(ada, used)]))
     await Upload.objects.aupdate(expires_at=timezone.now() - datetime.timedelta(seconds=1))
     assert await now(ada_calls, used) == "not_found"
     with pytest.raises(UploadNotFound):
@@ -225,7 +228,7 @@ async def test_what_expired_is_gone_with_its_file_unless_a_message_names_it(ada,
     assert not pieces.path_of(uuid.UUID(part_only["id"])).exists()
     assert default_storage.exists(blobs.path_of(used["sha256"]))
     assert not default_storage.exists(blobs.path_of(unused["sha256"]))
-    await sync_to_async(clearing.clear_session)(ada.principal, sent.context)
+    await sync_to_async(deletion.clear_session)(ada.principal, sent.context)
     assert not default_storage.exists(blobs.path_of(used["sha256"]))
 
 
@@ -256,7 +259,7 @@ async def test_what_a_process_that_died_left_is_finished_by_whoever_asks_or_name
 
 def test_what_a_file_is_does_not_take_longer_by_how_it_is_made():
     """A row of comments that no picture follows could be read in 2^1000 ways."""
-    script = "from apps.conversations import media_types as m; print(m.believed('image/svg+xml', b'<!-- -->' * 1000))"
+    script = "from apps.record import media_types as m; print(m.believed('image/svg+xml', b'<!-- -->' * 1000))"
     asked = [sys.executable, "-c", f"import sys; sys.path += ['.', 'platform']; {script}"]
     assert subprocess.run(asked, capture_output=True, check=True, timeout=60).stdout == f"{BYTES}\n".encode()
     comments = b"<?xml version='1.0'?>\n<!-- a --> <!DOCTYPE svg>\n<!-- b -->\n<svg:svg>"

@@ -127,7 +127,7 @@ MARKUP = (
     "H̸̡̪̯ͨ͊̽̅̾" * 20,
     "A" * 5_000,
     f"__proto__ constructor toString <script>{RUN}</script>",
-    "'; DROP TABLE conversations_event; --",
+    "'; DROP TABLE record_event; --",
     "../../../../etc/passwd\r\nContent-Type: text/html\r\n\r\n<script>alert(1)</script>",
 )
 

@@ -302,7 +302,7 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
     expect(preview(page).locator(".signature-details")).to_contain_text("did:web:")
     parley.manage(
         "shell", "-v0", "-c",
-        "from apps.conversations.models import Artifact\n"
+        "from apps.record.models import Artifact\n"
         f"found = Artifact.objects.filter(task__context='{session_of(page)}', name='notes.md').last()\n"
         "found.parts[0]['text'] += ' and more'\nfound.save()",
     )  # fmt: skip

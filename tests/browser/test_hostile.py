@@ -214,5 +214,5 @@ def test_questions_lists_cards_answers_in_the_console_and_plans(
             page.wait_for_load_state("networkidle")
             in_its_box(page)
         expect(page.locator(".plan-questions form").first).to_be_visible()
-        console.goto(f"/admin/orchestration/planrun/{run}/change/")
+        console.goto(f"/admin/plans/planrun/{run}/change/")
         expect(console.locator(".reasons")).to_be_visible()

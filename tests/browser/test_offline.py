@@ -43,7 +43,7 @@ def test_a_server_that_dies_is_waited_for_and_all_that_was_said_meanwhile_is_sen
     session = echoed(page, "before", "hello")
     asked, task = ada.begin("asking", "A trip through a tunnel")
     watching = open_browser(storage_state=operator.state).new_page()
-    watching.goto(f"/admin/conversations/task/{task}/change/")
+    watching.goto(f"/admin/record/task/{task}/change/")
     expect(watching.locator("[data-line=live]")).to_have_text("Live")
     inbox.goto("/inbox")
     form = inbox.locator(".inbox-item form.question")

@@ -46,7 +46,7 @@ def test_every_page_of_operators_obeys_the_policy_and_fits(
 
 
 def open_task(page: Page, task: str) -> None:
-    page.goto(f"/admin/conversations/task/{task}/change/")
+    page.goto(f"/admin/record/task/{task}/change/")
     expect(page.locator("[data-line=live]")).to_have_text("Live")
 
 
@@ -82,7 +82,7 @@ def test_an_operator_watches_stops_and_repeats_a_task_makes_an_agent_and_starts_
     page.get_by_text("Running again as task").get_by_role("link").click()
     expect(page.locator("#facts .state-done")).to_be_visible()
     expect(page.locator("#table-messages")).to_contain_text("once more")
-    page.goto(f"/admin/conversations/task/?q={echoed}")
+    page.goto(f"/admin/record/task/?q={echoed}")
     page.locator(f"tbody button[data-copy='{echoed}']").press("Enter")
     expect(page.locator("button[data-copied]")).to_be_visible()
     assert clipboard(page) == echoed
@@ -107,7 +107,7 @@ def test_an_operator_watches_stops_and_repeats_a_task_makes_an_agent_and_starts_
     card = httpx.get(f"{ada.url}/a2a/{slug}/.well-known/agent-card.json", timeout=60).json()
     assert [skill["id"] for skill in card["skills"]] == ["sort", "draft"]
 
-    page.goto("/admin/orchestration/plan/")
+    page.goto("/admin/plans/plan/")
     page.get_by_role("link", name="Research pipeline").click()
     expect(page.locator("#plan-step-literature")).to_be_visible()
     page.get_by_role("link", name="Start").click()
@@ -115,7 +115,7 @@ def test_an_operator_watches_stops_and_repeats_a_task_makes_an_agent_and_starts_
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_text("Research pipeline is started.")).to_be_visible()
     expect(page.get_by_text("input-required").first).to_be_visible()
-    page.locator("a[href*='/orchestration/planrun/'][href$='/change/']").first.click()
+    page.locator("a[href*='/plans/planrun/'][href$='/change/']").first.click()
     expect(page.locator("#plan-step-hypotheses.is-asking")).to_be_visible()
     expect(page.locator("#gantt-row-literature")).to_be_visible()
     page.get_by_role("link", name="Pause").first.click()

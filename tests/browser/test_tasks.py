@@ -257,7 +257,7 @@ def test_the_player_shows_what_a_browser_saw_live_and_forks_from_there(
 MANY = """
 from benchmarks.sessions import make
 from apps.accounts.models import User
-from apps.conversations.models import Context
+from apps.record.models import Context
 key = make(0, {messages}, 2)
 Context.objects.filter(pk=key).update(owner=User.objects.get(email="{email}"))
 print(key)

@@ -9,7 +9,7 @@ from google.protobuf import json_format
 
 from apps.a2a.operations import OPERATIONS
 from apps.agents import cards
-from apps.conversations.lifecycle import TaskState
+from apps.record.lifecycle import TaskState
 from tests.a2a.calling import RESULTS, message
 from tests.a2a.resting import Resource
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from a2a.utils import errors as sdk
 
 from apps.a2a import errors
-from apps.conversations.errors import Refusal
+from apps.record.errors import Refusal
 
 ERRORS = [kind for kind in sdk.JSON_RPC_ERROR_CODE_MAP if kind.__name__.removesuffix("Error") in dir(errors)]
 
@@ -17,7 +17,7 @@ def refusals(kind: type[Exception] = Refusal) -> Iterator[type[Exception]]:
 
 
 def is_of_another_edge(kind: type[Exception]) -> bool:
-    return kind.__module__.startswith(("apps.api.", "apps.web.", "apps.conversations.queued"))  # A2A has no queue
+    return kind.__module__.startswith(("apps.api.", "apps.web.", "apps.features.queue.messages"))  # A2A has no queue
 
 
 def test_an_error_has_the_code_the_status_and_the_reason_of_the_protocol():

@@ -12,12 +12,12 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import Group
 
-import bridge
+import db
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
-from apps.conversations.models import Indexed, SearchEntry, SearchWords
+from apps.features.search.models import Indexed, SearchEntry, SearchWords
 from config.asgi import application
 from tests.a2a.calling import Caller, details_of, message
 from tests.conformance import wrong_inputs
@@ -39,7 +39,7 @@ FROM_BEHIND = (AgentStats, Indexed, SearchEntry, SearchWords)
 @pytest.fixture
 async def scene(worker, ada, ada_key, bob_key, countdown, echo, quiet) -> Scene:
     """Ada and Bob have each finished tasks; there are an agent for others and one that is switched off."""
-    await bridge.run(_register_the_hidden)
+    await db.run(_register_the_hidden)
     first = message("1")
     adas = (await Caller("countdown", ada_key).send(first)).result["task"]
     echos = (await Caller("echo", ada_key).send(message("hi"))).result["task"]
@@ -47,7 +47,7 @@ async def scene(worker, ada, ada_key, bob_key, countdown, echo, quiet) -> Scene:
     bobs, _ = [(await bob.send(message("1"))).result["task"] for _ in range(2)]
     token = (await bob.call("ListTasks", {"pageSize": 1})).result["nextPageToken"]
     return {
-        "READING-KEY": (await bridge.run(ApiKey.issue, ada, "reading", scopes=[READ]))[1],
+        "READING-KEY": (await db.run(ApiKey.issue, ada, "reading", scopes=[READ]))[1],
         "ADAS-KEY": ada_key,
         wrong_inputs.ADAS_TASK: adas["id"],
         wrong_inputs.ADAS_CONTEXT: adas["contextId"],
@@ -61,9 +61,9 @@ async def scene(worker, ada, ada_key, bob_key, countdown, echo, quiet) -> Scene:
 
 
 def _register_the_hidden() -> None:
-    club = register_hosted("club", "apps.showcase.agents.echo:Echo", access=Agent.Access.GROUPS)
+    club = register_hosted("club", "examples.agents.echo:Echo", access=Agent.Access.GROUPS)
     club.groups.add(Group.objects.create(name="club"))
-    register_hosted("gone", "apps.showcase.agents.echo:Echo", is_enabled=False)
+    register_hosted("gone", "examples.agents.echo:Echo", is_enabled=False)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def filled(text: str, scene: Scene) -> str:
 async def counts() -> dict[str, int]:
     """How many rows there are of everything but of what the worker measures and indexes every now and then."""
     models = [model for model in apps.get_models() if model.__module__.startswith("apps.") and model not in FROM_BEHIND]
-    return await bridge.run(lambda: {model.__name__: model.objects.count() for model in models})
+    return await db.run(lambda: {model.__name__: model.objects.count() for model in models})
 
 
 def check_details(details: list[Any], row: WrongInput, reason: str, fields: tuple[str, ...]) -> None:

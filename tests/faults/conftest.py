@@ -29,8 +29,8 @@ for slug, name in AGENTS.items():
 DIFFERENCES = """
 import django
 django.setup()
-from apps.conversations.models import Context
-from apps.conversations.replay import differences
+from apps.record.models import Context
+from apps.record.replay import differences
 for context in Context.objects.all():
     for difference in differences(context.pk):
         print(context.pk, difference)
@@ -65,7 +65,7 @@ def rows(own: Stack, query: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 def chunks_of(own: Stack, task: JSON) -> int:
-    query = "SELECT count(*) FROM conversations_event WHERE task_id = %s AND type = 'artifact_update'"
+    query = "SELECT count(*) FROM record_event WHERE task_id = %s AND type = 'artifact_update'"
     return int(rows(own, query, task["id"])[0][0])
 
 

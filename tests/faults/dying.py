@@ -28,27 +28,27 @@ from django.db import connection
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import unused
-from apps.conversations.archives.cooling import cool
-from apps.conversations.archives.warming import warm
-from apps.conversations.models import Context
-from apps.conversations.replay import differences
-from tests.conversations.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
+from apps.features.archive.archiving import cool
+from apps.record import unused_blobs
+from apps.record.cold import restored
+from apps.record.models import Context
+from apps.record.replay import differences
+from tests.record.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
 
 GOING = [
-    ("apps.conversations.archives.files.default_storage.save", "before"),
-    ("apps.conversations.archives.files.default_storage.save", "after"),
-    ("apps.conversations.archives.files._settle", "after"),
-    ("apps.conversations.archives.files.verify", "after"),
-    ("apps.conversations.archives.cooling._leave_keys", "after"),
+    ("apps.features.archive.files.default_storage.save", "before"),
+    ("apps.features.archive.files.default_storage.save", "after"),
+    ("apps.features.archive.files._settle", "after"),
+    ("apps.features.archive.files.verify", "after"),
+    ("apps.features.archive.archiving._leave_keys", "after"),
     ("django.db.models.query.QuerySet._raw_delete", "after"),
 ]
 COMING = [
-    ("apps.conversations.archives.restoring._insert", "before"),
-    ("apps.conversations.archives.restoring._write", "after"),
-    ("apps.conversations.archives.restoring._insert", "after"),
-    ("apps.conversations.archives.restoring.default_storage.delete", "before"),
-    ("apps.conversations.archives.restoring.default_storage.delete", "after"),
+    ("apps.features.archive.restoring._insert", "before"),
+    ("apps.features.archive.restoring._write", "after"),
+    ("apps.features.archive.restoring._insert", "after"),
+    ("apps.features.archive.restoring.default_storage.delete", "before"),
+    ("apps.features.archive.restoring.default_storage.delete", "after"),
 ]
 
 
@@ -65,7 +65,7 @@ def look(session: Any) -> list[Any]:
 
 def move(session: Any, *, goes: bool) -> list[Any]:
     """Let it go or come back, and look at it."""
-    cool(session) if goes else warm(Context.objects.get(pk=session))
+    cool(session) if goes else restored(Context.objects.get(pk=session))
     return look(session)
 
 
@@ -100,7 +100,7 @@ def main(way: str) -> None:
         gone = found if found[0] else move(session, goes=True)
         told.append([found, gone, move(session, goes=False)])
     settings.UNUSED_FILE_SECONDS = 0
-    unused.sweep()
+    unused_blobs.sweep()
     left = {"differences": differences(session), "files": cold_files()}
     print(json.dumps({"whole": whole, "steps": told, "left": left}))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from apps.runtime.sweeping import REPUBLISH
+from apps.engine.sweep import REPUBLISH
 from tests.faults.agents import lines_to
 from tests.faults.calling import JSON, Caller, message, text_of
 from tests.faults.conftest import PATIENCE, wait_for_stop

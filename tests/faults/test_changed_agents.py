@@ -55,7 +55,7 @@ def test_a_change_is_in_every_process_at_once_and_a_killed_turn_goes_by_the_vers
     kill_the_worker(office)
     done = clerk.ended(task, within=2 * PATIENCE)
     assert [text_of(artifact) for artifact in done["artifacts"]] == ["Yes."]
-    assert rows(office, "SELECT attempt FROM conversations_run WHERE task_id = %s", task["id"]) == [(2,)]
+    assert rows(office, "SELECT attempt FROM record_run WHERE task_id = %s", task["id"]) == [(2,)]
     endpoint.replies = [says("Yes.")]
     clerk.ended(clerk.send("Will you?"), within=PATIENCE)
     assert [endpoint.said(request)[0] for request in range(3)] == [("system", said) for said in (ONE, ONE, TWO)]

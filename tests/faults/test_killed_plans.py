@@ -16,17 +16,17 @@ from tests.faults.conftest import PATIENCE, kill_the_worker, rows
 from tests.stack import ROOT, Stack
 
 pytestmark = pytest.mark.services("several processes, some of which are killed", only=True)
-DATA = ROOT / "apps/showcase/research/data"
+DATA = ROOT / "examples/research/data"
 STEPS_OF_A_TRIP = 4
 
 
 def whole_plans(own: Stack, *tasks: JSON) -> list[str]:
-    return own.python("-m", "tests.orchestration.whole_plans", *(task["id"] for task in tasks)).stdout.splitlines()
+    return own.python("-m", "tests.plans.whole_plans", *(task["id"] for task in tasks)).stdout.splitlines()
 
 
 def steps_done(own: Stack) -> int:
     """By now, of all plans."""
-    return int(rows(own, "SELECT count(*) FROM orchestration_step WHERE state = 'done'")[0][0])
+    return int(rows(own, "SELECT count(*) FROM plans_step WHERE state = 'done'")[0][0])
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_research_goes_from_a_subject_to_its_report_though_workers_die(frail
     delivered = {artifact["name"]: artifact for artifact in ended["artifacts"]}
     assert {"report.md", "report.pdf", "screening-chart.png"} <= set(delivered)
     assert "PX-07" in text_of(delivered["report.md"])
-    query = "SELECT key FROM orchestration_step WHERE run_id = %s AND state = 'done' ORDER BY ended_at"
+    query = "SELECT key FROM plans_step WHERE run_id = %s AND state = 'done' ORDER BY ended_at"
     order = [key for [key] in rows(frail, query, task["id"])]
     assert len(order) == 14
     assert order.index("literature") < order.index("hypotheses") < order.index("screening") < order.index("report")

@@ -18,7 +18,7 @@ from tests.a2a.receiving import receiver
 from tests.faults.agents import STOP, lines_to
 from tests.faults.calling import JSON, Caller, message, text_of, until
 from tests.faults.conftest import PATIENCE, REGISTER, kill_the_worker, rows, wait_for_stop
-from tests.gateway.peers.starting import running
+from tests.remote.peers.starting import running
 from tests.stack import Stack
 
 pytestmark = pytest.mark.services("several processes, one of which is killed", only=True)
@@ -46,7 +46,7 @@ def api(frail: Stack) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def peer(frail: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     """The SDK's own server, registered as the agent `cast`."""
-    with running("tests.gateway.peers.sdk_server") as url:
+    with running("tests.remote.peers.sdk_server") as url:
         card = Path(tmp_path_factory.mktemp("peer"), "card.json")
         card.write_text(json.dumps(httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()))
         frail.manage("register_agent", "cast", "--card", str(card))
@@ -81,7 +81,7 @@ def killed(frail: Stack, api: httpx.Client, peer: Caller) -> Iterator[Scene]:
 def children(own: Stack, task: JSON) -> list[tuple[str, int]]:
     """Of each child, those that completed first: its state, and how many attempts its turn took."""
     query = """
-        SELECT task.state, run.attempt FROM conversations_task task JOIN conversations_run run ON run.task_id = task.id
+        SELECT task.state, run.attempt FROM record_task task JOIN record_run run ON run.task_id = task.id
         WHERE task.parent_id = %s ORDER BY task.state, run.attempt
     """
     return rows(own, query, task["id"])
@@ -133,7 +133,7 @@ def test_the_work_of_a_remote_agent_is_found_again(frail: Stack, killed: Scene, 
     done = peer.ended(killed.remote, within=PATIENCE + 30)
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [text_of(artifact) for artifact in done["artifacts"]] == ["".join(f"{n} " for n in range(1, 1001))]
-    [[fence]] = rows(frail, "SELECT fence FROM conversations_run WHERE task_id = %s", killed.remote["id"])
+    [[fence]] = rows(frail, "SELECT fence FROM record_run WHERE task_id = %s", killed.remote["id"])
     assert fence > 1, "another worker took the run up"
 
 
@@ -158,7 +158,7 @@ def test_sigterm_gives_the_work_back_at_once(frail: Stack, patient: Caller) -> N
     task = patient.send("30 held")
     wait_for_stop(frail, task, STOP)
     frail.terminate("worker", within=30)
-    found = rows(frail, "SELECT state, lease_until FROM conversations_run WHERE task_id = %s", task["id"])
+    found = rows(frail, "SELECT state, lease_until FROM record_run WHERE task_id = %s", task["id"])
     assert found == [("queued", None)]
     frail.start("worker")
     wait_for_stop(frail, task, 2 * STOP)

@@ -7,7 +7,7 @@ import pytest
 
 from agentkit import AgentFailure, Failed, TaskContext, testing
 from agentkit.llm import LlmFunction, LlmWorker, NoModel, has_model, use_models
-from apps.runtime import language_models
+from apps.features.model_agents import language_models
 from tests.llm.conftest import KEY
 from tests.llm.endpoint import Asking, Endpoint, Reply, breaks_off, calls, hangs, refuses, says, sends
 

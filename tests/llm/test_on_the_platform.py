@@ -5,14 +5,15 @@ import asyncio
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-import bridge
+import db
 import outbound
 from agentkit.llm import LlmFunction
 from apps.agents.registration import register_hosted
-from apps.conversations import canceling, intake, replay, wire
-from apps.conversations.models import Event, Run, Task
-from apps.runtime import language_models
-from apps.runtime.sending import send, settled
+from apps.engine import accept, canceling
+from apps.engine.send import send, settled
+from apps.features.model_agents import language_models
+from apps.record import replay, wire
+from apps.record.models import Event, Run, Task
 from tests.llm import agents
 from tests.llm.conftest import KEY
 from tests.llm.endpoint import Endpoint, calls, hangs, refuses, says
@@ -26,14 +27,14 @@ def ask(ada, said, worker):
     """Sends a message to an agent of this folder and gives the task, as far as it then is."""
 
     async def sent(name: str, text: str = "hello", **fields):
-        agent = await bridge.run(register_hosted, name.lower(), f"tests.llm.agents:{name}")
+        agent = await db.run(register_hosted, name.lower(), f"tests.llm.agents:{name}")
         return await send(ada.principal, agent, said(text, **fields))
 
     async def until_settled(name: str, text: str = "hello", **fields) -> Task:
         receipt = await sent(name, text, **fields)
         async with asyncio.timeout(30):
             await settled(receipt.context, receipt.task, receipt.index, wire.load_task)
-        return await bridge.run(Task.objects.select_related("context").get, pk=receipt.task)
+        return await db.run(Task.objects.select_related("context").get, pk=receipt.task)
 
     until_settled.sent = sent
     return until_settled
@@ -46,23 +47,23 @@ def told(task: Task) -> dict:
 async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: Endpoint, ask):
     endpoint.replies = [calls(("double", {"number": 4}), text="Let me see."), says("It is ", "8.")]
     task = await ask("Helper", "Twice four?")
-    events, run = await bridge.run(told, task), await bridge.run(Run.objects.get, task=task)
+    events, run = await db.run(told, task), await db.run(Run.objects.get, task=task)
     assert task.state == "completed"
     call = events["agent_tool_call"]
     assert (call["name"], call["arguments"]) == ("double", {"number": 4})
     assert events["agent_tool_result"] == {"callId": call["callId"], "name": "double", "result": 8, "isError": False}
     counts = {"requests": 2, "inputTokens": 40, "outputTokens": 10}
     assert run.usage == events["agent_complete"]["usage"] == {**counts, "models": {"test-model": counts}}
-    shown = await bridge.run(wire.load_task, task)
+    shown = await db.run(wire.load_task, task)
     (artifact,) = shown["artifacts"]
     assert [part["text"] for part in artifact["parts"]] == ["Let me see.\n\nIt is 8."]
     assert shown["status"]["message"]["metadata"]["models"] == ["test-model"]
-    assert await bridge.run(replay.differences, task.context_id) == []
+    assert await db.run(replay.differences, task.context_id) == []
 
 
 async def test_a_scripted_model_is_named_so_wherever_it_answers(ask):
     task = await ask("Actor", "four")
-    events, run = await bridge.run(told, task), await bridge.run(Run.objects.get, task=task)
+    events, run = await db.run(told, task), await db.run(Run.objects.get, task=task)
     message = events["agent_status"]["message"]
     assert message["parts"] == [{"text": "Twice is 8."}]
     assert message["metadata"]["models"] == ["scripted:actor"]
@@ -71,7 +72,7 @@ async def test_a_scripted_model_is_named_so_wherever_it_answers(ask):
 
 async def test_without_a_model_the_task_fails_and_says_what_to_set(ask):
     task = await ask("Helper")
-    events = await bridge.run(told, task)
+    events = await db.run(told, task)
     assert task.state == "failed"
     assert events["agent_failed"]["code"] == "no_model"
     assert "Set LLM_MODEL" in events["agent_status"]["message"]["parts"][0]["text"]
@@ -79,7 +80,7 @@ async def test_without_a_model_the_task_fails_and_says_what_to_set(ask):
 
 async def test_a_message_names_the_model_that_made_it_or_says_what_to_set(endpoint: Endpoint, ada, said, settings):
     endpoint.replies = [says("Good day.")]
-    agent = await bridge.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
+    agent = await db.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
     answered = (await send(ada.principal, agent, said())).answer
     assert answered["parts"] == [{"text": "Good day."}]
     assert answered["metadata"] == {"models": ["test-model"], "agent": "greeter"}
@@ -92,40 +93,40 @@ async def test_a_message_names_the_model_that_made_it_or_says_what_to_set(endpoi
 async def test_what_went_wrong_is_for_operators_and_the_key_for_nobody(endpoint: Endpoint, ask):
     endpoint.replies = [refuses(401, f"Incorrect API key provided: {KEY}")]
     task = await ask("Helper")
-    run = await bridge.run(Run.objects.get, task=task)
+    run = await db.run(Run.objects.get, task=task)
     assert run.error["code"] == "model_key"
     assert "Incorrect API key provided: ***" in run.error["detail"]
-    log = await bridge.run(lambda: str(list(Event.objects.values_list("payload", flat=True))))
+    log = await db.run(lambda: str(list(Event.objects.values_list("payload", flat=True))))
     assert "Incorrect API key" not in log
     assert KEY not in log + str(run.error)
 
 
 async def test_a_stop_in_the_middle_cuts_the_request_and_what_was_used_is_kept(endpoint: Endpoint, ada, said):
     endpoint.replies = [calls(("double", {"number": 4})), hangs("It ")]
-    agent = await bridge.run(register_hosted, "helper", "tests.llm.agents:Helper")
-    receipt = await bridge.run(intake.accept, ada.principal, agent, said())
+    agent = await db.run(register_hosted, "helper", "tests.llm.agents:Helper")
+    receipt = await db.run(accept.accept, ada.principal, agent, said())
     work = asyncio.create_task(carry_out(receipt.run))
     assert await asyncio.to_thread(endpoint.hanging.wait, 20)
-    await bridge.run(canceling.cancel, ada.principal, agent, str(receipt.task))
+    await db.run(canceling.cancel, ada.principal, agent, str(receipt.task))
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
     assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
-    run = await bridge.run(Run.objects.get, pk=receipt.run)
+    run = await db.run(Run.objects.get, pk=receipt.run)
     assert run.state == Run.State.CANCELED
     assert run.usage["models"]["test-model"]["inputTokens"] == 20
 
 
 async def test_an_agents_question_reaches_the_person_and_the_answer_the_same_agent(ask, ada, said):
     agents.Director.asked = 0
-    await bridge.run(register_hosted, "painter", "tests.llm.agents:Painter")
+    await db.run(register_hosted, "painter", "tests.llm.agents:Painter")
     task = await ask("Director", "Paint!")
     assert task.state == "input-required"
     assert task.status_message["parts"][0]["text"] == "Which colour, for: take 1?"
     task = await ask("Director", "blue", taskId=str(task.pk))
     assert (task.state, task.status_message["parts"][0]["text"]) == ("completed", "It is blue.")
     assert agents.Director.asked == 2  # once for the call, once for what came of it
-    assert await bridge.run(task.children.count) == 1
+    assert await db.run(task.children.count) == 1
 
 
 async def test_a_model_on_a_private_address_by_number_or_name_opens_nothing_else(endpoint: Endpoint, settings):

@@ -11,19 +11,19 @@ CLIENTS = (
     "pydantic_ai.models.openai", "pydantic_ai.providers", "requests", "smtplib", "socket", "ssl", "telnetlib",
     "urllib.request", "urllib3", "websockets", "xmlrpc",
 )  # fmt: skip
-BY_THE_HOST = "the host gives it an HTTP client that goes by outbound (apps/runtime/language_models.py)"
+BY_THE_HOST = "the host gives it an HTTP client that goes by outbound (apps/features/model_agents/language_models.py)"
 A_LINE = "the client of the A2A SDK goes over a line whose transport is outbound's"
 A_WORD = "its types, of what comes back over that line"
 A_SIGNATURE = "what signs the requests that go over that line"
 REASONS = {
-    ("apps/gateway/authenticating/client_tokens.py", "httpx"): A_SIGNATURE,
-    ("apps/gateway/authenticating/signing.py", "httpx"): A_SIGNATURE,
-    ("apps/gateway/connecting/lines.py", "httpx"): A_LINE,
-    ("apps/gateway/connecting/peers.py", "a2a.client"): A_LINE,
-    ("apps/gateway/connecting/peers.py", "httpx"): A_WORD,
-    ("apps/gateway/connecting/reading.py", "httpx"): A_WORD,
-    ("apps/gateway/connecting/refusals.py", "httpx"): A_WORD,
-    ("apps/runtime/process.py", "socket"): "the machine's own name",
+    ("apps/remote/authenticating/client_tokens.py", "httpx"): A_SIGNATURE,
+    ("apps/remote/authenticating/signing.py", "httpx"): A_SIGNATURE,
+    ("apps/remote/connecting/lines.py", "httpx"): A_LINE,
+    ("apps/remote/connecting/peers.py", "a2a.client"): A_LINE,
+    ("apps/remote/connecting/peers.py", "httpx"): A_WORD,
+    ("apps/remote/connecting/reading.py", "httpx"): A_WORD,
+    ("apps/remote/connecting/refusals.py", "httpx"): A_WORD,
+    ("apps/engine/worker.py", "socket"): "the machine's own name",
     ("platform/config/serving.py", "socket"): "whether the port to listen on is free",
     ("platform/agentkit/llm/endpoints.py", "openai"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "pydantic_ai.models.openai"): BY_THE_HOST,

@@ -14,8 +14,8 @@ from django.core.management import CommandError, call_command
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations.models import Event, Task
-from apps.runtime.terminal import Terminal
+from apps.engine.terminal import Terminal
+from apps.record.models import Event, Task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CSV = "city,people\nUlm,126000\nBonn,331000\nTrier,112000\n"
@@ -48,12 +48,12 @@ def test_what_an_agent_says_is_printed_once_alone_and_in_its_order(ask: Ask, ech
 
 
 def test_an_agent_that_answers_with_a_message_is_heard(ask: Ask) -> None:
-    register_hosted("hello", "apps.showcase.agents.hello:Hello")
+    register_hosted("hello", "examples.agents.hello:Hello")
     assert "Ada" in ask("hello", "I am Ada")[0]
 
 
 def test_a_file_goes_in_a_question_is_answered_and_files_come_out_without_overwriting(ask: Ask, tmp_path: Path) -> None:
-    register_hosted("report", "apps.showcase.report.agent:Report")
+    register_hosted("report", "examples.report.agent:Report")
     (tmp_path / "cities.csv").write_text(CSV)
     said, happened = ask("report", "make a report", "--file", "cities.csv", answers="Markdown\n")
     assert "PDF, HTML or Markdown" in said
@@ -73,7 +73,7 @@ def test_a_question_that_nobody_answers_waits_for_the_next_call(ask: Ask, countd
 
 def test_an_agent_that_calls_others_is_served_too_and_so_is_what_they_ask(ask: Ask) -> None:
     for slug in ("shouting", "asking", "caller"):
-        register_hosted(slug, f"tests.runtime.calling_agents:{slug.capitalize()}")
+        register_hosted(slug, f"tests.engine.calling_agents:{slug.capitalize()}")
     said, _ = ask("caller", "shouting: hello\nasking: the door", answers='{"colour": "red"}\n')
     assert "Which colour for the door?" in said
     assert "HELLO" in said

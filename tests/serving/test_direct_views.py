@@ -16,12 +16,12 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpRe
 from django.test import override_settings
 from django.urls import path
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import feed, wire
-from apps.conversations.models import Context
-from apps.runtime.sending import accept_and_publish, settled
+from apps.engine.send import accept_and_publish, settled
+from apps.record import feed, wire
+from apps.record.models import Context
 from config.direct import DirectHandler
 from config.pages import PagesHandler
 
@@ -146,12 +146,12 @@ def server_connections() -> int:
 async def test_100_streams_and_100_waiting_callers_hold_no_thread_and_no_connection(
     ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
 ) -> None:
-    receipt = await bridge.run(accept_and_publish, ada.principal, echo, said())
+    receipt = await db.run(accept_and_publish, ada.principal, echo, said())
     addresses = [f"/a2a/streams/{receipt.context}"] * 100
     addresses += [f"/a2a/waits/{receipt.context}/{receipt.task}/{receipt.index}"] * 100
     postgres = connection.vendor == "postgresql"
     threads = threading.active_count()
-    connections = await bridge.run(server_connections) if postgres else 0
+    connections = await db.run(server_connections) if postgres else 0
     async with opened(addresses) as requests:
         for stream in requests[:100]:
             await stream.receive_output(10)
@@ -159,7 +159,7 @@ async def test_100_streams_and_100_waiting_callers_hold_no_thread_and_no_connect
         bridge_may_add = 6
         assert threading.active_count() - threads <= bridge_may_add
         if postgres:
-            assert await bridge.run(server_connections) - connections <= bridge_may_add
+            assert await db.run(server_connections) - connections <= bridge_may_add
     assert len(ended) == 200
 
 
@@ -167,7 +167,7 @@ async def test_100_streams_and_100_waiting_callers_hold_no_thread_and_no_connect
 async def test_a_stream_and_a_waiting_view_end_when_their_client_leaves(
     ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
 ) -> None:
-    receipt = await bridge.run(accept_and_publish, ada.principal, echo, said())
+    receipt = await db.run(accept_and_publish, ada.principal, echo, said())
     begun.clear()
     async with opened([f"/a2a/streams/{receipt.context}"]) as (stream,):
         await stream.receive_output(5)
@@ -178,7 +178,7 @@ async def test_a_stream_and_a_waiting_view_end_when_their_client_leaves(
         await asyncio.wait_for(begun.wait(), 5)
         assert len(ended) == 1
     assert len(ended) == 2
-    assert await bridge.run(Context.objects.filter(pk=receipt.context).exists)
+    assert await db.run(Context.objects.filter(pk=receipt.context).exists)
 
 
 @pytest.mark.parametrize(("address", "code"), [("/a2a/fails", -32603), ("/other/fails", 500)])

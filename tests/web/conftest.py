@@ -12,7 +12,7 @@ from django.test import AsyncClient, Client
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations.intake import Receipt
+from apps.engine.accept import Receipt
 from tests.web import telling
 
 
@@ -53,12 +53,12 @@ async def ada_at_work(ada: User) -> AsyncClient:
 
 @pytest.fixture
 def report(db: None) -> Agent:
-    return register_hosted("report", "apps.showcase.report.agent:Report")
+    return register_hosted("report", "examples.report.agent:Report")
 
 
 @pytest.fixture
 def hello(db: None) -> Agent:
-    return register_hosted("hello", "apps.showcase.agents.hello:Hello")
+    return register_hosted("hello", "examples.agents.hello:Hello")
 
 
 @pytest.fixture

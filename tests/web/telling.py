@@ -8,11 +8,12 @@ from typing import Any
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import intake, ledger
-from apps.conversations.events import EventType
-from apps.conversations.intake import Receipt
-from apps.conversations.ledger import Ledger
-from apps.conversations.models import Run
+from apps.engine import accept
+from apps.engine.accept import Receipt
+from apps.record import ledger
+from apps.record.events import EventType
+from apps.record.ledger import Ledger
+from apps.record.models import Run
 
 JSON = dict[str, Any]
 
@@ -40,7 +41,7 @@ def said(words: str, **more: Any) -> JSON:
 
 def begun(user: User, agent: Agent, words: str = "Begin", **more: Any) -> Receipt:
     """A new session with a task that is submitted."""
-    return intake.accept(user.principal, agent, said(words, **more))
+    return accept.accept(user.principal, agent, said(words, **more))
 
 
 def finished(

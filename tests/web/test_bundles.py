@@ -11,12 +11,13 @@ import pytest
 from django.http import StreamingHttpResponse
 from django.test import AsyncClient
 
-import bridge
+import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import blobs, bundles
-from apps.conversations.intake import Receipt
-from apps.conversations.models import Context
+from apps.engine.accept import Receipt
+from apps.features.sharing import bundles
+from apps.record import blobs
+from apps.record.models import Context
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,16 +46,16 @@ async def test_the_newest_of_each_name_is_in_it_and_all_versions_if_asked(
     ada_at_work: AsyncClient, ada: User, echo: Agent, bob: User
 ) -> None:
     turns = {"a.txt": telling.text("one"), "b": telling.text("# B", "text/markdown")}, {"a.txt": telling.text("two")}
-    receipt = await bridge.run(delivered, ada, echo, *turns)
+    receipt = await db.run(delivered, ada, echo, *turns)
     answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip")
     assert answer["Content-Type"] == "application/zip"
     assert answer["Content-Disposition"] == 'attachment; filename="Begin.zip"'
     assert await unzipped(answer) == {"b.md": b"# B", "a.txt": b"two"}
     every = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip?all")
     assert await unzipped(every) == {"a v1.txt": b"one", "b.md": b"# B", "a v2.txt": b"two"}
-    of_bob = await bridge.run(delivered, bob, echo, {"a.txt": telling.text("one")})
+    of_bob = await db.run(delivered, bob, echo, {"a.txt": telling.text("one")})
     assert (await ada_at_work.get(f"/sessions/{of_bob.context}/artifacts.zip")).status_code == 404
-    empty = await bridge.run(telling.finished, ada, echo)
+    empty = await db.run(telling.finished, ada, echo)
     assert (await ada_at_work.get(f"/sessions/{empty.context}/artifacts.zip")).status_code == 404
     assert (await AsyncClient().get(f"/sessions/{of_bob.context}/artifacts.zip")).status_code == 302
 
@@ -69,7 +70,7 @@ async def test_only_what_was_delivered_is_in_it(ada_at_work: AsyncClient, ada: U
             telling.chunk(log, second, "half.txt", telling.text("not yet"), last=False)
         return receipt
 
-    receipt = await bridge.run(half_done)
+    receipt = await db.run(half_done)
     answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip")
     assert list(await unzipped(answer)) == ["a.txt"]
 
@@ -78,9 +79,9 @@ async def test_a_large_file_is_sent_in_pieces_and_a_link_is_named(
     ada_at_work: AsyncClient, ada: User, echo: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = bytes(range(256)) * 16_000
-    [large] = await bridge.run(blobs.store_large, [telling.raw(content, "application/x-data", filename="../../x.bin")])
+    [large] = await db.run(blobs.store_large, [telling.raw(content, "application/x-data", filename="../../x.bin")])
     link = {"url": "https://there.example/y", "filename": "y.txt"}
-    receipt = await bridge.run(delivered, ada, echo, {"x": large, "y": link})
+    receipt = await db.run(delivered, ada, echo, {"x": large, "y": link})
     monkeypatch.setattr(blobs, "content_of", lambda part: pytest.fail("the whole file was read"))
     answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip")
     assert await unzipped(answer) == {"x.bin": content, "links.txt": b"y.txt\thttps://there.example/y\n"}

@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations.models import Run
-from apps.gateway.registering import register_remote
-from tests.gateway.card_server import WELL_KNOWN
-from tests.gateway.conftest import cards_at, outward  # noqa: F401 fixtures
+from apps.record.models import Run
+from apps.remote.registering import register_remote
+from tests.remote.card_server import WELL_KNOWN
+from tests.remote.conftest import cards_at, outward  # noqa: F401 fixtures
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -72,7 +72,7 @@ def test_the_list_takes_as_many_queries_for_many_agents_that_worked(ada_browser,
     took(ada, echo, 1, 2)
     few = queries()
     for number in range(6):
-        took(ada, register_hosted(f"more-{number}", "apps.showcase.agents.echo:Echo"), 1, 2, 3)
+        took(ada, register_hosted(f"more-{number}", "examples.agents.echo:Echo"), 1, 2, 3)
     assert queries() == few <= 12
 
 

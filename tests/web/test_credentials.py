@@ -8,10 +8,11 @@ from agentkit import AuthRequired
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations import intake, replay
-from apps.conversations.models import Context, Event, Run, Task
-from apps.runtime import credential_requests
-from apps.runtime.models import Credential, CredentialRequest
+from apps.engine import accept
+from apps.features.credentials import requests
+from apps.features.credentials.models import Credential, CredentialRequest
+from apps.record import replay
+from apps.record.models import Context, Event, Run, Task
 from tests.nonces import without_nonces
 from tests.working import begin, end, state_of
 
@@ -23,13 +24,13 @@ SECRET = "k-5f1d2a90-secret"
 @pytest.fixture(autouse=True)
 def published(monkeypatch):
     runs = []
-    monkeypatch.setattr(credential_requests, "publish", runs.append)
+    monkeypatch.setattr(requests, "publish", runs.append)
     return runs
 
 
 @pytest.fixture
 def calendar(db):
-    return register_hosted("calendar", "tests.runtime.agents:Calendar", access=Agent.Access.PUBLIC)
+    return register_hosted("calendar", "tests.engine.agents:Calendar", access=Agent.Access.PUBLIC)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def asked(ada, calendar, said):
     """Asks for a credential in the name of somebody, by default Ada; gives the task."""
 
     def ask(principal=None, auth_type="api_key", words="I need your key.", service="calendar"):
-        sent = intake.accept(principal or ada.principal, calendar, said("open it"))
+        sent = accept.accept(principal or ada.principal, calendar, said("open it"))
         end(begin(sent.run), AuthRequired(words, service=service, auth_type=auth_type))
         return Task.objects.get(pk=sent.task)
 
@@ -210,8 +211,8 @@ def test_people_see_their_own_credentials_and_take_them_back(client, ada_browser
 def test_of_a_task_that_another_called_for_people_see_the_conversation_of_that_one(
     ada_browser, ada, calendar, echo, said
 ):
-    parent = intake.accept(ada.principal, echo, said("plan my week"))
-    sent = intake.accept(ada.principal, calendar, said("open it"), parent=parent.task)
+    parent = accept.accept(ada.principal, echo, said("plan my week"))
+    sent = accept.accept(ada.principal, calendar, said("open it"), parent=parent.task)
     end(begin(sent.run), AuthRequired("I need your key.", service="calendar"))
     link = link_of(Task.objects.get(pk=sent.task))
     assert "plan my week" in ada_browser.get(link).text

@@ -6,7 +6,7 @@ import pikepdf
 import pytest
 from asgiref.sync import sync_to_async
 
-from apps.conversations import blobs
+from apps.record import blobs
 from apps.web.previews import quiet
 from tests.browser import hostile
 from tests.web import telling

@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
-from apps.conversations import ledger, prose, wire
-from apps.conversations.events import EventType
-from apps.conversations.forking import fork
-from apps.conversations.models import Context, Event
+from apps.features.forks.forking import fork
+from apps.record import ledger, prose, wire
+from apps.record.events import EventType
+from apps.record.models import Context, Event
 from apps.web.deliveries import artifacts_before
 from apps.web.entries import entries_of, settled_events
 from apps.web.messages import with_copies
@@ -171,7 +171,7 @@ def test_a_long_conversation_begins_with_its_newest_turns(ada_browser, ada, echo
     receipt = telling.finished(ada, echo, {"old.txt": telling.text("old")})
     for number in range(TURNS + 3):
         said = {**telling.said(f"turn {number}"), "contextId": str(receipt.context)}
-        telling.intake.accept(ada.principal, echo, said)
+        telling.accept.accept(ada.principal, echo, said)
     begun = first_paint(receipt)
     assert of_type(begun["entries"], "user_message")[0]["message"]["text"] == "turn 3"
     assert 'data-name="old.txt"' in ada_browser.get(f"/sessions/{receipt.context}").text

@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import canceling, intake, marking
-from apps.conversations.models import Context, Task
-from apps.conversations.waiting import waiting_for
+from apps.engine import accept, canceling
+from apps.features.sessions import naming
+from apps.record.models import Context, Task
+from apps.record.waiting import waiting_for
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db
@@ -60,8 +61,8 @@ def test_what_is_answered_put_away_or_somebody_elses_is_not_there(
 ) -> None:
     answered, away, kept, of_a_child, other = (ask(ada, report) for _ in range(5))
     context = Context.objects.get(pk=answered.context).context_id
-    intake.accept(ada.principal, report, said("PDF", taskId=str(answered.task), contextId=context))
-    marking.archive(ada.principal, away.context)
+    accept.accept(ada.principal, report, said("PDF", taskId=str(answered.task), contextId=context))
+    naming.archive(ada.principal, away.context)
     Context.objects.filter(pk=of_a_child.context).update(parent_task=kept.task)
     Task.objects.filter(pk=of_a_child.task).update(parent=kept.task)
     canceling.cancel_found(Task.objects.get(pk=other.task))

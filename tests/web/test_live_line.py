@@ -6,10 +6,10 @@ import pytest
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 
-import bridge
-from apps.conversations import ledger
-from apps.conversations.events import EventType
-from apps.conversations.models import Event
+import db
+from apps.record import ledger
+from apps.record.events import EventType
+from apps.record.models import Event
 from apps.web import consumers
 from config.asgi import application
 from tests.web import telling
@@ -58,12 +58,12 @@ async def hear(socket, *, until):
 async def test_a_line_brings_everything_in_order_and_resumes_where_the_page_is(ada_browser, finished):
     async with line(finished.context, ada_browser) as socket:
         assert (await socket.connect())[0]
-        entries = await hear(socket, until=await bridge.run(Event.objects.count))
+        entries = await hear(socket, until=await db.run(Event.objects.count))
     assert entries[0]["type"] == "user_message"
     assert entries[-1]["state"] == "completed"
     indexes = [entry["index"] for entry in entries]
     assert indexes == sorted(set(indexes))
-    last = await bridge.run(Event.objects.count)
+    last = await db.run(Event.objects.count)
     async with line(finished.context, ada_browser, after=last - 1) as socket:
         await socket.connect()
         assert [entry["index"] for entry in await hear(socket, until=last)] == [last]
@@ -74,14 +74,14 @@ async def test_a_line_brings_everything_in_order_and_resumes_where_the_page_is(a
 
 
 async def test_a_page_is_told_how_the_session_stands_when_that_may_be_another(ada_browser, ada, echo, finished):
-    last = await bridge.run(Event.objects.count)
+    last = await db.run(Event.objects.count)
     async with line(finished.context, ada_browser, after=last) as socket:
         await socket.connect()
         assert "Working" not in (await socket.receive_json_from(timeout=5))["standing"]
         more = telling.said("and more", contextId=str(finished.context))
-        begun = await bridge.run(telling.intake.accept, ada.principal, echo, more)
+        begun = await db.run(telling.accept.accept, ada.principal, echo, more)
         assert "Working" in (await socket.receive_json_from(timeout=5))["standing"]
-        await bridge.run(goes_on, begun)
+        await db.run(goes_on, begun)
         assert "standing" not in await socket.receive_json_from(timeout=5)
 
 
@@ -114,7 +114,7 @@ async def test_signing_out_ends_the_line(ada_browser, finished, monkeypatch):
         first = await socket.receive_json_from(timeout=5)
         assert (first["entries"], first["last"]) == ([], 1000)
         assert (await socket.receive_json_from(timeout=5)) == {"alive": True}
-        await bridge.run(ada_browser.post, "/sign-out")
+        await db.run(ada_browser.post, "/sign-out")
         assert await last_of(socket) == consumers.SIGNED_OUT
 
 
@@ -122,7 +122,7 @@ async def test_a_new_password_ends_the_line(ada_browser, ada, finished, monkeypa
     monkeypatch.setattr(consumers.SessionLine, "RECHECK_SECONDS", 0.05)
     async with line(finished.context, ada_browser, after=1000) as socket:
         await socket.connect()
-        await bridge.run(change_password, ada)
+        await db.run(change_password, ada)
         assert await last_of(socket) == consumers.SIGNED_OUT
 
 
@@ -141,7 +141,7 @@ async def last_of(socket):
 async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_browser, ada, echo, monkeypatch):
     monkeypatch.setattr(consumers.SessionLine, "UNSEEN_EVENTS", 20)
     monkeypatch.setattr(consumers.SessionLine, "SLOW_SECONDS", 0.2)
-    receipt = await bridge.run(streamed, ada, echo, 1200)
+    receipt = await db.run(streamed, ada, echo, 1200)
     async with line(receipt.context, ada_browser) as socket:
         await socket.connect()
         assert await last_of(socket) == consumers.TOO_SLOW
@@ -149,8 +149,8 @@ async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_br
 
 async def test_a_page_that_keeps_up_hears_everything(ada_browser, ada, echo, monkeypatch):
     monkeypatch.setattr(consumers.SessionLine, "UNSEEN_EVENTS", 20)
-    receipt = await bridge.run(streamed, ada, echo, 1200)
-    last = await bridge.run(Event.objects.count)
+    receipt = await db.run(streamed, ada, echo, 1200)
+    last = await db.run(Event.objects.count)
     text = ""
     async with line(receipt.context, ada_browser) as socket:
         await socket.connect()
@@ -165,12 +165,12 @@ async def test_a_page_that_keeps_up_hears_everything(ada_browser, ada, echo, mon
 
 async def test_what_is_recorded_now_comes_now_and_nonsense_from_a_page_is_ignored(ada_browser, ada, echo, finished):
     for nonsense in ["[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}']:
-        last = await bridge.run(Event.objects.count)
+        last = await db.run(Event.objects.count)
         async with line(finished.context, ada_browser, after=last) as socket:
             await socket.connect()
             await socket.send_to(text_data=nonsense)
             more = telling.said("and more", contextId=str(finished.context))
-            await bridge.run(telling.intake.accept, ada.principal, echo, more)
+            await db.run(telling.accept.accept, ada.principal, echo, more)
             [entry] = await hear(socket, until=last + 1)
         assert entry["message"]["text"] == "and more", nonsense
 

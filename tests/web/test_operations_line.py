@@ -9,21 +9,20 @@ from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-import bridge
+import db
 from apps.accounts.models import User
-from apps.conversations import canceling, intake
-from apps.conversations.models import Task
-from apps.web.operations import OperationsLine
-from apps.web.routing import websocket_urlpatterns
+from apps.engine import accept, canceling
+from apps.operators.live import OperationsLine, operations_line
+from apps.record.models import Task
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("the channel layer wakes operators' pages")]
 
-application = CookieMiddleware(SessionMiddleware(URLRouter(websocket_urlpatterns)))
+application = CookieMiddleware(SessionMiddleware(URLRouter([operations_line])))
 
 
 @pytest.fixture
 def task(ada, echo, said) -> Task:
-    return Task.objects.get(pk=intake.accept(ada.principal, echo, said("hi")).task)
+    return Task.objects.get(pk=accept.accept(ada.principal, echo, said("hi")).task)
 
 
 @pytest.fixture
@@ -72,12 +71,12 @@ def path_of(of: Task, **narrowed: object) -> str:
 
 
 async def test_a_cancel_is_seen_at_once_on_the_pages_of_the_context_the_task_and_the_run(operator, task):
-    run = await bridge.run(task.runs.get)
+    run = await db.run(task.runs.get)
     paths = path_of(task), path_of(task, task=task.pk), path_of(task, run=run.pk)
     async with Line(operator, paths[0]) as context, Line(operator, paths[1]) as its, Line(operator, paths[2]) as runs:
         for line in (context, its, runs):
             assert "canceled" not in await line.panel()
-        await bridge.run(canceling.cancel_found, task)
+        await db.run(canceling.cancel_found, task)
         for line in (context, its, runs):
             await line.panel_with("canceled")
 
@@ -93,32 +92,32 @@ async def test_what_moves_without_an_event_is_renewed(monkeypatch, operator, tas
     monkeypatch.setattr(OperationsLine, "RENEW_SECONDS", 0.05)
     async with Line(operator, path_of(task, task=task.pk)) as line:
         await line.panel()
-        await bridge.run(task.runs.update, worker="the-second-worker")
+        await db.run(task.runs.update, worker="the-second-worker")
         await line.panel_with("the-second-worker")
 
 
 async def test_the_line_is_for_operators(ada, task):
     member = Client()
-    await bridge.run(member.force_login, ada)
+    await db.run(member.force_login, ada)
     for client in (Client(), member):
         async with Line(client, path_of(task)) as line:
             assert await line.closed() == 4401
 
 
 async def test_an_operator_sees_what_they_may_view_and_no_more(task):
-    person = await bridge.run(lambda: User.objects.create_user("op@example.org", "let me in", is_staff=True))
+    person = await db.run(lambda: User.objects.create_user("op@example.org", "let me in", is_staff=True))
     client = Client()
-    await bridge.run(client.force_login, person)
+    await db.run(client.force_login, person)
     async with Line(client, path_of(task, task=task.pk)) as line:
         assert await line.closed() == 4404
-    await bridge.run(lambda: person.user_permissions.add(Permission.objects.get(codename="view_task")))
+    await db.run(lambda: person.user_permissions.add(Permission.objects.get(codename="view_task")))
     async with Line(client, path_of(task, task=task.pk)) as line:
         html = await line.panel()
         assert "submitted" in html
         assert "user_message" not in html
     async with Line(client, path_of(task)) as line:
         assert await line.closed() == 4404
-    await bridge.run(lambda: person.user_permissions.add(Permission.objects.get(codename="view_event")))
+    await db.run(lambda: person.user_permissions.add(Permission.objects.get(codename="view_event")))
     async with Line(client, path_of(task, task=task.pk)) as line:
         assert "user_message" in await line.panel()
 
@@ -127,12 +126,12 @@ async def test_signing_out_ends_the_line(monkeypatch, operator, task):
     monkeypatch.setattr(OperationsLine, "RENEW_SECONDS", 0.05)
     async with Line(operator, path_of(task)) as line:
         await line.panel()
-        await bridge.run(operator.logout)
+        await db.run(operator.logout)
         assert await line.closed() == 4401
 
 
 async def test_what_is_not_there_is_not_found(operator, task, bob, echo, said):
-    other = await bridge.run(lambda: Task.objects.get(pk=intake.accept(bob.principal, echo, said("other")).task))
+    other = await db.run(lambda: Task.objects.get(pk=accept.accept(bob.principal, echo, said("other")).task))
     for path in (
         f"/ws/admin/contexts/{uuid.uuid4()}",
         path_of(task, task=uuid.uuid4()),

@@ -7,9 +7,9 @@ from django.contrib.auth.models import Permission
 from django.db.models.signals import pre_save
 
 from apps.agents.models import Agent
-from apps.orchestration.definitions import PlanDefinition
-from apps.orchestration.registration import register_plan
-from tests.orchestration.conftest import agents  # noqa: F401 fixture
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registration import register_plan
+from tests.plans.conftest import agents  # noqa: F401 fixture
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("agents")]
 

@@ -9,14 +9,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-import bridge
+import db
 from apps.agents.models import Agent
-from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Context, Message, Task
-from apps.orchestration import finding
-from apps.orchestration.models import PlanRun, Step
-from apps.orchestration.opening import begin
-from tests.orchestration.conftest import agents, plan  # noqa: F401 fixtures
+from apps.plans import finding
+from apps.plans.models import PlanRun, Step
+from apps.plans.opening import begin
+from apps.record.lifecycle import TaskState
+from apps.record.models import Context, Message, Task
+from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db
@@ -87,13 +87,13 @@ async def started(browser, **form):
 
 @pytest.mark.django_db(transaction=True)
 async def test_the_form_starts_a_run_once_and_what_cannot_be_started_is_said_by_its_field(ada_at_work, plan):  # noqa: F811
-    await bridge.run(lambda: plan(TWO, inputs=CITY))
+    await db.run(lambda: plan(TWO, inputs=CITY))
     form = {"message": str(uuid.uuid4()), "answer-city": "Lisbon", "text": "hello"}
     first, again = [await started(ada_at_work, **form) for _ in range(2)]
     assert (first.status_code, first.json()) == (201, again.json())
-    task = await bridge.run(Task.objects.get)
+    task = await db.run(Task.objects.get)
     assert first.json()["address"] == f"/plans/runs/{task.pk}"
-    said = await bridge.run(Message.objects.get)
+    said = await db.run(Message.objects.get)
     assert said.parts == [{"text": "hello"}, {"data": {"city": "Lisbon"}}]
     missing = await started(ada_at_work)
     assert (missing.status_code, missing.json()["field"]) == (422, "answer-city")
@@ -103,17 +103,17 @@ async def test_the_form_starts_a_run_once_and_what_cannot_be_started_is_said_by_
     for slug in ("none", "%00"):
         nowhere = await ada_at_work.post(f"/plans/{slug}/runs", {"message": str(uuid.uuid4())})
         assert nowhere.status_code == 404
-    assert await bridge.run(Task.objects.count) == 1
+    assert await db.run(Task.objects.count) == 1
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_plan_over_an_agent_that_one_may_not_use_is_not_started(ada_at_work, plan):  # noqa: F811
-    await bridge.run(lambda: plan(TWO))
-    await bridge.run(lambda: Agent.objects.filter(slug="counting").update(access=Agent.Access.GROUPS))
+    await db.run(lambda: plan(TWO))
+    await db.run(lambda: Agent.objects.filter(slug="counting").update(access=Agent.Access.GROUPS))
     refused = await started(ada_at_work, text="go")
     assert refused.status_code == 422
     assert "steps.second.agent: There is no agent `counting` that can be used." in refused.json()["error"]
-    assert not await bridge.run(Task.objects.exists)
+    assert not await db.run(Task.objects.exists)
 
 
 def test_a_run_shows_its_steps_and_why_it_waits_and_its_tasks_lead_to_it(ada_browser, ada, two, bob_browser):
@@ -196,7 +196,7 @@ async def test_what_a_step_asks_is_answered_once_from_any_page(ada_at_work, ada,
         task = begun(ada, plan(TWO))
         return asked_by(ada, task, first="Which colour?")["first"]
 
-    child = await bridge.run(began)
+    child = await db.run(began)
     address = f"/sessions/{child.context_id}/messages"
     form = {"task": str(child.pk), "asked": str(child.status_event), "answers": "1"}
     first, second = [
@@ -205,30 +205,30 @@ async def test_what_a_step_asks_is_answered_once_from_any_page(ada_at_work, ada,
     ]
     assert (first.status_code, second.status_code) == (201, 409)
     assert "This was answered meanwhile" in second.json()["error"]
-    assert await bridge.run(Message.objects.filter(task=child.pk, parts__0__text="blue").count) == 0
+    assert await db.run(Message.objects.filter(task=child.pk, parts__0__text="blue").count) == 0
     wrong = await ada_at_work.post(address, {**form, "asked": "x", "text": "green", "message": str(uuid.uuid4())})
     assert wrong.status_code == 422
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_run_is_held_repeated_and_stopped_by_its_owner_alone(ada_at_work, ada, plan, bob):  # noqa: F811
-    agent = await bridge.run(lambda: plan(TWO, inputs=CITY))
-    task = await bridge.run(begun, ada, agent)
+    agent = await db.run(lambda: plan(TWO, inputs=CITY))
+    task = await db.run(begun, ada, agent)
 
     async def done(do: str) -> int:
         return (await ada_at_work.post(f"/plans/runs/{task.pk}/control", {"do": do})).status_code
 
     assert [await done(do) for do in ("pause", "pause", "resume", "resume", "dance")] == [200, 422, 200, 422, 422]
     assert [await done("stop"), await done("stop")] == [200, 200]
-    assert (await bridge.run(Task.objects.get, pk=task.pk)).state == TaskState.CANCELED
+    assert (await db.run(Task.objects.get, pk=task.pk)).state == TaskState.CANCELED
     for step, status in {"third": 422, "second": 201}.items():
         sent = {"message": str(uuid.uuid4()), "step": step}
         assert (await ada_at_work.post(f"/plans/runs/{task.pk}/again", sent)).status_code == status, step
-    task = await bridge.run(begun, bob, agent)
+    task = await db.run(begun, bob, agent)
     for ending, form in (("control", {"do": "stop"}), ("control", {"do": "pause"}), ("again", {"step": "first"})):
         sent = {"message": str(uuid.uuid4()), **form}
         assert (await ada_at_work.post(f"/plans/runs/{task.pk}/{ending}", sent)).status_code == 404
-    assert (await bridge.run(PlanRun.objects.get, pk=task.pk)).paused_at is None
+    assert (await db.run(PlanRun.objects.get, pk=task.pk)).paused_at is None
 
 
 def queries_of(browser, address: str) -> int:

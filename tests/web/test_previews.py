@@ -12,7 +12,7 @@ from django.test import Client
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import blobs
+from apps.record import blobs
 from apps.web.previews import encodings, kinds, tables, trees
 from tests.web import telling
 

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from apps.conversations.models import Event, Task
+from apps.record.models import Event, Task
 from tests.web import telling
 
 READ = [

@@ -16,10 +16,11 @@ from agentkit import Artifact as Made
 from agentkit import Completed
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import clearing, intake
-from apps.conversations.intake import Receipt
-from apps.conversations.models import Artifact
-from apps.conversations.provenance.walking import provenance_of
+from apps.engine import accept
+from apps.engine.accept import Receipt
+from apps.features.provenance.walking import provenance_of
+from apps.features.sessions import deletion
+from apps.record.models import Artifact
 from apps.web.provenance_graphs import Picture, drawn
 from tests.web import telling
 from tests.working import begin, end
@@ -55,7 +56,7 @@ def do(ada: User, echo: Agent) -> Do:
     ) -> Receipt:
         message = telling.said(words, parts=[{"text": words}, *files], referenceTaskIds=[str(r.task) for r in refers])
         known: dict[str, Any] = {"parent": parent, "sender": f"task:{parent}"} if parent else {}
-        receipt = intake.accept(ada.principal, agent, message, **known)
+        receipt = accept.accept(ada.principal, agent, message, **known)
         if not made:
             return receipt
         artifact = Made([{"text": f"<b>{made}</b>"}], name=made, artifact_id=made)
@@ -102,7 +103,7 @@ def test_what_is_somebody_elses_is_not_found_and_what_was_deleted_is_a_box_witho
     assert answers == [200, 404, 302]
     assert ada_browser.get(address(chain[0], "other")).status_code == 404
     assert ada_browser.get(address(chain[0], "cleaned.csv", chain[1].context)).status_code == 404
-    clearing.clear_session(ada.principal, chain[0].context)
+    deletion.clear_session(ada.principal, chain[0].context)
     page = ada_browser.get(address(chain[1], "effects.json")).text
     assert "Deleted, or not yours" in page
     assert f"/tasks/{chain[0].task}" not in page

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-import bridge
-from apps.conversations import intake
-from apps.conversations.models import QueuedMessage
+import db
+from apps.engine import accept
+from apps.features.queue.models import QueuedMessage
 from tests.web.test_inbox import ask
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 async def test_words_and_files_wait_once_and_are_drawn_for_their_owner_alone(
     ada_at_work, ada, report, said, new_id, ada_browser, bob_browser
 ):
-    working = await bridge.run(intake.accept, ada.principal, report, said("first"))
+    working = await db.run(accept.accept, ada.principal, report, said("first"))
     form = {"message": new_id(), "text": "second"}
     for _ in range(2):
         file = SimpleUploadedFile("a.csv", b"a,b\n", "text/csv")
@@ -27,18 +27,18 @@ async def test_words_and_files_wait_once_and_are_drawn_for_their_owner_alone(
     assert [part.get("text") or part["filename"] for part in row.parts] == ["second", "a.csv"]
     await ada_at_work.post(f"/sessions/{working.context}/queue", {"message": new_id(), "text": "<i>second</i>"})
     address = f"/sessions/{working.context}/queued"
-    drawn = await bridge.run(lambda: ada_browser.get(address).content.decode())
+    drawn = await db.run(lambda: ada_browser.get(address).content.decode())
     assert "&lt;i&gt;second&lt;/i&gt;" in drawn
-    page = await bridge.run(lambda: ada_browser.get(f"/sessions/{working.context}").content.decode())
+    page = await db.run(lambda: ada_browser.get(f"/sessions/{working.context}").content.decode())
     assert "&lt;i&gt;second&lt;/i&gt;" in page
-    assert (await bridge.run(lambda: bob_browser.get(address))).status_code == 404
+    assert (await db.run(lambda: bob_browser.get(address))).status_code == 404
 
 
 async def test_nothing_to_say_and_somebody_elses_session_are_refused(ada_at_work, ada, bob, report, said, new_id):
-    theirs = await bridge.run(ask, bob, report)
+    theirs = await db.run(ask, bob, report)
     answer = await ada_at_work.post(f"/sessions/{theirs.context}/queue", {"message": new_id(), "text": "a"})
     assert answer.status_code == 404
-    mine = await bridge.run(intake.accept, ada.principal, report, said("first"))
+    mine = await db.run(accept.accept, ada.principal, report, said("first"))
     answer = await ada_at_work.post(f"/sessions/{mine.context}/queue", {"message": new_id(), "text": " "})
     assert answer.status_code == 422
     assert not await QueuedMessage.objects.aexists()

@@ -7,9 +7,9 @@ from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from apps.agents.models import Agent
-from apps.gateway.models import RemoteAgent, RemoteCredential
-from tests.gateway.card_server import WELL_KNOWN
-from tests.gateway.conftest import cards_at, outward  # noqa: F401 fixtures
+from apps.remote.models import RemoteAgent, RemoteCredential
+from tests.remote.card_server import WELL_KNOWN
+from tests.remote.conftest import cards_at, outward  # noqa: F401 fixtures
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -6,7 +6,7 @@ import uuid
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from apps.conversations.models import Context, Feedback, Message, Run, Task
+from apps.record.models import Context, Feedback, Message, Run, Task
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -5,8 +5,8 @@ import re
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.conversations import marking, marks
-from apps.conversations.models import Context
+from apps.features.sessions import marks, naming
+from apps.record.models import Context
 from apps.web.shell import LISTED
 from tests.web import telling
 
@@ -50,12 +50,12 @@ def test_what_an_agent_said_is_new_until_it_was_seen(ada, ada_browser, echo):
 def test_what_was_put_away_is_listed_apart(ada, ada_browser, echo):
     receipt = telling.begun(ada, echo, "put away")
     marked(ada, receipt, pinned=True)
-    marking.archive(ada.principal, receipt.context)
+    naming.archive(ada.principal, receipt.context)
     assert listed(ada_browser) == {}
     assert "put away" not in ada_browser.get("/").text.replace("Nothing is put away", "")
     assert "put away" in ada_browser.get("/?show=archived").text
     assert "data-archived" in ada_browser.get("/?show=archived&part=list").text
-    marking.unarchive(ada.principal, receipt.context)
+    naming.unarchive(ada.principal, receipt.context)
     assert list(listed(ada_browser)) == [str(receipt.context)]
 
 
@@ -68,7 +68,7 @@ def test_the_count_of_what_waits_is_that_of_ones_own_listed_sessions(ada, bob, a
     assert waiting() == "0"
     first, _ = telling.asked(ada, echo, slot), telling.asked(ada, echo, slot)
     assert waiting() == "2"
-    marking.archive(ada.principal, first.context)
+    naming.archive(ada.principal, first.context)
     assert waiting() == "1"
 
 

@@ -9,7 +9,7 @@ from agentkit import Artifact as Made
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.signing_keys import revoke
-from apps.conversations.models import Artifact
+from apps.record.models import Artifact
 from apps.web import artifacts
 from tests.api.delivering import delivered
 from tests.web import telling

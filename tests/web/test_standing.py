@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from apps.conversations import intake
-from apps.conversations.forking import fork
-from apps.conversations.models import Context, Task
+from apps.engine import accept
+from apps.features.forks.forking import fork
+from apps.record.models import Context, Task
 from apps.web.standing import standing_of
 from tests.web.test_inbox import ask
 
@@ -33,7 +33,7 @@ def test_a_page_begins_as_its_session_stands(ada_browser, ada, report, said, fin
     assert SEND_NOW_IS_HIDDEN in page
     Task.objects.filter(pk=asked.task).update(state="auth-required", slot={"name": "key", "service": "the mail"})
     assert standing_of(session_of(asked)).is_shut
-    page = opened(ada_browser, intake.accept(ada.principal, report, said("first")).context)
+    page = opened(ada_browser, accept.accept(ada.principal, report, said("first")).context)
     assert '<span class="word">Working</span>' in page
     assert STOP_IS_HIDDEN not in page
     assert SEND_NOW_IS_HIDDEN not in page
@@ -44,7 +44,7 @@ def session_of(receipt) -> Context:
 
 
 def test_what_a_fork_left_behind_is_not_worked_at_in_it(ada, report, said, django_assert_num_queries):
-    begun = session_of(intake.accept(ada.principal, report, said("first")))
+    begun = session_of(accept.accept(ada.principal, report, said("first")))
     forked = fork(ada.principal, begun, begun.last_event, reason="fork")
     with django_assert_num_queries(1):
         assert standing_of(begun).look == "working"

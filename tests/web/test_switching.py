@@ -7,8 +7,8 @@ from django.urls import reverse
 
 from agentkit import Completed
 from apps.agents.models import Agent
-from apps.conversations import intake
-from apps.conversations.models import Context, Event, Run
+from apps.engine import accept
+from apps.record.models import Context, Event, Run
 from apps.web.authors import card_of
 from apps.web.entries import entries_of
 from apps.web.sessions import beginning
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def talk(ada, echo, said):
-    return intake.accept(ada.principal, echo, said("first"))
+    return accept.accept(ada.principal, echo, said("first"))
 
 
 @pytest.fixture

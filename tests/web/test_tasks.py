@@ -12,10 +12,11 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.conversations import intake, ledger
-from apps.conversations.events import EventType
-from apps.conversations.intake import Receipt
-from apps.conversations.models import Context, Event, Task
+from apps.engine import accept
+from apps.engine.accept import Receipt
+from apps.record import ledger
+from apps.record.events import EventType
+from apps.record.models import Context, Event, Task
 from apps.web.tasks import A_PAGE
 from apps.web.timelines import timeline_of
 from console.scales import Scale, lasted
@@ -170,7 +171,7 @@ def test_documents_are_what_crossed_the_border(ada_browser, finished, ada, echo)
 
 
 def child_of(user: User, agent: Agent, parent: Receipt, words: str = "help") -> Receipt:
-    return intake.accept(user.principal, agent, telling.said(words), parent=parent.task)
+    return accept.accept(user.principal, agent, telling.said(words), parent=parent.task)
 
 
 def test_a_graph_shows_who_called_for_whom_and_what_refines_what(ada_browser, ada, echo, finished):

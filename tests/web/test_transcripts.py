@@ -2,8 +2,8 @@
 
 import re
 
-from apps.conversations import ledger
-from apps.conversations.models import Context
+from apps.record import ledger
+from apps.record.models import Context
 from tests.web import telling
 
 

@@ -4,9 +4,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from apps.conversations import clearing
-from apps.conversations.forking import fork
-from apps.conversations.models import Context
+from apps.features.forks.forking import fork
+from apps.features.sessions import deletion
+from apps.record.models import Context
 from apps.web.sessions import beginning
 from tests.web import telling
 
@@ -82,7 +82,7 @@ def test_what_was_deleted_is_a_gap_without_a_name(ada, talk, branch, ada_browser
     middle = branch(title="Secret plans")
     child = fork(ada.principal, middle, middle.last_event, reason="fork")
     Context.objects.filter(pk=child.pk).update(title="What is left")
-    clearing.clear_session(ada.principal, middle.pk)
+    deletion.clear_session(ada.principal, middle.pk)
     page = ada_browser.get(f"/sessions/{child.pk}/tree").text
     assert "A session that was deleted" in page
     assert "What is left" in page

@@ -8,9 +8,10 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import reverse
 
-from apps.conversations.models import Message, Upload
-from apps.conversations.uploads import opening
-from apps.conversations.uploads.pieces import Appending
+from apps.features.uploads import opening
+from apps.features.uploads.models import Upload
+from apps.features.uploads.pieces import Appending
+from apps.record.models import Message
 from apps.web.worker import KEPT
 
 pytestmark = pytest.mark.django_db

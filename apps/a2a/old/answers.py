@@ -6,8 +6,8 @@ from apps.a2a.errors import JSON
 from apps.a2a.old.cards import old_card
 from apps.a2a.old.forms import Form
 from apps.a2a.streams import at_a_question
-from apps.conversations.errors import TaskNotFound
-from apps.conversations.lifecycle import TaskState
+from apps.record.errors import TaskNotFound
+from apps.record.lifecycle import TaskState
 
 WRAPPED = "data_part_compat"  # the SDK's mark, in a part's metadata, of data that is no object and stands in one
 UNTOLD = ("referenceTaskIds",)  # fields of a message that the protocol buffers of 0.3 have no place for

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from apps.conversations.lifecycle import TaskState
+from apps.record.lifecycle import TaskState
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from apps.a2a.old import answers, names, requests
 from apps.a2a.old.forms import Form
 from apps.a2a.old.names import Naming
 from apps.a2a.streams import Updates
-from apps.conversations.errors import InvalidParams, Refusal
+from apps.record.errors import InvalidParams, Refusal
 
 
 @dataclass(frozen=True, slots=True)

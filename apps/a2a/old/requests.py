@@ -8,7 +8,7 @@ from apps.a2a.errors import JSON
 from apps.a2a.fields import Fields
 from apps.a2a.old.answers import WRAPPED
 from apps.a2a.old.forms import Form
-from apps.conversations.errors import InvalidParams
+from apps.record.errors import InvalidParams
 
 USER_BY_NUMBER = 1  # ProtoJSON writes an enum by name or by number
 KINDS = ("text", "file", "data")

@@ -9,8 +9,8 @@ from apps.a2a.errors import JSON
 from apps.a2a.models import PushConfig
 from apps.a2a.old import answers
 from apps.a2a.old.forms import JSON_RPC
-from apps.conversations import wire
-from apps.conversations.models import Context, Event
+from apps.record import wire
+from apps.record.models import Context, Event
 
 MEDIA_TYPE = "application/a2a+json"
 OLD_MEDIA_TYPE = "application/json"

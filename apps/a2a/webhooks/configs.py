@@ -13,11 +13,12 @@ from apps.a2a.models import PushConfig
 from apps.a2a.webhooks.reading import Webhook, WebhookAsking, WebhookListing
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.conversations import addressing, intake
-from apps.conversations.errors import InvalidParams, TaskNotFound
-from apps.conversations.ledger import Ledger
-from apps.conversations.models import Context, Task
-from bridge.transactions import transacting
+from apps.engine import accept
+from apps.record import addressing
+from apps.record.errors import InvalidParams, TaskNotFound
+from apps.record.ledger import Ledger
+from apps.record.models import Context, Task
+from db.transactions import transacting
 
 MASK = "********"
 VET_SECONDS = 2.0  # for the look-up of a name, which is done again at each call
@@ -44,7 +45,7 @@ def create(principal: Principal, agent: Agent, task_id: str, webhook: Webhook) -
     return _shown(config)
 
 
-def keep_with(webhook: Webhook) -> intake.Alongside:
+def keep_with(webhook: Webhook) -> accept.Alongside:
     """Keeps a webhook in the transaction that accepts its task's message, so that it is told of all that follows."""
 
     def keep(log: Ledger, task: uuid.UUID) -> None:

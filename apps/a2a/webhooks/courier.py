@@ -12,10 +12,10 @@ from weakref import WeakValueDictionary
 
 from django.conf import settings
 
-import bridge
+import db
 import outbound
 from apps.a2a.webhooks.queues import Posting, Result, settle, take, url_of
-from bridge.single import Single
+from db.single import Single
 from outbound import Limits, OutboundError
 
 log = logging.getLogger("parley.webhooks")
@@ -34,10 +34,10 @@ class Courier:
 
     async def work_off(self, config: uuid.UUID) -> None:
         """Send what is due at one webhook, until nothing is, a call fails, or another courier is at it."""
-        async with self._at(host_of(await bridge.run(url_of, config))), self._places:
-            posting = await bridge.run(take, config)
+        async with self._at(host_of(await db.run(url_of, config))), self._places:
+            posting = await db.run(take, config)
             while posting is not None:
-                posting = await bridge.persist(settle, posting, await self._call(posting))
+                posting = await db.persist(settle, posting, await self._call(posting))
 
     async def close(self) -> None:
         await self._way.aclose()

@@ -10,9 +10,9 @@ from django.db.models.functions import Coalesce, Now
 
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.publishing import publish
-from apps.conversations.events import EventType
-from apps.conversations.models import Context, Event
-from bridge.selections import Selection
+from apps.record.events import EventType
+from apps.record.models import Context, Event
+from db.selections import Selection
 
 CONFIGS = Selection(
     lambda task: PushConfig.objects.select_for_update().filter(task=task).order_by("pk").only("pk", "task_id"),

@@ -11,7 +11,7 @@ from django.db.models import Q
 from kombu.exceptions import OperationalError
 
 from apps.a2a.models import PushConfig
-from bridge import statements
+from db import statements
 
 log = logging.getLogger("parley.webhooks")
 

@@ -15,9 +15,9 @@ from django.db.models import F, Q
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks.bodies import body_of, headers_of
 from apps.a2a.webhooks.publishing import publish
-from apps.conversations.models import Event
-from bridge import statements
-from bridge.transactions import transacting
+from apps.record.models import Event
+from db import statements
+from db.transactions import transacting
 
 FORGOTTEN_AT_ONCE = 5_000  # deliveries that are deleted in one transaction
 SPARE_SECONDS = 5.0  # that a lease lasts beyond the time of one call

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Sequence
 
 from apps.api.shapes.naming import JSON, parts_json, timestamp
-from apps.conversations.models import Artifact
-from apps.conversations.parts import known_media_type, pieces_joined, size_of
-from apps.conversations.versions import Versions, numbered
+from apps.record.models import Artifact
+from apps.record.parts import known_media_type, pieces_joined, size_of
+from apps.record.versions import Versions, numbered
 
 MIXED = "multipart/mixed"
 

@@ -8,9 +8,9 @@ from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from apps.api.fields import AnyValue, Shape, Struct
-from apps.conversations.events import EventType
-from apps.conversations.lifecycle import TaskState
-from apps.conversations.models import Message
+from apps.record.events import EventType
+from apps.record.lifecycle import TaskState
+from apps.record.models import Message
 
 
 def _maybe_text(**options: Any) -> serializers.CharField:

@@ -11,7 +11,7 @@ from typing import Self
 from django.db.models import QuerySet
 
 from apps.api.shapes.naming import JSON, Slugs, parts_json, slugs_of, timestamp
-from apps.conversations.models import Event
+from apps.record.models import Event
 
 
 @dataclass(slots=True)

@@ -10,11 +10,11 @@ from typing import Any
 from django.db.models import Q
 
 from apps.api.shapes.naming import JSON, Slugs, parts_json, slugs_of, timestamp
-from apps.conversations import authors, lineage, prose
-from apps.conversations.authors import Author
-from apps.conversations.events import EventType
-from apps.conversations.models import Context, Event, Message
-from apps.conversations.parts import words_of
+from apps.record import authors, lineage, prose
+from apps.record.authors import Author
+from apps.record.events import EventType
+from apps.record.models import Context, Event, Message
+from apps.record.parts import words_of
 
 TOOLS = (EventType.AGENT_TOOL_CALL, EventType.AGENT_TOOL_RESULT)
 

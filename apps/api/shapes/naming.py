@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from apps.agents.models import Agent
-from apps.conversations import wire
+from apps.record import wire
 
 JSON = dict[str, Any]
 Slugs = Mapping[int | None, str]

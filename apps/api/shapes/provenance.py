@@ -1,4 +1,4 @@
-"""What led to an artifact, as the schema declares it; `conversations.provenance.graphs` makes the values."""
+"""What led to an artifact, as the schema declares it; `features.provenance.graphs` makes the values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from apps.api.fields import Shape, Struct
-from apps.conversations.provenance.graphs import RELATIONS, TYPES, Kind, Link
+from apps.features.provenance.graphs import RELATIONS, TYPES, Kind, Link
 
 
 @extend_schema_serializer(component_name="ProvenanceNode")

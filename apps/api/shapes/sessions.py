@@ -10,7 +10,7 @@ from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
 from apps.api.shapes.naming import JSON, Slugs, slugs_of, timestamp
-from apps.conversations.models import Context, Message, Segment
+from apps.record.models import Context, Message, Segment
 
 
 def session_json(context: Context) -> JSON:

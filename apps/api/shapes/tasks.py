@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from apps.api.shapes.artifacts import id_of
 from apps.api.shapes.events import asked
 from apps.api.shapes.naming import JSON, parts_json, slugs_of, timestamp
-from apps.conversations.models import Artifact, Task
-from apps.conversations.parts import words_of
+from apps.record.models import Artifact, Task
+from apps.record.parts import words_of
 
 
 def tasks_json(session: uuid.UUID, rows: Sequence[Task], artifacts: Iterable[Artifact]) -> list[JSON]:

@@ -11,9 +11,9 @@ from apps.api.shapes.messages import messages_json
 from apps.api.shapes.naming import JSON, slugs_of
 from apps.api.shapes.sessions import said_of
 from apps.api.shapes.tasks import tasks_json
-from apps.conversations import lineage, replay
-from apps.conversations.errors import ContextNotFound
-from apps.conversations.models import Artifact, Context, Message, Task
+from apps.record import lineage, replay
+from apps.record.errors import ContextNotFound
+from apps.record.models import Artifact, Context, Message, Task
 
 SECTIONS = ("messages", "tasks", "artifacts", "events")
 

@@ -13,7 +13,7 @@ from django.http import QueryDict
 from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
 
-from apps.conversations import blobs, media_types, prose
+from apps.record import blobs, media_types, prose
 from apps.web import parts
 from apps.web.previews.encodings import text_of
 from apps.web.previews.tables import NoTable, Order, Table, table_of

@@ -8,9 +8,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.runtime.router import register_router
-from apps.showcase import loading
+from apps.features.routing.router import register_router
 from config import serving, static_files
+from examples import loading
 
 
 class Command(BaseCommand):

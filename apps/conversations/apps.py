@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class ConversationsConfig(AppConfig):
-    name = "apps.conversations"
-    label = "conversations"
-    verbose_name = "Conversations"

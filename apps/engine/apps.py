@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class EngineConfig(AppConfig):
+    name = "apps.engine"
+    verbose_name = "Running agents"

@@ -1,0 +1,109 @@
+"""`./manage.py ask SLUG "text" [--file F] [--context ID]`: talks to an agent from the terminal, live."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+import db
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.engine import asking
+from apps.engine.terminal import Terminal
+from apps.engine.worker import close_this_process
+from apps.record.errors import Refusal
+from apps.record.lifecycle import TaskState
+from apps.record.models import Task
+from console.commands import QuickCommand
+
+INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
+
+
+class Command(QuickCommand):
+    help = "Sends a message to an agent, shows what it does, asks for what it needs and saves what it makes."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("slug", help="which agent")
+        parser.add_argument("text", help="what to say")
+        parser.add_argument("--file", action="append", type=Path, default=[], metavar="F", help="a file to send along")
+        parser.add_argument("--context", default="", metavar="ID", help="the conversation to go on with")
+        parser.add_argument("--as", dest="email", metavar="EMAIL", help="as whom; otherwise the first operator or user")
+
+    def handle(
+        self, *args: Any, slug: str, text: str, file: list[Path], context: str, email: str | None, **options: Any
+    ) -> None:
+        self.principal = _user(email).principal
+        self.agent = self._agent(slug)
+        self.terminal = Terminal(Path.cwd())
+        try:
+            with asyncio.Runner() as self.runner:
+                task = asking.waiting_task(self.principal, self.agent, context) if context else None
+                finished = self._talk(text, file, context, task)
+        except Refusal as refusal:
+            raise CommandError(str(refusal)) from refusal
+        except OSError as error:
+            raise CommandError(f"{error.filename}: {error.strerror}") from error
+        except KeyboardInterrupt:
+            raise CommandError("Canceled.", returncode=INTERRUPTED) from None
+        finally:
+            close_this_process(grace=2)
+            db.close()
+        if finished is not None and finished.state != TaskState.COMPLETED:
+            raise CommandError(f"The task ended as {finished.state}.")
+
+    def _agent(self, slug: str) -> Agent:
+        agents = {agent.slug: agent for agent in Agent.objects.visible_to(self.principal)}
+        if slug not in agents:
+            known = ", ".join(sorted(agents)) or "none yet: ./manage.py load_showcase makes some"
+            raise CommandError(f"There is no agent {slug!r} for {self.principal.name}. There are: {known}.")
+        return agents[slug]
+
+    def _talk(self, text: str, files: list[Path], context_id: str, task_id: Any) -> Task | None:
+        """Send, follow, and answer what is asked, until the task ends; None where a message was the answer."""
+        while True:
+            message = asking.message_of(text, files, context_id=context_id, task=task_id)
+            sent, task = self.runner.run(asking.ask(self.principal, self.agent, message, self.terminal.show))
+            if task is None:
+                self.terminal.deliver((sent.answer or {})["parts"], "")
+                self._point_to((sent.answer or {})["contextId"])
+                return None
+            if not TaskState(task.state).is_interrupted:
+                self.terminal.finish(asking.artifacts_of(task))
+                self._point_to(task.context.context_id)
+                return task
+            context_id, task_id = task.context.context_id, task.pk
+            text, files = self._answer(task)
+
+    def _answer(self, task: Task) -> tuple[str, list[Path]]:
+        """What the person answers; `@path` sends a file. Ctrl-C cancels the task, end of input leaves it waiting."""
+        schema = (task.slot or {}).get("schema") or {}
+        if choices := schema.get("enum"):
+            self.terminal.note(f"Choose one of: {', '.join(map(str, choices))}")
+        if schema.get("format") == "binary":
+            self.terminal.note("Answer with @path to send a file.")
+        try:
+            answer = input("> ").strip()
+        except EOFError:
+            raise CommandError(
+                f"The agent waits for an answer. Go on with --context {task.context.context_id}"
+            ) from None
+        except KeyboardInterrupt:
+            asking.stop(task.pk)
+            raise
+        path = Path(answer.removeprefix("@")).expanduser()
+        return ("", [path]) if answer.startswith("@") and path.is_file() else (answer, [])
+
+    def _point_to(self, context_id: str) -> None:
+        self.terminal.note(f"(go on with --context {context_id})")
+
+
+def _user(email: str | None) -> User:
+    users = User.objects.filter(is_active=True)
+    found = users.filter(email__iexact=email.strip()) if email else users.order_by("-is_staff", "pk")
+    if user := found.first():
+        return user
+    wanted = email or "you@example.org"
+    raise CommandError(f"There is no user {wanted}. Make one with ./manage.py create_user {wanted}")

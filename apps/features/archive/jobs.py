@@ -1,0 +1,10 @@
+"""The Celery task that archives what is due."""
+
+from celery import shared_task
+
+from apps.features.archive import due
+
+
+@shared_task(name="archive.due")  # type: ignore[untyped-decorator]
+def archive_due() -> None:
+    due.cool_due()

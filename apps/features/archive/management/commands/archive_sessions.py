@@ -1,0 +1,46 @@
+"""`./manage.py archive_sessions [--session ID] [--dry-run]`."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from apps.features.archive import archiving, due
+from apps.record.models import Context
+from console.commands import QuickCommand
+
+
+class Command(QuickCommand):
+    help = "Moves archived sessions into cold storage: those whose time has come, or one."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--session", type=uuid.UUID, help="this one, however long ago it was archived")
+        parser.add_argument("--dry-run", action="store_true", help="only say what would be moved")
+
+    def handle(self, *args: Any, session: uuid.UUID | None, dry_run: bool, **options: Any) -> None:
+        chosen = Context.objects.filter(pk=session) if session else due.due()
+        if session and not chosen.exists():
+            raise CommandError(f"There is no session {session}.")
+        moved = stayed = 0
+        for context in chosen.iterator():
+            if reason := self.reason(context, dry_run=dry_run):
+                stayed += 1
+                self.stdout.write(f"{context.pk} stays: {reason}")
+            else:
+                moved += 1
+                self.stdout.write(f"{context.pk} {'would be moved' if dry_run else 'was moved'}")
+        self.stdout.write(f"{moved} {'would be moved' if dry_run else 'moved'}, {stayed} stayed.")
+        if session and stayed:
+            raise CommandError("The session was not moved.")
+
+    def reason(self, context: Context, *, dry_run: bool) -> str:
+        """Why the session stays; "" where it is moved, or would be."""
+        if dry_run:
+            return due.hindrance(context)
+        try:
+            due.cool_whole(context)
+        except archiving.StaysWarm as reason:
+            return str(reason)
+        return ""

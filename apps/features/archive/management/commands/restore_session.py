@@ -1,0 +1,33 @@
+"""`./manage.py restore_session ID`."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from apps.features.archive.files import DamagedArchive
+from apps.record.cold import restored
+from apps.record.models import Context
+from console.commands import QuickCommand
+
+
+class Command(QuickCommand):
+    help = "Brings a session back from cold storage."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("session", type=uuid.UUID)
+
+    def handle(self, *args: Any, session: uuid.UUID, **options: Any) -> None:
+        context = Context.objects.filter(pk=session, deleted_at=None).first()
+        if context is None:
+            raise CommandError(f"There is no session {session}.")
+        if not context.cold_file:
+            self.stdout.write("The session is in the tables already.")
+            return
+        try:
+            restored(context)
+        except (DamagedArchive, FileNotFoundError) as error:
+            raise CommandError(f"{error}") from error
+        self.stdout.write(f"{session} is back: {context.last_event} events.")

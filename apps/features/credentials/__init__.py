@@ -1,0 +1,1 @@
+"""Secrets that people give to agents: asked for by a one-time link, and lent to runs."""

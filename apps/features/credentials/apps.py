@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class CredentialsConfig(AppConfig):
+    name = "apps.features.credentials"
+    verbose_name = "Credentials"

@@ -1,0 +1,59 @@
+"""Lending a run the credentials that its task's owner gave its agent."""
+
+from __future__ import annotations
+
+import logging
+
+from django.utils import timezone
+
+import db
+from agentkit import Credential as Lent
+from apps.engine.assignments import Assignment
+from apps.features.credentials.models import Credential
+from apps.record import notes
+from apps.record.leases import LeaseLost
+from apps.record.models import Run
+from db.statements import database_time
+
+audit = logging.getLogger("parley.audit")
+
+
+async def lend(assignment: Assignment, service: str) -> Lent | None:
+    """The credential for a service, if one was given and not revoked; from now on the run's words are without it.
+
+    Raises LeaseLost where the run is no longer held.
+    """
+    lent = await db.run(_lend, assignment, service)
+    if lent is not None:
+        assignment.redaction.learn(lent)
+        assignment.lent.add(service)
+    return lent
+
+
+def _lend(assignment: Assignment, service: str) -> Lent | None:
+    hold, task = assignment.hold, assignment.task
+    held = Run.objects.filter(
+        pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING, lease_until__gt=database_time()
+    )
+    if not held.exists():
+        raise LeaseLost
+    allowed = assignment.options.get("credentials")
+    if allowed is not None and service not in allowed:
+        return None  # its owner keeps it out of this conversation
+    found = Credential.objects.of_task(task).usable().filter(service=service).first()
+    if found is None:
+        return None
+    if service not in assignment.lent:
+        _note(assignment, found)
+    return Lent(found.service, found.auth_type, found.secret, found.username)  # type: ignore[arg-type]
+
+
+def _note(assignment: Assignment, found: Credential) -> None:
+    """Who used it, when and in which run: in the row, in the run, and in the log."""
+    hold, task = assignment.hold, assignment.task
+    Credential.objects.filter(pk=found.pk).update(last_used_at=timezone.now())
+    notes.leave(hold.run_id, f"Was lent credential {found.pk}, for {found.service}.")
+    audit.info(
+        "credential %s lent: agent %s, owner %s, task %s, run %s",
+        found.pk, assignment.agent.slug, found.user_id, task.pk, hold.run_id,
+    )  # fmt: skip

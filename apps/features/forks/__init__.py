@@ -1,0 +1,1 @@
+"""Sessions that go on from a point of another: forks, edits and branch points."""

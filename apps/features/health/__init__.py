@@ -1,0 +1,1 @@
+"""How agents do: measured latency and success, and whether they can work at all."""

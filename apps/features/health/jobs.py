@@ -1,0 +1,24 @@
+"""The Celery task that looks after agents: at a worker's start, and regularly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import shared_task
+from celery.signals import worker_ready
+
+import db
+from apps.engine.embedded import NODE
+from apps.features.health.observing import observe
+
+
+@shared_task(name="health.observe")  # type: ignore[untyped-decorator]
+def observe_agents() -> None:
+    observe()
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def observe_at_the_start(sender: Any = None, **_: Any) -> None:
+    """What this process can load is known before the first period is over. The embedded worker does so itself."""
+    if getattr(sender, "hostname", "") != NODE:
+        db.later(observe)

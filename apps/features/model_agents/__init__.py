@@ -1,0 +1,1 @@
+"""Agents without code: a language model takes their turns."""

@@ -1,0 +1,95 @@
+"""Agents without code: a language model takes their turns, as the version of the agent says that the run goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from django.core.exceptions import ValidationError
+
+import db
+from agentkit import HandlerError, Outcome, SkillHandler, TaskContext, drive
+from agentkit.llm import AgentTool, LlmWorker, McpServer, NoModel
+from agentkit.llm.tools import Tool
+from agentkit.tools import ToolFunction
+from apps.agents import tool_secrets, tools
+from apps.agents.definitions import Definition
+from apps.agents.models import Agent
+from apps.agents.registration import explain
+from apps.engine.assignments import Aside, Assignment
+from apps.engine.delegation import principal_of
+from apps.features.model_agents import language_models
+from apps.record.models import Task
+
+NO_VERSION = "The agent {} has no version: save it once more in admin."
+
+
+class Defined(SkillHandler):
+    """What a definition does with a turn."""
+
+    def __init__(self, worker: LlmWorker, *, streaming: bool) -> None:
+        self.worker = worker
+        self.streaming = streaming
+
+    async def on_request(self, task: TaskContext) -> str:
+        return await self.worker.run(task, stream=self.streaming)
+
+
+async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcome:
+    """Let the agent take one turn. Raises HandlerError where it lacks what its version speaks of."""
+    agent = assignment.agent
+    version = agent.current_version
+    if version is None:
+        raise HandlerError(NO_VERSION.format(agent.slug))
+    definition = Definition.read(version.content)
+    settings = {"temperature": definition.temperature, "max_tokens": definition.max_tokens}
+    settings |= assignment.options.get("settings", {})
+    worker = LlmWorker(
+        definition.instructions,
+        await db.run(_tools, agent, definition, task.task_id),
+        model=assignment.options.get("model") or definition.model or None,
+        max_steps=definition.max_steps,
+        settings={name: value for name, value in settings.items() if value is not None},
+    )
+    return await drive(Defined(worker, streaming=definition.streaming), task)
+
+
+def ailment_of(agent: Agent) -> str:
+    """Why the agent cannot work here, as a sentence for operators; "" where it can."""
+    version = agent.current_version
+    if version is None:
+        return NO_VERSION.format(agent.slug)
+    try:
+        definition = Definition.read(version.content)
+        language_models.check(definition.model)
+        _functions(definition.tools)
+    except ValidationError as error:  # of a version that an older Parley made
+        return f"Its version {version.number} cannot be read: save it once more in admin. {explain(error)}"
+    except (NoModel, HandlerError) as error:
+        return str(error)
+    return ""
+
+
+def _functions(names: Iterable[str]) -> list[ToolFunction]:
+    known = tools.registered()
+    if missing := [name for name in names if name not in known]:
+        raise HandlerError(f"There is no tool {', '.join(missing)} here: name its module in AGENT_TOOLS.")
+    return [known[name].function for name in names]
+
+
+def _tools(agent: Agent, definition: Definition, task_id: str) -> list[Tool]:
+    """Its functions, the other agents that there are for the task's owner now, and the MCP servers that let it in."""
+    headers = tool_secrets.headers_of(agent, definition)
+    return [
+        *_functions(definition.tools),
+        *(AgentTool(other.slug, f"{other.name}: {other.description}") for other in _others(definition.agents, task_id)),
+        *(McpServer(server.url, headers[server.url]) for server in definition.mcp_servers),
+    ]
+
+
+def _others(slugs: Sequence[str], task_id: str) -> list[Agent]:
+    """Those of the agents that the task's owner may use: of others the model must not hear, nor tell."""
+    if not slugs:
+        return []
+    owner = principal_of(Task.objects.select_related("owner").get(pk=task_id))
+    there = {other.slug: other for other in Agent.objects.visible_to(owner).filter(slug__in=slugs)}
+    return [there[slug] for slug in slugs if slug in there]

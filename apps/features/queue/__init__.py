@@ -1,0 +1,1 @@
+"""Messages that wait until the agent of a session is free."""

@@ -1,0 +1,90 @@
+"""Messages that wait until whoever works in a session has ended."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.record.lifecycle import UNFINISHED, TaskState
+from apps.record.models.record import Context, Task
+
+HELD_AFTER = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
+"""How work may have ended after which the person decides what is said next."""
+
+
+class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
+    def free(self) -> QueuedMessageQuerySet:
+        """Those that nobody is sending."""
+        return self.filter(models.Q(claimed_until=None) | models.Q(claimed_until__lt=Now()))
+
+    def due(self) -> QueuedMessageQuerySet:
+        """Those of sessions in which nobody works or asks, and which nothing holds; whose owner is not switched off."""
+        beside = {"context": models.OuterRef("context")}
+        tasks = Task.objects.filter(**beside)
+        newest = tasks.order_by("-created_at", "-pk").values("state")[:1]
+        stuck = QueuedMessage.objects.filter(**beside).exclude(problem="")
+        return (
+            self.filter(context__cold_file="", context__deleted_at=None, owner__is_active=True)
+            .filter(~models.Exists(tasks.filter(state__in=UNFINISHED)), ~models.Exists(stuck))
+            .annotate(newest=models.Subquery(newest))
+            .exclude(newest__in=HELD_AFTER)
+        )
+
+
+class WaitingManager(models.Manager["QueuedMessage"]):
+    def get_queryset(self) -> QueuedMessageQuerySet:
+        return QueuedMessageQuerySet(self.model, using=self._db).filter(removed_at=None)
+
+    def all(self) -> QueuedMessageQuerySet:
+        return self.get_queryset()
+
+    def free(self) -> QueuedMessageQuerySet:
+        return self.get_queryset().free()
+
+
+class QueuedMessage(models.Model):
+    """What somebody said while an agent worked, to be sent when it is done. Execution state, no part of replay.
+
+    The content of its parts that is kept in files is counted as used. What was deleted stays for a while, for whoever
+    takes that back: `objects` has what waits, `everything` that too.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="queued")
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    message_id = models.CharField(max_length=200, help_text="Under which it is sent, however often.")
+    message = models.JSONField(help_text="A2A parts, referenceTaskIds, metadata.")
+    problem = models.TextField(blank=True, help_text="Why it could not be sent, for people.")
+    claimed_until = models.DateTimeField(null=True, blank=True, help_text="Until when somebody is sending it.")
+    queued_at = models.DateTimeField(default=timezone.now)
+    removed_at = models.DateTimeField(null=True, blank=True, help_text="When its owner deleted it.")
+
+    objects: ClassVar[WaitingManager] = WaitingManager()
+    everything = QueuedMessageQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["queued_at", "pk"]
+        constraints = [models.UniqueConstraint(fields=["context", "message_id"], name="a_message_is_queued_once")]
+        indexes = [models.Index(fields=["context", "queued_at", "id"], name="queue_of_a_context")]
+
+    def __str__(self) -> str:
+        return self.message_id
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        return list(self.message["parts"])
+
+    @property
+    def is_being_sent(self) -> bool:
+        return self.claimed_until is not None and self.claimed_until > timezone.now()
+
+
+def parts_of(queued: Iterable[QueuedMessage]) -> list[dict[str, Any]]:
+    """The parts of all of them."""
+    return [part for one in queued for part in one.parts]

@@ -1,0 +1,1 @@
+"""Which agent fits a piece of work: ranking, and the agent that routes."""

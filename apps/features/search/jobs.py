@@ -1,0 +1,28 @@
+"""The Celery tasks that bring the index up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from celery import shared_task
+
+from apps.features.search import indexing
+
+ROUNDS = 50  # of one job; the next goes on
+
+
+@shared_task(name="search.index")  # type: ignore[untyped-decorator]
+def index_newest() -> None:
+    _repeat(indexing.catch_up_newest)
+
+
+@shared_task(name="search.index_all")  # type: ignore[untyped-decorator]
+def index_all() -> None:
+    """What the quick look did not see, such as what was said before there was an index."""
+    _repeat(indexing.catch_up_all)
+
+
+def _repeat(work: Callable[[], int]) -> None:
+    for _ in range(ROUNDS):
+        if not work():
+            return

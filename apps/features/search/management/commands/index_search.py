@@ -1,0 +1,23 @@
+"""`./manage.py index_search [--all]`."""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from apps.features.search import indexing
+from apps.features.search.models import Indexed, SearchEntry
+from console.commands import QuickCommand
+
+
+class Command(QuickCommand):
+    help = "Brings the search index up to date with the record."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--all", action="store_true", help="make it anew from the beginning")
+
+    def handle(self, *args: Any, all: bool, **options: Any) -> None:
+        if all:
+            indexing.begin_anew()
+        while indexing.catch_up_all():
+            pass
+        self.stdout.write(f"{SearchEntry.objects.count()} entries of {Indexed.objects.count()} conversations.")

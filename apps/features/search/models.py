@@ -1,0 +1,96 @@
+"""The index that finds words in conversations: made of the record, to be made anew from it at any time."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.record.models.record import Context
+
+
+class WordsField(models.Field):  # type: ignore[type-arg]
+    """The words of a text in order: a tsvector on PostgreSQL, on SQLite the text of which FTS5 keeps an index.
+
+    It is given in the form that `search.entries` makes for the database, and nobody reads it.
+    """
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "tsvector" if connection.vendor == "postgresql" else "text"
+
+    def get_placeholder_sql(self, value: str, _: Any, connection: BaseDatabaseWrapper) -> tuple[str, tuple[str]]:
+        return "%s::tsvector" if connection.vendor == "postgresql" else "%s", (value,)
+
+
+class SearchEntryQuerySet(models.QuerySet["SearchEntry"]):
+    def visible_to(self, principal: Principal) -> SearchEntryQuerySet:
+        """What stands in a caller's own conversations; who is not known finds nothing."""
+        return self.filter(owner=principal.user_id, context__deleted_at=None) if principal.is_known else self.none()
+
+
+class SearchEntry(models.Model):
+    """One thing that can be found: a message, a delivered artifact, or the title of a conversation.
+
+    Its relations are not held by the database, whose check would lock the conversation.
+    """
+
+    class Kind(models.TextChoices):
+        SESSION = "session", "title of a session"
+        MESSAGE = "message"
+        ARTIFACT = "artifact"
+
+    context = models.ForeignKey(
+        Context, on_delete=models.CASCADE, db_constraint=False, db_index=False, related_name="search_entries"
+    )
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, db_constraint=False, related_name="+")
+    kind = models.CharField(max_length=10, choices=Kind)
+    key = models.CharField(max_length=250, blank=True, help_text="Of a message its id, of an artifact task/artifact.")
+    index = models.PositiveBigIntegerField(help_text="Index of the event that brought it.")
+    at = models.DateTimeField()
+    name = models.CharField(max_length=250, blank=True, help_text="Of an artifact; of a message its role.")
+    text = models.TextField(help_text="As far as it is searched: excerpts are made of it.")
+    words = WordsField()
+
+    objects: ClassVar[Any] = SearchEntryQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "search entries"
+        constraints = [models.UniqueConstraint(fields=["context", "kind", "key"], name="found_in_one_entry")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+class SearchWords(models.Model):
+    """SQLite's FTS5 table over the entries' words, which `search.tables` makes."""
+
+    entry = models.OneToOneField(
+        SearchEntry, primary_key=True, db_column="rowid", on_delete=models.DO_NOTHING, related_name="found"
+    )
+    match = models.TextField(db_column="search_searchwords")  # FTS5: a column of the table's name
+    rank = models.FloatField(help_text="Less than 0, and less the better.")
+
+    class Meta:
+        managed = False
+        db_table = "search_searchwords"
+
+    def __str__(self) -> str:
+        return f"words of {self.pk}"
+
+
+class Indexed(models.Model):
+    """How far a conversation's log is in the index. Who changes entries of a conversation locks its row here."""
+
+    context = models.OneToOneField(
+        Context, primary_key=True, on_delete=models.CASCADE, db_constraint=False, related_name="indexed"
+    )
+    upto = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        verbose_name_plural = "indexed contexts"
+
+    def __str__(self) -> str:
+        return f"{self.context_id} up to {self.upto}"

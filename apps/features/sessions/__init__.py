@@ -1,0 +1,1 @@
+"""What owners do with sessions: create, name, mark, switch, rate, delete, keep."""

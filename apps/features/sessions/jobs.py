@@ -1,0 +1,10 @@
+"""The Celery task that deletes sessions which are kept no longer."""
+
+from celery import shared_task
+
+from apps.features.sessions import retention
+
+
+@shared_task(name="sessions.expire")  # type: ignore[untyped-decorator]
+def expire_sessions() -> None:
+    retention.expire()

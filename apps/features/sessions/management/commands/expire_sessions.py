@@ -1,0 +1,31 @@
+"""`./manage.py expire_sessions [--dry-run]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from apps.features.sessions import retention
+from console.commands import QuickCommand
+
+
+class Command(QuickCommand):
+    help = "Deletes the sessions that their workspace or agent keeps no longer."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only say which would be deleted")
+
+    def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
+        if dry_run:
+            overdue = retention.overdue()
+            for context in overdue.only("pk", "updated_at", "last_event").iterator():
+                self.stdout.write(
+                    f"{context.pk} untouched since {context.updated_at:%Y-%m-%d}, {context.last_event} events"
+                )
+            self.stdout.write(f"{overdue.count()} would be deleted.")
+            return
+        gone = 0
+        while number := retention.expire():
+            gone += number
+        self.stdout.write(f"{gone} deleted.")

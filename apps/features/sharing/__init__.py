@@ -1,0 +1,1 @@
+"""Sessions for others: read-only links, transcripts and bundles of files."""

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class SharingConfig(AppConfig):
+    name = "apps.features.sharing"
+    verbose_name = "Shared sessions"

@@ -1,0 +1,173 @@
+"""Sharing a conversation: a link by which anybody may read it as it was, and nothing else.
+
+Whoever has the link sees messages, and, where that was granted, files and artifacts, and forks. Of the owner they see
+the name that the owner chose to be called by. Nothing that is said later is shown.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from django.utils import timezone
+
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.features.sharing.models import Share
+from apps.record import lineage, replay
+from apps.record.cold import restored
+from apps.record.errors import ContextNotFound, InvalidParams
+from apps.record.events import JSON
+from apps.record.models import Artifact, Context, Message
+from apps.record.parts import pieces_joined
+
+MOST_BRANCHES = 100
+MOST_SHARES = 100  # of one session
+
+
+class ShareNotFound(ContextNotFound):
+    """There is nothing at this link. It may have been taken back, or have expired; ask whoever sent it for another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One session as it is shown: what it is itself or, of a fork, what it has beyond what it was forked from."""
+
+    context: Context
+    upto: int
+    messages: Sequence[Message]
+    artifacts: Sequence[Artifact]
+
+    def part(self, kind: str, index: int, number: int) -> JSON:
+        """A part of the message or artifact whose event has this index. Raises ShareNotFound."""
+        rows: dict[int, list[JSON]] = {
+            "messages": {said.index: said.parts for said in self.messages},
+            "artifacts": {made.first_event: pieces_joined(made.parts) for made in self.artifacts},
+        }.get(kind, {})
+        parts = rows.get(index, [])
+        if number >= len(parts) or "url" in parts[number]:
+            raise ShareNotFound
+        return parts[number]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a link shows; the first branch is the session itself."""
+
+    share: Share
+    owner: str
+    branches: Sequence[Branch]
+    agents: dict[int, str]
+
+    def author(self, said: Message) -> str:
+        return self.agents.get(said.agent_id, "") if said.agent_id else self.owner
+
+    def part(self, branch: uuid.UUID, kind: str, index: int, number: int) -> JSON:
+        """Raises ShareNotFound, also where files were not granted."""
+        found = next((one for one in self.branches if one.context.pk == branch), None)
+        if found is None or not self.share.with_artifacts:
+            raise ShareNotFound
+        return found.part(kind, index, number)
+
+
+def make(
+    principal: Principal,
+    session: uuid.UUID,
+    *,
+    lifetime: datetime.timedelta,
+    at: int | None = None,
+    with_branches: bool = False,
+    with_artifacts: bool = False,
+) -> tuple[Share, str]:
+    """Share the caller's session as it is, or as it was after event `at`; gives the link's token, which is not kept.
+
+    Raises ContextNotFound, InvalidParams.
+    """
+    context = _own(principal, session)
+    if Share.objects.filter(context=context, revoked_at=None).count() >= MOST_SHARES:
+        raise InvalidParams(f"A session has at most {MOST_SHARES} links. Take one back first.")
+    upto = context.last_event if at is None else at
+    if not 1 <= upto <= context.last_event:
+        raise InvalidParams(f"There is no event {upto}. The newest is {context.last_event}.", "at")
+    token = secrets.token_urlsafe(24)
+    share = Share.objects.create(
+        context=context,
+        upto=upto,
+        title=context.title if upto == context.last_event else replay.rebuild(context.pk, upto).context.title,
+        digest=Share.digest_of(token),
+        with_artifacts=with_artifacts,
+        with_branches=with_branches,
+        branches={str(fork.pk): fork.last_event for fork in _forks(context, upto)} if with_branches else {},
+        expires_at=timezone.now() + lifetime,
+    )
+    return share, token
+
+
+def of_session(principal: Principal, session: uuid.UUID) -> list[Share]:
+    """The links to the caller's session that were not taken back, the newest first. Raises ContextNotFound."""
+    return list(Share.objects.filter(context=_own(principal, session), revoked_at=None))
+
+
+def revoke(principal: Principal, session: uuid.UUID, share: uuid.UUID) -> None:
+    """Take a link back. Raises ContextNotFound, ShareNotFound for one that is none, any more."""
+    links = Share.objects.filter(context=_own(principal, session), pk=share, revoked_at=None)
+    if not links.update(revoked_at=timezone.now()):
+        raise ShareNotFound
+
+
+def _own(principal: Principal, session: uuid.UUID) -> Context:
+    context = Context.objects.visible_to(principal).listed().filter(pk=session).first()
+    if context is None or not principal.is_known:
+        raise ContextNotFound
+    return restored(context)
+
+
+def _forks(context: Context, upto: int) -> list[Context]:
+    """What was forked from the session as far as it is shown, and from those in turn; the oldest first."""
+    found: list[Context] = []
+    newest = list(_forked_from(context, upto))
+    while newest and len(found) < MOST_BRANCHES:
+        found += newest
+        newest = [fork for parent in newest for fork in _forked_from(parent, parent.last_event)]
+    return found[:MOST_BRANCHES]
+
+
+def _forked_from(parent: Context, upto: int) -> Iterator[Context]:
+    forks = Context.objects.filter(parent=parent, owner=parent.owner_id, deleted_at=None, forked_at__lte=upto)
+    yield from forks.order_by("created_at", "pk")
+
+
+def find(token: str) -> Snapshot:
+    """What a link shows. Raises ShareNotFound: it is unknown, expired, taken back, or its session was deleted."""
+    share = Share.objects.select_related("context__owner").filter(digest=Share.digest_of(token)).first()
+    if share is None or not share.is_open(timezone.now()) or share.context.deleted_at is not None:
+        raise ShareNotFound
+    branches = [_branch(share, restored(share.context), share.upto, after=0)]
+    forks = Context.objects.filter(pk__in=share.branches, deleted_at=None).order_by("created_at", "pk")
+    branches += [
+        _branch(share, restored(fork), share.branches[str(fork.pk)], after=fork.forked_at or 0) for fork in forks
+    ]
+    owner = share.context.owner
+    return Snapshot(share, owner.name if owner else "", branches, _names(branches))
+
+
+def _branch(share: Share, context: Context, upto: int, *, after: int) -> Branch:
+    messages = lineage.messages(context).filter(index__gt=after, index__lte=upto).order_by("index")
+    artifacts: list[Artifact] = []
+    if share.with_artifacts:  # a completed task's status is its last, so what it delivered was there from then on
+        shown = {"first_event__gt": after, "first_event__lte": upto, "task__status_event__lte": upto}
+        artifacts = list(lineage.artifacts(context).filter(**shown).order_by("first_event"))
+    return Branch(context, upto, list(messages), artifacts)
+
+
+def _names(branches: Sequence[Branch]) -> dict[int, str]:
+    wrote = {said.agent_id for branch in branches for said in branch.messages if said.agent_id}
+    return dict(Agent.objects.filter(pk__in=wrote).values_list("pk", "name"))
+
+
+def forget(context: Context) -> None:
+    """Take back the links to a context that is being erased."""
+    Share.objects.filter(context=context).delete()

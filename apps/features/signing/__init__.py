@@ -1,0 +1,1 @@
+"""Signed artifacts: made, and verified."""

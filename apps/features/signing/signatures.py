@@ -1,0 +1,221 @@
+"""Signed artifacts: what an agent's signature on a deliverable says, how it is made, and whether it holds.
+
+The signature is a detached JWS over the RFC 8785 form of a statement (`statement`); `docs/extensions/signature-v1.md`
+describes the A2A extension, and how to verify a signature without Parley.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from django.conf import settings
+from django.urls import Resolver404, resolve
+from django.utils import timezone
+from rfc8785 import CanonicalizationError
+
+from apps.accounts.keyring import CannotDecrypt
+from apps.agents import cards, identity, jose
+from apps.agents.jose import BadSignature
+from apps.agents.models import Agent, SigningKey
+from apps.agents.signing_keys import signer_of
+from apps.record import blobs, wire
+from apps.record.digests import canonical
+from apps.record.events import JSON
+from apps.record.models import Artifact, Run, Task
+
+log = logging.getLogger("parley.signatures")
+
+INLINE_BYTES = 64 * 1024  # content over this stands in the statement as its SHA-256
+CONTENT = ("text", "raw", "data", "url", "stored")  # a part has exactly one of them: its content, or where that is
+SHA256 = re.compile(r"[0-9a-f]{64}")
+KEY_ID = re.compile(r"[\w-]{43}", re.ASCII)
+UNFIT = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError, CanonicalizationError)
+"""What a statement raises of something that has none."""
+
+
+class Verdict(StrEnum):
+    """What is to be thought of an artifact's signature. Everything but `GOOD` means: do not rely on it."""
+
+    GOOD = "good"
+    BROKEN = "broken"
+    UNKNOWN_KEY = "unknown key"
+    REVOKED = "revoked"
+    MISSING = "missing"
+
+
+def sign(
+    task: Task, delivered: Iterable[tuple[Artifact, list[JSON]]], inputs: Mapping[uuid.UUID, str]
+) -> dict[str, JSON]:
+    """The signatures by the task's agent of artifacts with these parts, by their ids.
+
+    `inputs` are the input hashes of runs, as far as they are at hand; the others are looked up. An artifact that has no
+    canonical form (with integers that are no doubles, say) stays unsigned, and so does everything where the agent's key
+    cannot be read. `task.agent` and `task.context` are used.
+    """
+    try:
+        signer = signer_of(task.agent)
+    except CannotDecrypt as error:
+        log.error("what %s delivers stays unsigned. %s", task.agent.slug, error)
+        return {}
+    made = list(delivered)
+    if missing := {row.run for row, _ in made if row.run} - inputs.keys():
+        inputs = {**inputs, **dict(Run.objects.filter(pk__in=missing).values_list("pk", "input_hash"))}
+    found = {row.artifact_id: _sign(task, row, parts, inputs, signer) for row, parts in made}
+    return {artifact_id: signature for artifact_id, signature in found.items() if signature}
+
+
+def _sign(task: Task, row: Artifact, parts: list[JSON], inputs: Mapping[uuid.UUID, str], signer: jose.Signer) -> JSON:
+    claims = {
+        "agent": identity.did_of(task.agent),
+        "created": wire.timestamp(timezone.now()),
+        "inputSnapshot": inputs.get(row.run, "") if row.run else "",
+    }
+    artifact = {"artifactId": row.artifact_id, "name": row.name, "parts": parts}
+    try:
+        payload = canonical(statement(artifact, claims, str(task.pk), task.context.context_id))
+    except UNFIT:
+        log.warning("artifact %s of task %s has no canonical form, and stays unsigned", row.artifact_id, task.pk)
+        return {}
+    return {**claims, "signature": signer.sign(payload)}
+
+
+def statement(artifact: JSON, claims: JSON, task_id: str, context_id: str) -> JSON:
+    """What is signed of an artifact in its wire form, or with parts as they are stored.
+
+    `claims` are what the signature itself brings along: `agent` (DID), `created`, `inputSnapshot` (SHA-256).
+    """
+    return {
+        "agent": claims["agent"],
+        "artifactId": artifact["artifactId"],
+        "name": artifact.get("name", ""),
+        "taskId": task_id,
+        "contextId": context_id,
+        "created": claims["created"],
+        "inputSnapshot": claims["inputSnapshot"],
+        "parts": [_stated(part) for part in artifact["parts"]],
+    }
+
+
+def verify(row: Artifact) -> tuple[Verdict, SigningKey | None]:
+    """Does the signature of a recorded artifact hold, and by which key? Its content is read again.
+
+    The key is the one that the signature names, if it is known. `row.task.context` is used.
+    """
+    if not row.signature:
+        return Verdict.MISSING, None
+    task_id, context_id = str(row.task_id), row.task.context.context_id
+    verdict, key = _judge(wire.stored_artifact(row), row.signature, task_id, context_id)
+    if verdict == Verdict.GOOD and not (key and key.agent and _made(key.agent, row)):
+        return Verdict.BROKEN, key
+    return verdict, key
+
+
+def verdict_on(row: Artifact) -> Verdict:
+    """The verdict alone (see `verify`)."""
+    return verify(row)[0]
+
+
+def _made(signer: Agent, row: Artifact) -> bool:
+    """Is it the task's agent, or the one that took the turn in its place?"""
+    by_its_agent = signer.pk == row.task.agent_id
+    return by_its_agent or (row.run is not None and Run.objects.filter(pk=row.run, agent=signer).exists())
+
+
+def verdict_on_wire(artifact: JSON, task_id: str, context_id: str) -> Verdict:
+    """Does the signature hold of an artifact that came from outside, in the form in which GetTask shows it?"""
+    signature = _member(_member(artifact, "metadata"), cards.signature_extension())
+    if not signature:
+        return Verdict.MISSING
+    verdict, key = _judge(artifact, signature, task_id, context_id)
+    if verdict == Verdict.GOOD and not (key and key.agent and signature["agent"] == identity.did_of(key.agent)):
+        return Verdict.BROKEN
+    return verdict
+
+
+def _judge(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tuple[Verdict, SigningKey | None]:
+    """What to think of the signature, and the key that it names."""
+    key = None
+    try:
+        key = _key_of(signature["signature"])
+        if key is None:
+            return Verdict.UNKNOWN_KEY, None
+        payload = canonical(statement(artifact, signature, task_id, context_id))
+        jose.check(signature["signature"], payload, key.public, key.algorithm)
+    except (BadSignature, *UNFIT):
+        return Verdict.BROKEN, key  # whatever is wrong with its form, it is not what was signed
+    return Verdict.REVOKED if key.revoked_at else Verdict.GOOD, key
+
+
+def _key_of(signature: str) -> SigningKey | None:
+    """The key that a signature names, known or not. Raises BadSignature."""
+    kid = str(jose.header_of(signature).get("kid"))
+    known = SigningKey.objects.select_related("agent").defer("private")
+    return known.filter(kid=kid).first() if KEY_ID.fullmatch(kid) else None
+
+
+def _stated(part: JSON) -> JSON:
+    """A part as it stands in the statement: as it is, or with the SHA-256 of its content in place of that."""
+    if len([name for name in CONTENT if name in part]) != 1:
+        raise ValueError("A part has exactly one content.")
+    content = _content(part)
+    if len(content) <= INLINE_BYTES:
+        return blobs.inline(part)
+    rest = {name: value for name, value in part.items() if name not in CONTENT}
+    return {"sha256": hashlib.sha256(content).hexdigest(), **rest}
+
+
+def _content(part: JSON) -> bytes:
+    """What is hashed: decoded `raw`, UTF-8 of `text`, RFC 8785 of `data`, or the file behind one of our own links."""
+    if "raw" in part:
+        return _decoded(part["raw"])
+    if "text" in part:
+        return str(part["text"]).encode()
+    if "data" in part:
+        return canonical(part["data"])
+    if (sha256 := _stored_behind(part)) is None:
+        return b""
+    content = blobs.content_of({"stored": {"sha256": sha256}})
+    stored = part.get("stored", {})
+    travels_as_json = stored.get("kind") == "data" and stored["size"] <= wire.INLINE_AT_EDGE
+    return canonical(json.loads(content)) if travels_as_json else content
+
+
+def _decoded(raw: str) -> bytes:
+    """Raises ValueError for another spelling than the one that base64 has for these bytes."""
+    content = base64.b64decode(raw)
+    if base64.b64encode(content).decode() != raw:
+        raise ValueError("The content is not in plain base64.")
+    return content
+
+
+def _stored_behind(part: JSON) -> str | None:
+    """The name of the file that holds the content of a part that is stored, or is a link to our own files.
+
+    Raises ValueError for what cannot be the name of one.
+    """
+    name = part["stored"]["sha256"] if "stored" in part else _linked(part["url"])
+    if name is not None and not SHA256.fullmatch(name):
+        raise ValueError("A stored content is named by its SHA-256.")
+    return name
+
+
+def _linked(url: str) -> str | None:
+    if not url.startswith(f"{settings.PUBLIC_BASE_URL}/"):
+        return None
+    try:
+        found = resolve(url.removeprefix(settings.PUBLIC_BASE_URL))
+    except Resolver404:
+        return None
+    return str(found.kwargs["sha256"]) if found.url_name == "file" else None
+
+
+def _member(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None

@@ -1,0 +1,10 @@
+"""The Celery task that deletes uploads which expired."""
+
+from celery import shared_task
+
+from apps.features.uploads import opening
+
+
+@shared_task(name="uploads.sweep")  # type: ignore[untyped-decorator]
+def sweep_uploads() -> None:
+    opening.sweep()

@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class GatewayConfig(AppConfig):
-    name = "apps.gateway"
-    label = "gateway"
-    verbose_name = "Remote agents"

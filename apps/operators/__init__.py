@@ -1,0 +1,1 @@
+"""Operators' pages: Django admin of every app, its dashboard, and its live panels."""

@@ -1,0 +1,128 @@
+"""Operators' pages of webhooks: whom tasks tell of their events, what came of it, and how to tell it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin import display
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from apps.a2a.models import Delivery, PushConfig
+from apps.a2a.webhooks.queues import send_again
+from apps.operators.record import columns
+from apps.record.models import Event, Task
+from console import cells
+from console.cells import Tone
+from console.records import ReadOnlyAdmin, timed
+
+TONES = {
+    Delivery.State.WAITING: Tone.QUEUED,
+    Delivery.State.DELIVERED: Tone.DONE,
+    Delivery.State.DEAD: Tone.FAILED,
+}
+due = timed("due_at", "next call")
+
+
+@admin.register(PushConfig)
+class PushConfigAdmin(ReadOnlyAdmin):
+    """The secrets are not even read: a page shows that there are some, by the scheme that they are of."""
+
+    list_display = ("config", columns.task, "address", due, "told", columns.created)
+    list_filter = ("version", ("due_at", admin.EmptyFieldListFilter))
+    search_fields = ("=config_id", "url")
+    search_help_text = "Id of a webhook or task, or a URL"
+    id_lookups = ("pk", "task_id")
+    ordering = ("-created_at",)
+    narrowings = {"task__id__exact": ("task", Task)}
+    fields = (
+        "config",
+        columns.task,
+        "address",
+        "scheme",
+        "version",
+        due,
+        timed("lease_until"),
+        "told",
+        columns.created,
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PushConfig]:
+        return super().get_queryset(request).defer("token", "credentials")
+
+    @display(description="id", ordering="config_id")
+    def config(self, config: PushConfig) -> SafeString:
+        return cells.ident(config.config_id, cells.page_url(PushConfig, config.pk))
+
+    @display(description="URL", ordering="url")
+    def address(self, config: PushConfig) -> str:
+        return cells.shortened(config.url)
+
+    @display(description="deliveries")
+    def told(self, config: PushConfig) -> SafeString:
+        return cells.link("deliveries", cells.list_url(Delivery, config__id__exact=config.pk))
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ReadOnlyAdmin):
+    list_display = ("number", "state_", "webhook", "event", "attempts", "answer", columns.created, timed("finished_at"))
+    list_filter = ("state", "last_status")
+    search_fields = ("config__url", "last_error")
+    search_help_text = "Id of a webhook or task, a URL, or words of an error"
+    id_lookups = ("config_id", "config__task_id")
+    ordering = ("-pk",)
+    narrowings = {"config__id__exact": ("webhook", PushConfig)}
+    actions = ("send_selected_again",)
+    fields = (
+        "state_",
+        "webhook",
+        "event",
+        "attempts",
+        "last_status",
+        "last_error",
+        columns.created,
+        timed("queued_at"),
+        timed("finished_at"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
+        found = super().get_queryset(request).select_related("config__task")
+        return found.defer("config__token", "config__credentials")
+
+    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
+        return request.user.has_perm("a2a.change_delivery")
+
+    @admin.action(description="Send again", permissions=["operate"])
+    def send_selected_again(self, request: HttpRequest, deliveries: QuerySet[Delivery]) -> None:
+        chosen = list(deliveries)
+        queued = send_again(one.pk for one in chosen)
+        for one in chosen:
+            if one.state == Delivery.State.DEAD:
+                self.log_change(request, one, "Sent again.")
+        if queued:
+            messages.success(request, f"{queued} queued to be sent again.")
+        if left := len(chosen) - queued:
+            messages.warning(request, f"{left} left alone: only what was given up is sent again.")
+
+    @display(description="#", ordering="pk")
+    def number(self, delivery: Delivery) -> SafeString:
+        return cells.link(delivery.pk, cells.page_url(Delivery, delivery.pk))
+
+    @display(description="state", ordering="state")
+    def state_(self, delivery: Delivery) -> SafeString:
+        return cells.state(delivery.get_state_display(), TONES[Delivery.State(delivery.state)])
+
+    @display(description="webhook")
+    def webhook(self, delivery: Delivery) -> SafeString:
+        return cells.link(cells.shortened(delivery.config.url, 60), cells.page_url(PushConfig, delivery.config_id))
+
+    @display(description="event", ordering="event_index")
+    def event(self, delivery: Delivery) -> SafeString:
+        context: Any = delivery.config.task.context_id
+        return cells.link(delivery.event_index, cells.list_url(Event, context__id__exact=context))
+
+    @display(description="answer", ordering="last_status")
+    def answer(self, delivery: Delivery) -> str:
+        return cells.shortened(delivery.last_error, 60) or str(delivery.last_status or "–")

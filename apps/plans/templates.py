@@ -1,0 +1,206 @@
+"""Templates of steps: Jinja in its sandbox, which reads what it is given, reaches nothing else, and ends soon.
+
+Text is made by `render`, values by `value`; what a template speaks of can be told without either (`names_of`). Their
+authors are not trusted: what could take long, or grow, is left out or counted (`sandbox`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from jinja2 import Template, TemplateError, TemplateSyntaxError, Undefined, meta, nodes
+from jinja2.parser import Parser
+
+from apps.plans.budgets import Time, TooMuch, budget, look
+from apps.plans.filters import written
+from apps.plans.sandbox import ABSENT, ENVIRONMENT, NotThere, counted, permitted
+
+LONGEST_SOURCE = 50_000  # characters
+LARGEST = 200_000  # bytes of a rendered text
+GIVEN = ("inputs", "steps", "item", "index", "last")
+"""The names that a template may find."""
+MOST_NAMED = 20  # of what there is, in a sentence
+
+WRONG = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+TOO_DEEP = (SyntaxError, RecursionError, MemoryError)  # the first is of the Python that Jinja makes of a template
+
+
+class TemplateProblem(Exception):
+    """A template cannot be, or not with what there is. The text is a sentence that says why."""
+
+
+class Spoken(NamedTuple):
+    """What a template speaks of: keys of steps, names of inputs, and names of its own surroundings (`item`, `last`).
+
+    `all_steps`: it also speaks of `steps` without saying which, so that nobody knows what it waits for.
+    """
+
+    steps: frozenset[str] = frozenset()
+    inputs: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    all_steps: bool = False
+
+
+def render(template: str, names: Mapping[str, Any]) -> str:
+    """The text that a template makes of these names. Raises TemplateProblem."""
+    with _told(template, names):
+        made = _template(template)
+        pieces, size = [], 0
+        with budget():
+            for piece in made.generate(names):
+                size += len(piece.encode(errors="surrogatepass"))
+                if size > LARGEST:
+                    raise TooMuch(f"it makes more than {LARGEST:,} bytes")
+                pieces.append(piece)
+        return "".join(pieces)
+
+
+def value(expression: str, names: Mapping[str, Any], shared: Time | None = None) -> Any:
+    """What an expression gives: JSON, and results (dataclasses) as they were given. Raises TemplateProblem.
+
+    It takes no longer than is left of `shared`, where several are worked out.
+    """
+    with _told(expression, names, is_expression=True):
+        made = _expression(expression)
+        with budget(shared):
+            context = made.new_context(dict(names))
+            for _ in made.root_render_func(context):
+                pass
+            return _native(context.vars["result"])
+
+
+@lru_cache(maxsize=4096)
+def names_of(template: str, *, is_expression: bool = False) -> Spoken:
+    """What a template, or an expression, speaks of. Raises TemplateProblem where it cannot be read."""
+    with _told(template, {}, is_expression=is_expression):
+        tree = _tree(template, is_expression)
+        names = meta.find_undeclared_variables(tree)
+        found = [(node.node.name, _key(node)) for node in _accesses(tree) if isinstance(node.node, nodes.Name)]
+        mentions = sum(node.name == "steps" for node in tree.find_all(nodes.Name))
+    steps = [str(key) for name, key in found if name == "steps" and key is not None]
+    inputs = [str(key) for name, key in found if name == "inputs" and key is not None]
+    return Spoken(frozenset(steps), frozenset(inputs), frozenset(names), all_steps=mentions > len(steps))
+
+
+@lru_cache(maxsize=1024)
+def _template(source: str) -> Template:
+    return ENVIRONMENT.from_string(counted(_tree(source, False)))
+
+
+@lru_cache(maxsize=1024)
+def _expression(source: str) -> Template:
+    return ENVIRONMENT.from_string(counted(_tree(source, True)))
+
+
+def _tree(source: str, is_expression: bool) -> nodes.Template:
+    """The source as Jinja reads it, made of what is permitted alone. Raises TemplateProblem."""
+    if len(source) > LONGEST_SOURCE:
+        raise TemplateProblem(f"It is longer than {LONGEST_SOURCE:,} characters.")
+    try:
+        tree = _expression_tree(source) if is_expression else ENVIRONMENT.parse(source)
+        refusal = permitted(tree, GIVEN)
+    except TemplateSyntaxError as error:
+        where = f" (line {error.lineno})" if "\n" in source else ""
+        raise TemplateProblem(_sentence(f"it cannot be read{where}: {error.message}")) from None
+    except RecursionError:
+        raise TemplateProblem("It is nested too deeply.") from None
+    if refusal:
+        raise TemplateProblem(_sentence(refusal))
+    return tree
+
+
+def _expression_tree(source: str) -> nodes.Template:
+    parser = Parser(ENVIRONMENT, source, state="variable")
+    read = parser.parse_expression()
+    if not parser.stream.eos:
+        raise TemplateSyntaxError("something is left after the end of the expression", parser.stream.current.lineno)
+    tree = nodes.Template([nodes.Assign(nodes.Name("result", "store"), read, lineno=1)], lineno=1)
+    return tree.set_environment(ENVIRONMENT)  # type: ignore[return-value]
+
+
+@contextmanager
+def _told(source: str, names: Mapping[str, Any], is_expression: bool = False) -> Iterator[None]:
+    """What goes wrong is told as a TemplateProblem."""
+    try:
+        yield
+    except NotThere as error:
+        raise TemplateProblem(_sentence(_missing(_tree(source, is_expression), error, names))) from None
+    except TOO_DEEP:
+        raise TemplateProblem("It is nested too deeply.") from None
+    except TooMuch as error:
+        raise TemplateProblem(_sentence(str(error))) from None
+    except WRONG as error:
+        raise TemplateProblem(_sentence(f"it cannot be worked out: {error}")) from None
+
+
+def _missing(tree: nodes.Template, error: NotThere, names: Mapping[str, Any]) -> str:
+    """That something is not there, and what is."""
+    name, owner = error.name, error.owner
+    if error.hint:
+        return error.hint
+    if owner is ABSENT:
+        return f"there is no `{name}` here; there are {_listed(names)}"
+    paths = {path for node in _accesses(tree) if _key(node) == name and (path := _path(node.node))}
+    where = f"`{paths.pop()}`" if len(paths) == 1 else "what it looks into"
+    if where == "`steps`":
+        return f"there is no step `{name}` before this one"
+    if owner is None:
+        return f"{where} is empty (null), so there is no `{name}` in it"
+    if isinstance(owner, Mapping):
+        return f"{where} has no `{name}`; it has {_listed(owner)}"
+    if dataclasses.is_dataclass(owner):
+        return f"{where} has no `{name}`; it has {_listed(field.name for field in dataclasses.fields(owner))}"
+    if isinstance(owner, list | tuple):
+        several = f"{where} is a list of {len(owner)}"
+        return f"{several}, so there is no `{name}` in it" if isinstance(name, int) else f"{several}, without `{name}`"
+    return f"{where} has no `{name}`"
+
+
+def _listed(names: Iterable[Any]) -> str:
+    first, *others = [f"`{name}`" for name in names][: MOST_NAMED + 1] or ["nothing"]
+    return ", ".join([first, *others[: MOST_NAMED - 1]]) + (", …" if len(others) >= MOST_NAMED else "")
+
+
+def _accesses(tree: nodes.Template) -> Iterator[nodes.Getattr | nodes.Getitem]:
+    yield from tree.find_all(nodes.Getattr)
+    yield from tree.find_all(nodes.Getitem)
+
+
+def _key(node: nodes.Getattr | nodes.Getitem) -> Any:
+    """The name that is looked up, if the source says it."""
+    if isinstance(node, nodes.Getattr):
+        return node.attr
+    return node.arg.value if isinstance(node.arg, nodes.Const) else None
+
+
+def _path(node: nodes.Node) -> str:
+    """A value as it is written, `steps.review.data`; empty for what is worked out."""
+    if isinstance(node, nodes.Name):
+        return node.name
+    if not isinstance(node, nodes.Getattr | nodes.Getitem) or (key := _key(node)) is None:
+        return ""
+    before = _path(node.node)
+    return before and (f"{before}[{key}]" if isinstance(key, int) else f"{before}.{key}")
+
+
+def _native(given: Any) -> Any:
+    """Without what only lives in a template: generators are lists. Raises NotThere for what is not there."""
+    if isinstance(given, Undefined):
+        str(given)  # says what is missing
+    if given is None or isinstance(given, str | int | float) or dataclasses.is_dataclass(given):
+        return given
+    look()
+    if isinstance(given, Mapping):
+        return {key if isinstance(key, str) else written(key): _native(one) for key, one in given.items()}
+    if isinstance(given, Iterable):
+        return [_native(one) for one in given]
+    raise TypeError(f"it gives no value, but {type(given).__name__}")
+
+
+def _sentence(text: str) -> str:
+    text = text.strip().rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,38 @@
+"""`./manage.py replay CONTEXT_ID`."""
+
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from apps.record.cold import restored
+from apps.record.models import Context
+from apps.record.replay import differences
+from console.commands import QuickCommand
+
+
+class Command(QuickCommand):
+    help = "Rebuilds a context from its events and compares it with the rows; exit 1 on a difference."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("context_id", help="the context's key, or its A2A contextId")
+
+    def handle(self, *args: Any, context_id: str, **options: Any) -> None:
+        contexts = self.find(context_id)
+        if not contexts:
+            raise CommandError(f"There is no context {context_id}.")
+        found = [line for context in contexts for line in differences(restored(context).pk)]
+        for line in found:
+            self.stdout.write(line)
+        if found:
+            raise CommandError(f"{len(found)} differences between the log and the rows.", returncode=1)
+        events = sum(context.last_event for context in contexts)
+        self.stdout.write(f"The rows are what the {events} events of the log say.")
+
+    def find(self, context_id: str) -> list[Context]:
+        try:
+            return list(Context.objects.filter(pk=uuid.UUID(context_id))) or list(
+                Context.objects.filter(context_id=context_id)
+            )
+        except ValueError:
+            return list(Context.objects.filter(context_id=context_id))

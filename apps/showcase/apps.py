@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class ShowcaseConfig(AppConfig):
-    name = "apps.showcase"
-    label = "showcase"

@@ -1,0 +1,115 @@
+"""A router that chooses twice: a message or a task, and for a task the agent that does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentkit import (
+    Artifact,
+    Completed,
+    Decision,
+    Message,
+    ResponseType,
+    Skill,
+    SkillHandler,
+    Start,
+    TaskContext,
+    by_words,
+)
+from agentkit.llm import by_model, has_model, skill_by_model
+from agentkit.selecting import by_rules, has_files, says
+from examples.steps import ON_CARD, Step, noted
+
+
+@dataclass(frozen=True)
+class Route:
+    """An agent that work is passed on to, and the words by which such work is known."""
+
+    agent: str
+    does: str
+    words: Sequence[str]
+    example: str = ""
+
+
+ROUTES = (
+    Route("translator", "translates into German, French or Spanish",
+          ["translate", "translation", "German", "French", "Spanish"], "Translate to French: Good morning"),
+    Route("reviewer", "reviews a text", ["review", "proofread", "critique", "correct"], "Review: The the cat sat."),
+    Route("writer", "writes a short text", ["write", "draft", "compose", "article", "essay"], "Write about the tides"),
+    Route("builder", "builds a small project", ["build", "website", "python", "module"], "Build a website about bees"),
+    Route("travel", "plans a trip", ["trip", "travel", "journey", "flight", "holiday"], "A trip to Lisbon on 3 May"),
+    Route("report", "reports on a table", ["report", "csv", "statistics", "chart"]),
+)  # fmt: skip
+TALK = "talk"
+WORDS = {route.agent: route.words for route in ROUTES}
+
+is_work = says(*(word for words in WORDS.values() for word in words))
+at_once = by_rules((has_files, "task"), (is_work, "task"), otherwise="message")
+judged = by_model("Greetings, thanks, and questions about this agent itself are small; all else is passed on.")
+
+
+def _talked(said: str) -> str:
+    """What is answered to small talk without a language model."""
+    known = "\n".join(f"- {route.agent}: {route.does}" for route in ROUTES)
+    heard = " ".join(said.split())
+    begin = f"You said “{heard[:100]}”, which names no work that I know." if heard else "Hello!"
+    return f"{begin} I pass work on:\n\n{known}\n\nTry: {ROUTES[0].example}"
+
+
+ANSWER = Step(
+    "smart-router",
+    "Answer what was `said` in one or two sentences. You pass work on to other agents: "
+    + "; ".join(f"{route.agent} {route.does}" for route in ROUTES),
+    str,
+    offline=_talked,
+)
+
+
+async def which_agent(message: Message, skills: Sequence[Skill]) -> Decision:
+    """The agent that does the work, by a language model or by words; where words name several, the sender is asked."""
+    if await has_model():
+        return await skill_by_model()(message, skills)
+    if not is_work(message):
+        return Start("report" if has_files(message) else TALK)
+    return by_words(WORDS)(message, skills)
+
+
+class SmartRouter(SkillHandler):
+    """Answers small talk at once, and passes work on to the agent that does it."""
+
+    name = "Smart router"
+    description = f"Answers small talk at once, and passes work on to the agent that does it. {ON_CARD}"
+    skills = (
+        Skill(TALK, "Small talk", "Says hello, and what it can do.", tags=["talk"], examples=["What can you do?"]),
+        *(
+            Skill(
+                route.agent,
+                f"Pass on to {route.agent}",
+                f"Has the agent {route.agent} work on it, which {route.does}.",
+                tags=["router", *map(str.casefold, route.words)],
+                examples=[route.example] if route.example else [],
+                input_modes=["*/*"],
+            )
+            for route in ROUTES
+        ),
+    )
+    choose_skill = staticmethod(which_agent)
+    input_modes = ("*/*",)
+    output_modes = ("*/*",)
+    # The skill is kept with the task: executed again, after a crash or a question, it goes to the same agent.
+    retry_safe = True
+
+    async def select_response_type(self, message: Message) -> ResponseType:
+        """Small talk is answered at once; work becomes a task. A language model tells them apart, or else words do."""
+        return await judged(message) if await has_model() else at_once(message)
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        if task.skill in (None, TALK) or not task.task_id:  # a message has no task to call others from
+            return Completed(await noted(await ANSWER(task, said=task.message.text)))
+        route = next(route for route in ROUTES if route.agent == task.skill)
+        await task.progress(f"Passing this on to {route.agent}, which {route.does}…")
+        # Its parts alone: the skill that its metadata may name is one of this agent.
+        result = await task.call(route.agent, task.message.parts, key="work")
+        passed_on = [Artifact(one.parts, one.name, one.description) for one in result.artifacts]
+        return Completed(f"This is the work of {route.agent}, which {route.does}.\n\n{result.text}", passed_on)

@@ -1,0 +1,48 @@
+"""Work on the bridge survives a database connection that broke, and lets the database's other errors through."""
+
+from contextlib import nullcontext
+
+import pytest
+from django.db import IntegrityError, OperationalError, connection, transaction
+
+import db
+from apps.accounts.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def test_what_reads_goes_on_after_the_connection_was_closed(ada):
+    def close_and_count():
+        connection.close()
+        return User.objects.count()
+
+    assert await db.run(close_and_count) == 1
+
+
+@pytest.mark.services("ends a connection of PostgreSQL's", only=True)
+async def test_it_goes_on_after_the_server_ended_the_connection(ada):
+    for surroundings in (nullcontext, transaction.atomic):
+        ended = []
+
+        def end_and_count(surroundings=surroundings, ended=ended):
+            with surroundings():
+                if not ended:
+                    with connection.cursor() as cursor:
+                        ended.append(True)
+                        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+                return User.objects.count()
+
+        assert await db.run(end_and_count) == 1
+
+
+async def test_an_error_of_the_statement_is_not_tried_again(ada):
+    tried = []
+
+    def fail(error):
+        tried.append(error)
+        raise error
+
+    for error in (OperationalError("no such table"), IntegrityError("twice"), ValueError("no")):
+        with pytest.raises(type(error)):
+            await db.run(fail, error)
+    assert len(tried) == 3

@@ -1,0 +1,35 @@
+"""Sending to agents that call each other, and waiting for what becomes of it."""
+
+import asyncio
+
+import db
+from apps.engine import send
+from apps.engine.send import settled
+
+SOON = 20
+
+
+async def sent(principal, agent, message):
+    return await send.send(principal, agent, message)
+
+
+async def ended(receipt, within=SOON):
+    """The task once it has ended or asks."""
+    async with asyncio.timeout(within):
+        return await settled(receipt.context, receipt.task, 0, lambda task: task)
+
+
+async def done(principal, agent, message):
+    return await ended(await sent(principal, agent, message))
+
+
+async def until(condition, within=SOON):
+    """Wait until what is in the database is so."""
+    async with asyncio.timeout(within):
+        while not (found := await db.run(condition)):  # noqa: ASYNC110 - what is waited for is in the database
+            await asyncio.sleep(0.02)
+    return found
+
+
+def words(task):
+    return "".join(part.get("text", "") for part in task.status_message["parts"])

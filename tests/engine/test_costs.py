@@ -1,0 +1,76 @@
+"""The statements and transactions of the hot path are counted: more of them is a decision, not an accident."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agentkit import Completed
+from apps.engine import accept
+from apps.record import whole_tasks, wire
+from tests.working import begin, chunk, end, say
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database has statements of its own")]
+CONTROL = re.compile(r"^(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK|SET|PRAGMA)")
+
+
+class Cost:
+    """Counts what is sent to the database in a `with` block."""
+
+    def __enter__(self):
+        self._queries = CaptureQueriesContext(connection)
+        self._queries.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        self._queries.__exit__(*exception)
+        sent = [query["sql"] for query in self._queries.captured_queries]
+        self.transactions = sum(sql.startswith("BEGIN") for sql in sent)
+        self.statements = [sql for sql in sent if not CONTROL.match(sql)]
+
+
+def measured(ada, echo, said):
+    """What each step costs the second time, when all its SQL is built."""
+    costs = {}
+    for _ in range(2):
+        with Cost() as costs["accept"]:
+            sent = accept.accept(ada.principal, echo, said())
+        with Cost() as costs["claim"]:
+            held = begin(sent.run)
+        with Cost() as costs["first words"]:
+            say(held, chunk("lines", "1\n", last=False))
+        with Cost() as costs["record"]:
+            say(held, *(chunk("lines", f"{n}\n", append=True, last=False) for n in range(100)))
+        with Cost() as costs["finish"]:
+            end(held, Completed("done"))
+        with Cost() as costs["show"]:
+            wire.load_task(whole_tasks.find(sent.task))
+    return costs
+
+
+def test_a_turn_costs_as_many_statements_and_transactions_as_it_is_known_to(ada, echo, said):
+    costs = measured(ada, echo, said)
+    together = connection.vendor == "postgresql"  # where a transaction's writes are one statement, and all of it
+    found = {step: len(cost.statements) for step, cost in costs.items()}
+    assert found == (ON_POSTGRESQL if together else ON_SQLITE), "\n".join(costs["finish"].statements)
+    alone = 0 if together else 1
+    found = {step: cost.transactions for step, cost in costs.items()}
+    assert found == {"accept": alone, "claim": alone, "first words": 1, "record": 1, "finish": alone, "show": 0}
+
+
+def test_a_late_chunk_costs_what_the_second_did(ada, echo, said):
+    held = begin(accept.accept(ada.principal, echo, said()).run)
+    say(held, chunk("lines", "0", last=False))
+    found = []
+    for number in (1, 200):
+        with Cost() as cost:
+            say(held, chunk("lines", "x", append=True, last=False))
+        found.append(len(cost.statements))
+        if number == 1:
+            say(held, *(chunk("lines", "x", append=True, last=False) for _ in range(200)))
+    assert found[0] == found[1]
+
+
+ON_SQLITE = {"accept": 6, "claim": 6, "first words": 6, "record": 4, "finish": 10, "show": 3}
+ON_POSTGRESQL = {"accept": 1, "claim": 2, "first words": 4, "record": 3, "finish": 4, "show": 1}

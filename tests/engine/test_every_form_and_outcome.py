@@ -1,0 +1,47 @@
+"""Every way of a handler to end, over the platform with a real worker. All forms of handlers: tests/agentkit."""
+
+import asyncio
+
+import pytest
+
+import db
+from apps.engine import send
+from apps.record import replay, wire
+from apps.record.models import Run, Task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ENDS = {
+    "completed": ("COMPLETED", "done", {"kind": "test"}, None),
+    "asking": ("INPUT_REQUIRED", "which?", {"kind": "test"}, None),
+    "credential": ("AUTH_REQUIRED", "key?", {"kind": "test"}, None),
+    "failed": ("FAILED", "no", {"kind": "test"}, "broken"),
+    "rejected": ("REJECTED", "never", {"kind": "test"}, None),
+    "raises failure": ("FAILED", "no", None, "broken"),
+    "raises error": ("FAILED", "The agent stopped because of an error of its own", None, "agent_error"),
+    "wrong type": ("FAILED", "", None, ...),
+    "text": ("COMPLETED", "words", None, None),
+    "dict": ("COMPLETED", "Here is answer.", None, None),
+    "state": ("INPUT_REQUIRED", "which?", {"prompt": "which?", "service": "test"}, None),
+    "nothing": ("COMPLETED", "", None, None),
+}
+
+
+async def ended(ada, agent, message):
+    sent = await send.send(ada.principal, agent, message, require_task=True)
+    task = await send.settled(sent.context, sent.task, sent.index, wire.load_task)
+    return task, await db.run(lambda: (Run.objects.get(task=sent.task), replay.differences(sent.context)))
+
+
+async def test_every_end_is_recorded(ada, agent_at, worker, said):
+    agent = await agent_at("tests.engine.forms:function")
+    found = await asyncio.gather(*(ended(ada, agent, said(text)) for text in ENDS))
+    for (text, (state, words, metadata, code)), (task, (run, differences)) in zip(ENDS.items(), found, strict=True):
+        status = task["status"]
+        assert status["state"] == f"TASK_STATE_{state}", text
+        assert words in status["message"]["parts"][0]["text"], text
+        assert status["message"]["metadata"] == (metadata or {}) | {"agent": agent.slug}, text
+        assert bool(task["artifacts"]) is (state == "COMPLETED"), text
+        assert code is ... or (run.error or {}).get("code") == code, text
+        assert differences == []
+    assert await db.run(Task.objects.count) == len(ENDS)

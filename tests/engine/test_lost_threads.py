@@ -1,0 +1,93 @@
+"""Handlers that hear of no stop hold threads: a process that has none left leaves such work to others, and says so."""
+
+import asyncio
+
+import pytest
+
+import db
+from apps.engine import accept, hosting
+from apps.engine.answering import NoAnswer
+from apps.engine.send import send, settled
+from apps.engine.sweep import sweep
+from apps.engine.worker import WorkerProcess
+from apps.record.models import Run
+from tests.engine.agents import Stuck
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _two_threads(settings):
+    settings.HANDLER_THREADS = 2
+    hosting.handler_threads.cache_clear()
+    Stuck.let_go.clear()
+    yield
+    Stuck.let_go.set()
+    hosting.handler_threads.cache_clear()
+
+
+@pytest.fixture
+def named(monkeypatch):
+    """The runs that the sweep names to workers."""
+    runs = []
+    monkeypatch.setattr("apps.engine.sweep.publish", runs.append)
+    return runs
+
+
+@pytest.fixture
+def carrier(transactional_db):
+    carrier = WorkerProcess()
+    yield carrier
+    carrier.close(0)
+
+
+async def offered(carrier, ada, agent, message):
+    sent = await db.run(accept.accept, ada.principal, agent, message)
+    assert await asyncio.to_thread(carrier.offer, sent.run)
+    return sent
+
+
+async def end_of(sent):
+    return await settled(sent.context, sent.task, sent.index, lambda task: task.state)
+
+
+async def lose_all_threads(carrier, ada, stuck, said):
+    for _ in range(2):
+        sent = await offered(carrier, ada, stuck, said())
+        assert await end_of(sent) == "failed", "by its time limit"
+
+
+async def test_a_process_without_threads_takes_no_turn_that_needs_one_and_says_who_holds_them(
+    ada, agent, said, carrier, named, settings, caplog
+):
+    stuck, waiting = await agent("Stuck"), await agent("Waiting")
+    await lose_all_threads(carrier, ada, stuck, said)
+    told = [record.getMessage() for record in caplog.records if record.name == "parley.engine"]
+    assert sum("agent stuck was stopped and does not end" in line for line in told) == 2
+    assert "all 2 threads for handlers are held" in told[-1]
+
+    left = await offered(carrier, ada, stuck, said())
+    run = await db.run(Run.objects.get, pk=left.run)
+    assert (run.state, run.attempt) == (Run.State.QUEUED, 0)
+    settings.SWEEP_SECONDS = -1
+    await db.run(sweep)
+    assert named == [left.run], "another is asked"
+
+    taken = await offered(carrier, ada, waiting, said("go"))
+    assert await end_of(taken) == "completed", "what is async goes on"
+
+
+async def test_it_takes_them_again_when_a_thread_is_back(ada, agent, said, carrier):
+    stuck = await agent("Stuck")
+    await lose_all_threads(carrier, ada, stuck, said)
+    Stuck.let_go.set()
+    with hosting.handler_threads().lent_to(stuck) as threads:
+        await asyncio.get_running_loop().run_in_executor(threads, int)  # done as soon as one is back
+    sent = await offered(carrier, ada, stuck, said())
+    assert await end_of(sent) == "completed"
+
+
+async def test_who_wants_a_message_is_refused_at_once(ada, agent, said, carrier):
+    await lose_all_threads(carrier, ada, await agent("Stuck"), said)
+    with pytest.raises(NoAnswer, match="too busy"):
+        await send(ada.principal, await agent("StuckAnswering"), said())

@@ -1,0 +1,157 @@
+"""The router passes a message on to the agent that fits best, in its caller's name, and says why."""
+
+import pytest
+
+import db as database
+from apps.accounts.principals import ANONYMOUS
+from apps.agents.matching import Match
+from apps.agents.models import Agent
+from apps.agents.negotiation import Ask, Facts, assess
+from apps.agents.registration import register_hosted
+from apps.engine import send
+from apps.engine.send import settled
+from apps.features.routing import router
+from apps.features.routing.router import Choice, Passed, choose, register_router
+from apps.record.models import Context, Task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def fitting(slug, score, **fields):
+    skill = {"id": slug, "name": slug, "description": f"{slug}.", "tags": [slug]}
+    told = {"name": slug.title(), "description": f"Does {slug}.", "skills": [skill]}
+    return assess(Ask("x"), Agent(slug=slug, **told | fields), Facts(), [Match(skill, score, (slug,))])
+
+
+def chosen(text, *scores, earlier=None):
+    ranked = sorted((fitting(slug, score) for slug, score in scores), key=lambda one: one.rank)
+    before = Passed(earlier, earlier.title(), "the task before", True) if earlier else None
+    return choose(text, ranked, before)
+
+
+def test_a_message_goes_to_whom_it_names_or_who_worked_before_or_who_fits_best():
+    table = [
+        ("paint", [("cook", 0.31), ("paint", 0.5)], None, "paint", False),
+        ("@cook paint", [("cook", 0.0), ("paint", 0.9)], None, "cook", False),
+        ("make it shorter", [("cook", 0.0), ("paint", 0.1)], "cook", "cook", True),
+        ("and a soup", [("cook", 0.0), ("paint", 0.59)], "cook", "cook", True),
+        ("paint a picture", [("cook", 0.2), ("paint", 0.6)], "cook", "paint", False),
+        ("paint and cook", [("cook", 0.7), ("paint", 0.6)], "cook", "cook", True),
+        ("@paint this", [("cook", 0.9), ("paint", 0.0)], "cook", "paint", False),
+        ("paint", [("paint", 0.5)], "gone", "paint", False),
+        ("write to me@cook or cook", [("cook", 0.4)], None, "cook", False),
+    ]
+    for text, scores, earlier, slug, refines in table:
+        choice = chosen(text, *scores, earlier=earlier)
+        assert isinstance(choice, Choice), text
+        assert (choice.slug, list(choice.refines)) == (slug, ["the task before"] if refines else []), text
+    assert "A 0.90 (shares the words a); B 0.50" in chosen("x", ("a", 0.9), ("b", 0.5)).why
+
+
+def test_where_nobody_fits_it_lists_what_there_is():
+    told = {
+        "bake": "No agent here seems to fit this. Name one of these with @:\n\n- @cook: Does cook.",
+        "@secret": "There is no agent @secret that you can use for this now.",
+    }
+    for text, sentence in told.items():
+        assert chosen(text, ("cook", 0.29)).message.startswith(sentence)
+
+
+def test_an_agent_that_cannot_work_is_neither_chosen_nor_listed():
+    gone = fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE)
+    assert "@gone:" not in choose("x", [gone, fitting("cook", 0.0)], None).message
+    assert choose("x", [gone], None).message.endswith("There is no agent that you can use.")
+
+
+# With a worker
+
+
+@pytest.fixture
+def cast(worker, echo, countdown):
+    register_router()
+    register_hosted("club", "examples.agents.echo:Echo", access=Agent.Access.GROUPS)
+    return Agent.objects.get(slug="router")
+
+
+async def routed(principal, agent, message):
+    sent = await send.send(principal, agent, message)
+    return await settled(sent.context, sent.task, sent.index, lambda task: task, sent.since)
+
+
+def words(task):
+    return [part["text"] for part in task.status_message["parts"]]
+
+
+def children_of(task):
+    return list(Task.objects.filter(parent=task.pk).select_related("agent"))
+
+
+async def test_it_passes_a_message_on_and_gives_back_what_was_made(ada, cast, said):
+    task = await routed(ada.principal, cast, said("count down from 2, please"))
+    assert task.state == "completed"
+    why, answer = words(task)
+    assert why.startswith("Countdown works on this: it fits best.")
+    assert answer == "Lift-off."
+    [child] = await database.run(children_of, task)
+    assert (child.agent.slug, child.state, child.owner_id) == ("countdown", "completed", ada.pk)
+    artifacts = await database.run(lambda: list(task.artifacts.all()))
+    assert [(one.name, [part["text"] for part in one.parts]) for one in artifacts] == [("countdown", ["2\n", "1\n"])]
+
+
+async def test_a_conversation_stays_with_its_agent_until_it_asks_for_another(ada, cast, said):
+    first = await routed(ada.principal, cast, said("count down from 2, please"))
+    context = await database.run(lambda: Context.objects.get(pk=first.context_id).context_id)
+    children = []
+    for text in ("now from 1", "@echo hello", "and again"):
+        task = await routed(ada.principal, cast, said(text, contextId=context))
+        [child] = await database.run(children_of, task)
+        children.append(child)
+    assert [child.agent.slug for child in children] == ["countdown", "echo", "echo"]
+    [begun] = await database.run(children_of, first)
+    assert [child.references for child in children] == [[str(begun.pk)], [], [str(children[1].pk)]]
+
+
+async def test_a_question_of_the_chosen_agent_is_asked_and_answered_through_it(ada, cast, said):
+    asking = await routed(ada.principal, cast, said("count down from 99999999"))
+    assert asking.state == "input-required"
+    assert "Which number shall I start from?" in words(asking)[0]
+    ended = await routed(ada.principal, cast, said("2", taskId=str(asking.pk)))
+    assert (ended.state, words(ended)[-1]) == ("completed", "Lift-off.")
+    assert len(await database.run(children_of, ended)) == 1
+
+
+async def test_it_works_in_its_callers_name(ada, cast, said, hello_for_all):
+    refused = await routed(ada.principal, cast, said("@club hello"))
+    assert refused.state == "rejected"
+    assert "There is no agent @club" in words(refused)[0]
+    assert "@club:" not in words(refused)[0]
+    await database.run(Agent.objects.filter(pk=cast.pk).update, access=Agent.Access.PUBLIC)
+    agent = await database.run(Agent.objects.get, pk=cast.pk)
+    nobody = await routed(ANONYMOUS, agent, said("something that no agent does"))
+    assert nobody.state == "rejected"
+    assert "@hello:" in words(nobody)[0]
+    assert "@echo:" not in words(nobody)[0]
+
+
+@pytest.fixture
+def hello_for_all(db):
+    return register_hosted("hello", "examples.agents.hello:Hello", access=Agent.Access.PUBLIC)
+
+
+async def test_a_turn_that_is_taken_again_stays_with_what_it_began(ada, cast, said):
+    task = await routed(ada.principal, cast, said("count down from 1"))
+    [child] = await database.run(children_of, task)
+    said_before = await database.run(lambda: task.messages.first().message_id)
+    situation = await database.run(router._situation, task.pk, said_before)
+    assert situation.begun == Passed("countdown", "Countdown", str(child.pk), True)
+    assert situation.earlier is None
+
+
+def test_registering_leaves_what_people_changed(echo):
+    register_router()
+    Agent.objects.filter(slug="router").update(access=Agent.Access.PUBLIC)
+    register_router()
+    assert Agent.objects.get(slug="router").access == Agent.Access.PUBLIC
+    Agent.objects.filter(slug="router").update(handler=echo.handler, name="My own")
+    register_router()
+    assert Agent.objects.get(slug="router").name == "My own"

@@ -1,0 +1,30 @@
+"""A handler's module may take long to import: nobody else waits for it."""
+
+import asyncio
+
+import pytest
+
+import db
+from apps.agents.models import Agent
+from apps.agents.registration import house_workspace
+from apps.engine import hosting
+from tests.engine import gates
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def registered():
+    """An agent whose handler this process has not imported."""
+    return Agent.objects.create(
+        slug="slow", name="Slow", handler="tests.engine.slow_to_import:handler", workspace=house_workspace()
+    )
+
+
+async def test_the_loop_goes_on_while_a_handler_is_imported():
+    agent = await db.run(registered)
+    loading = asyncio.create_task(hosting.handler_of(agent))
+    await asyncio.to_thread(gates.IMPORTING.wait, 10)
+    gates.GO_ON.set()
+    handler = await loading
+    assert handler.name == "Handler"
+    assert await hosting.handler_of(agent) is handler

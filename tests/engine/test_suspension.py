@@ -1,0 +1,243 @@
+"""A child that asks makes its parent ask, the answer goes down, and the parent's turn is taken again."""
+
+import asyncio
+
+import pytest
+
+import db
+from apps.engine import canceling, suspending, sweep
+from apps.engine.resuming import resume
+from apps.engine.worker import this_process
+from apps.features.sessions import deletion
+from apps.record import replay
+from apps.record.lifecycle import TaskState
+from apps.record.models import Artifact, Context, Run, Suspension, Task
+from tests.engine.calling_agents import EXECUTED, GATES
+from tests.engine.delegating import done, ended, sent, until, words
+from tests.working import state_of
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("worker"),
+    pytest.mark.services("parents and children race over the broker and the database"),
+]
+
+
+async def asked(ada, cast, said, text="asking: the wall"):
+    """A parent whose child asks."""
+    parent = await done(ada.principal, cast["caller"], said(text))
+    assert parent.state == TaskState.INPUT_REQUIRED, words(parent)
+    return parent
+
+
+async def answered(ada, cast, said, parent, text):
+    """The parent once its question was answered: as it stands when it has ended or asks again."""
+    return await ended(await sent(ada.principal, cast["caller"], said(text, taskId=str(parent.pk))))
+
+
+def child_of(parent, agent="asking"):
+    return Task.objects.select_related("context", "agent").get(parent=parent.pk, agent__slug=agent)
+
+
+async def the_record_holds():
+    for context in await db.run(list, Context.objects.all()):
+        assert await db.run(replay.differences, context.pk) == []
+
+
+async def test_the_question_is_the_childs(ada, cast, said):
+    parent = await asked(ada, cast, said)
+    child = await db.run(child_of, parent)
+    assert words(parent) == "Which colour for the wall?"
+    assert (parent.slot["name"], parent.slot["order"]) == ("colour", ["shade", "colour"])
+    assert parent.slot["child"] == str(child.pk)
+    await the_record_holds()
+
+
+async def test_the_answer_goes_down_and_the_turn_is_taken_again(ada, cast, said):
+    parent = await asked(ada, cast, said, "asking: the wall\nshouting: ready")
+    parent = await answered(ada, cast, said, parent, "blue")
+    assert parent.state == "completed"
+    assert words(parent) == "the wall: blue | READY (1)", "the turn began with the memory that it had begun with"
+    assert EXECUTED["caller:asking: the wall\nshouting: ready"] == 2
+    assert EXECUTED["shouting:ready"] == EXECUTED["asking:the wall"] == EXECUTED["answered:blue"] == 1
+    assert await db.run(Task.objects.filter(parent=parent.pk).count) == 2
+    await db.run(sweep.sweep)
+    assert not await db.run(Suspension.objects.exists)
+    await the_record_holds()
+
+
+async def test_a_question_goes_up_and_its_answer_down_through_every_level(ada, cast, said):
+    parent = await asked(ada, cast, said, "caller: caller: asking: the roof")
+    parent = await answered(ada, cast, said, parent, "red")
+    assert (parent.state, words(parent)) == ("completed", "the roof: red (1) (1) (1)")
+    await the_record_holds()
+
+
+async def test_one_question_after_the_other_while_siblings_go_on(ada, cast, said):
+    parent = await asked(ada, cast, said, "asking: one\ngated: a\nasking: two")
+    first = words(parent)
+    sibling = await db.run(child_of, parent, "gated")
+    await until(lambda: state_of(sibling.pk) == "working")
+    both = lambda: Task.objects.filter(parent=parent.pk, state=TaskState.INPUT_REQUIRED).count() == 2  # noqa: E731
+    await until(both)
+    parent = await answered(ada, cast, said, parent, "blue")
+    assert parent.state == TaskState.INPUT_REQUIRED
+    assert {first, words(parent)} == {"Which colour for one?", "Which colour for two?"}
+    GATES["a"].set()
+    parent = await answered(ada, cast, said, parent, "red")
+    colours = ("blue", "red") if first.endswith("one?") else ("red", "blue")
+    assert words(parent) == f"one: {colours[0]} | a | two: {colours[1]} (1)"
+    assert EXECUTED["gated:a"] == 1
+    await the_record_holds()
+
+
+async def test_a_child_that_is_answered_itself_takes_its_parent_along(ada, cast, said):
+    parent = await asked(ada, cast, said)
+    child = await db.run(child_of, parent)
+    await sent(ada.principal, cast["asking"], said("green", taskId=str(child.pk)))
+    await until(lambda: state_of(parent.pk) == "completed")
+    parent = await db.run(lambda: Task.objects.get(pk=parent.pk))
+    assert words(parent) == "the wall: green (1)"
+    assert EXECUTED["answered:green"] == 1
+    await the_record_holds()
+
+
+async def test_a_child_that_is_canceled_meanwhile_is_what_the_parent_finds(ada, cast, said):
+    parent = await asked(ada, cast, said)
+    await db.run(canceling.cancel_found, await db.run(child_of, parent))
+    await until(lambda: state_of(parent.pk) == "failed")
+    assert "canceled" in words(await db.run(lambda: Task.objects.get(pk=parent.pk)))
+
+
+async def test_the_sweep_finds_a_parent_that_nobody_told(ada, cast, said, monkeypatch):
+    parent = await asked(ada, cast, said)
+    child = await db.run(child_of, parent)
+    await until(lambda: not this_process()._carried)  # the run itself looks once more whether its child has gone on
+    await db.run(Context.objects.filter(pk=child.context_id).update, is_watched=False)
+    await ended(await sent(ada.principal, cast["asking"], said("green", taskId=str(child.pk))))
+    await until(lambda: state_of(child.pk) == "completed")
+    assert await db.run(state_of, parent.pk) == TaskState.INPUT_REQUIRED
+    await db.run(sweep.sweep)
+    await until(lambda: state_of(parent.pk) == "completed")
+
+
+async def test_a_suspension_of_an_earlier_question_moves_nothing(ada, cast, said):
+    """A task that asks for itself does not go on because a child of an earlier turn has ended."""
+    parent = await asked(ada, cast, said)
+    child = await db.run(child_of, parent)
+    await db.run(resume, child.pk, because="test")
+
+    def ask_itself():
+        Task.objects.filter(pk=parent.pk).update(state=TaskState.INPUT_REQUIRED, slot={"name": "own"})
+        Task.objects.filter(pk=child.pk).update(state=TaskState.COMPLETED)
+        Suspension.objects.update_or_create(task_id=parent.pk, defaults={"child": child, "asked_at": child.status_at})
+        runs = Run.objects.filter(task=parent.pk).count()
+        assert suspending.take_along(suspending.Q(task=parent.pk)) == 0
+        assert Run.objects.filter(task=parent.pk).count() == runs
+        assert not Suspension.objects.filter(task=parent.pk).exists()
+
+    await until(lambda: state_of(parent.pk) in ("input-required", "completed"))
+    await until(lambda: not Run.objects.unfinished().exists())
+    await db.run(ask_itself)
+
+
+async def test_a_cancel_reaches_children_that_ask(ada, cast, said):
+    parent = await asked(ada, cast, said)
+    await db.run(canceling.cancel, ada.principal, cast["caller"], str(parent.pk))
+    child = await db.run(child_of, parent)
+    assert child.state == "canceled"
+    await db.run(sweep.sweep)
+    assert not await db.run(Suspension.objects.exists)
+
+
+async def test_a_handler_that_swallows_the_suspension_asks_all_the_same(ada, cast, said):
+    parent = await done(ada.principal, cast["swallowing"], said())
+    assert (parent.state, words(parent)) == (TaskState.INPUT_REQUIRED, "Which colour for swallowed?")
+    states = await db.run(lambda: list(Artifact.objects.filter(task=parent).values_list("state", flat=True)))
+    assert states == [Artifact.State.DISCARDED], "the turn will be taken again, and will make it again"
+    parent = await ended(await sent(ada.principal, cast["swallowing"], said("blue", taskId=str(parent.pk))))
+    assert (parent.state, words(parent)) == ("completed", "swallowed: blue")
+    states = await db.run(lambda: list(Artifact.objects.filter(task=parent).values_list("state", flat=True)))
+    assert sorted(states) == ["delivered", "delivered", "discarded"], "the draft and the answer, once"
+    await the_record_holds()
+
+
+async def test_a_message_that_waits_already_is_the_answer(ada, cast, said):
+    """What was said while the task worked becomes its next turn, and so answers the child's question."""
+    receipt = await sent(ada.principal, cast["caller"], said("gated: a\nasking: the door"))
+    await until(lambda: "gated:a" in EXECUTED)
+    await until(lambda: state_of(receipt.task) == TaskState.INPUT_REQUIRED)
+    await sent(ada.principal, cast["caller"], said("blue", taskId=str(receipt.task)))
+    await until(lambda: "answered:blue" in EXECUTED)
+    GATES["a"].set()
+    parent = await ended(receipt)
+    assert words(parent) == "a | the door: blue (1)"
+
+
+async def test_answer_and_child_at_once_make_one_turn(ada, cast, said):
+    parent = await asked(ada, cast, said)
+    child = await db.run(child_of, parent)
+    await asyncio.gather(
+        *(
+            db.run(resume, parent.pk, because="test"),
+            db.run(resume, parent.pk, because="test"),
+            sent(ada.principal, cast["asking"], said("green", taskId=str(child.pk))),
+        )
+    )
+    await until(lambda: state_of(parent.pk) == "completed")
+    assert EXECUTED["answered:green"] == 1
+    await the_record_holds()
+
+
+async def test_a_message_that_waits_already_is_no_credential(ada, cast, said):
+    """The platform takes a credential by its link alone: the parent asks for it all the same."""
+    receipt = await sent(ada.principal, cast["following"], said("a"))
+    await until(lambda: "gated:a" in EXECUTED)
+    await sent(ada.principal, cast["following"], said("be quick", taskId=str(receipt.task)))
+    GATES["a"].set()
+    parent = await ended(receipt, within=8)
+    assert (parent.state, parent.slot["service"]) == (TaskState.AUTH_REQUIRED, "safe")
+    assert EXECUTED["keyed:the safe"] == 1
+    await the_record_holds()
+
+
+async def asked_again_unheard(parent, ada, cast, said):
+    """The child is answered itself and asks the next, and whoever answered died before the parent was told."""
+    child = await db.run(child_of, parent, "askingtwice")
+    await until(lambda: not this_process()._carried)
+    await db.run(Context.objects.filter(pk=child.context_id).update, is_watched=False)
+    await sent(ada.principal, cast["askingtwice"], said("one", taskId=str(child.pk)))
+    await until(lambda: (Task.objects.get(pk=child.pk).slot or {}).get("name") == "second")
+
+
+async def test_the_sweep_finds_a_parent_whose_child_asks_something_else_by_now(ada, cast, said):
+    parent = await asked(ada, cast, said, "askingtwice: it")
+    await asked_again_unheard(parent, ada, cast, said)
+    await db.run(sweep.sweep)
+    question = lambda: Task.objects.get(pk=parent.pk)  # noqa: E731
+    await until(lambda: (question().slot or {}).get("name") == "second", within=5)
+    parent = await answered(ada, cast, said, await db.run(question), "two")
+    assert words(parent) == "one, two (1)"
+    await the_record_holds()
+
+
+async def test_an_answer_to_an_earlier_question_is_none_to_the_childs_next(ada, cast, said):
+    parent = await asked(ada, cast, said, "askingtwice: it")
+    await asked_again_unheard(parent, ada, cast, said)
+    parent = await answered(ada, cast, said, parent, "late")
+    assert (parent.state, words(parent)) == (TaskState.INPUT_REQUIRED, "The second?")
+    parent = await answered(ada, cast, said, parent, "two")
+    assert words(parent) == "one, two (1)"
+
+
+async def test_a_child_that_is_cleared_takes_its_parent_along(ada, cast, said):
+    """Nobody can answer its question any more."""
+    parent = await asked(ada, cast, said)
+    child = await db.run(child_of, parent)
+    await until(lambda: not this_process()._carried)
+    await db.run(deletion.clear, ada.principal, cast["asking"], child.context.context_id)
+    await db.run(sweep.sweep)
+    await until(lambda: state_of(parent.pk) == "failed", within=5)
+    parent = await db.run(lambda: Task.objects.get(pk=parent.pk))
+    assert words(parent) == "The agent 'asking' could not do its part: its conversation was cleared."
+    await the_record_holds()

@@ -1,0 +1,42 @@
+"""What the showcase's agents are told, and what they delivered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentkit import load_handler, testing
+from agentkit.parts import data_part
+
+NOTE = "Offline: a small script made this, as no language model is configured."
+
+AGENTS = {
+    "assistant": "examples.agents.assistant:Assistant",
+    "builder": "examples.agents.builder.agent:Builder",
+    "builder-worker": "examples.agents.builder.worker:BuilderWorker",
+    "reviewer": "examples.agents.reviewer.agent:Reviewer",
+    "smart-router": "examples.agents.smart_router:SmartRouter",
+    "translator": "examples.agents.translator.agent:Translator",
+    "travel": "examples.agents.travel.agent:Travel",
+    "writer": "examples.agents.writer.agent:Writer",
+}
+
+
+def handlers() -> dict[str, Any]:
+    """The agents by their slugs, as they call each other."""
+    return {slug: load_handler(path) for slug, path in AGENTS.items()}
+
+
+def empty() -> dict[str, Any]:
+    """A message without any words."""
+    return {"messageId": "empty", "role": "ROLE_USER", "parts": []}
+
+
+def form(**values: Any) -> dict[str, Any]:
+    """A filled-in form, as pages send it."""
+    return {"messageId": "form", "role": "ROLE_USER", "parts": [data_part(values)]}
+
+
+def content(run: testing.Run, name: str) -> str:
+    """The text of an artifact."""
+    (found,) = [artifact for artifact in run.artifacts if artifact.name == name]
+    return "".join(part["text"] for part in found.parts)

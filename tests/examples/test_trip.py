@@ -1,0 +1,83 @@
+"""The travel plan: weather, then flight and hotel, then an itinerary that depends on all three."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+from agentkit import Completed, Failed, InputRequired, testing
+from examples.agents.trip.flights import TripFlights
+from examples.agents.trip.hotels import TripHotels
+from examples.agents.trip.itinerary import TripItinerary
+from examples.agents.trip.stay import Weather
+from examples.agents.trip.weather import TripWeather
+from tests.examples.pipelines import data, message
+from tests.examples.saying import form
+
+STAY = {"city": "Lisbon", "arrival": "2027-05-03", "nights": 3}
+JOURNEY = STAY | {"departure": "Oslo"}
+
+
+def weather(*skies: str) -> Weather:
+    """A stay in Lisbon under these skies."""
+    start = datetime.date(2027, 5, 3)
+    days = [{"date": start + datetime.timedelta(at), "sky": sky, "high": 20, "low": 12} for at, sky in enumerate(skies)]
+    return Weather.model_validate({"stay": STAY, "days": days})
+
+
+async def trip(**changes: Any) -> dict[str, testing.Run]:
+    """The four agents in the order of the plan."""
+    journey = JOURNEY | changes
+    stay = {key: value for key, value in journey.items() if key != "departure"}
+    runs = {"weather": await testing.run(TripWeather, json.dumps(stay))}
+    known = [{"data": data(runs["weather"])}]
+    runs["flight"] = await testing.run(TripFlights, message(json.dumps(journey), known))
+    runs["hotel"] = await testing.run(TripHotels, message(json.dumps(stay), known))
+    known += [{"data": data(runs["flight"])}, {"data": data(runs["hotel"])}]
+    runs["itinerary"] = await testing.run(TripItinerary, message("Write the itinerary.", known))
+    return runs
+
+
+async def test_a_trip_is_planned_and_planned_the_same_again() -> None:
+    runs = await trip()
+    assert all(isinstance(run.outcome, Completed) for run in runs.values())
+    assert all("nothing is booked" in run.said for run in runs.values())
+    (page,) = runs["itinerary"].artifacts
+    assert page.name == "itinerary.md"
+    text = page.parts[0]["text"]
+    assert text.startswith("# 3 nights in Lisbon\n")
+    assert data(runs["flight"])["number"] in text
+    assert data(runs["hotel"])["name"] in text
+    assert text.count("\n## ") == 4
+    again = await trip()
+    assert again["itinerary"].artifacts[0].parts == page.parts
+    for change in ({"city": "Oslo"}, {"arrival": "2027-11-03"}, {"nights": 5}, {"departure": "Rome"}):
+        other = await trip(**change)
+        assert other["itinerary"].artifacts[0].parts != page.parts, change
+
+
+async def test_what_is_missing_is_asked_for() -> None:
+    for told, why in (
+        ("to Lisbon", "Tell me about the trip"),
+        ('{"city": "Lisbon", "arrival": "2027-05-03"}', "Nights: an answer is needed."),
+        ('{"city": "Lisbon", "arrival": "2027-02-30", "nights": 3}', "Arrival: "),
+        ('{"city": "L", "arrival": "2027-05-03", "nights": 99}', "Nights: "),
+    ):
+        run = await testing.run(TripWeather, told)
+        assert isinstance(run.outcome, InputRequired), told
+        assert why in run.said
+        assert run.outcome.schema is not None
+        assert set(run.outcome.schema["properties"]) == {"city", "arrival", "nights"}
+    assert isinstance((await run.answer(form(**STAY))).outcome, Completed)
+    known = {"data": weather("sun").model_dump(mode="json")}
+    run = await testing.run(TripFlights, message(json.dumps(STAY), [known]))
+    assert isinstance(run.outcome, InputRequired)
+    assert "From: an answer is needed." in run.said
+
+
+async def test_without_the_weather_nothing_is_picked() -> None:
+    for handler in (TripFlights, TripHotels, TripItinerary):
+        run = await testing.run(handler, json.dumps(JOURNEY))
+        assert isinstance(run.outcome, Failed)
+        assert run.said.startswith("I need weather.json, which the agent Trip weather (`trip-weather`) delivers")

@@ -1,0 +1,48 @@
+"""Plans, and the agents that they are over."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from agentkit import SkillHandler
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registration import register_plan
+from tests.plans import plan_agents
+from tests.plans.playing import Play, Said, the_record_holds
+
+
+@pytest.fixture
+def agents(db: None) -> Iterator[None]:
+    """The agents of `plan_agents`, by their names in small letters; the gate is shut."""
+    plan_agents.DONE.clear()
+    plan_agents.GATE.clear()
+    for name, kind in inspect.getmembers(plan_agents, inspect.isclass):
+        if issubclass(kind, SkillHandler) and kind is not SkillHandler:
+            register_hosted(name.lower(), f"{plan_agents.__name__}:{name}")
+    yield
+    plan_agents.GATE.set()
+
+
+@pytest.fixture
+def plan(agents: None) -> Callable[..., Agent]:
+    """Registers a plan of these steps."""
+
+    def register(steps: dict[str, Any], slug: str = "plan", **more: Any) -> Agent:
+        content = {"name": "Plan", "description": "A plan.", "steps": steps, **more}
+        return register_plan(slug, PlanDefinition.read(content), access=Agent.Access.AUTHENTICATED)
+
+    return register
+
+
+@pytest.fixture
+def play(transactional_db: None, ada: User, plan: Callable[..., Agent], said: Said) -> Iterator[Play]:
+    """Works at plans by hand; at the end every log gives the rows that there are."""
+    yield Play(ada, plan, said)
+    the_record_holds()

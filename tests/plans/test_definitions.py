@@ -1,0 +1,267 @@
+"""What a plan may be made of; what cannot be is refused, with a sentence by its path."""
+
+import json
+
+import pytest
+from django.core.exceptions import ValidationError
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from apps.plans import plain_yaml
+from apps.plans.definitions import MOST_BYTES, Fallback, PlanDefinition, as_yaml, schema
+from tests.plans.plans import plan, told
+
+FULL = """
+name: Screening
+description: |-
+  Screens molecules.
+  People measure.
+inputs:
+  type: object
+  properties:
+    target: {type: string}
+    doses: {type: array, items: {type: number}, default: [1, 5]}
+  required: [target]
+limit: 4
+agent_limits: {echo: 2}
+answering: clerk
+skills:
+- {name: Screen, description: Screens molecules.}
+steps:
+  review:
+    agent: echo
+    skill: talk
+    message: Review {{ inputs.target }}.
+    output:
+      artifact: review
+      media_type: application/json
+      schema: {type: object, required: [hits]}
+    retries: 2
+    time_limit: 60
+    on_failure: {agent: clerk}
+    approve: after
+  test_each:
+    title: Test each hit
+    find: whoever tests molecules
+    message: Test {{ item }} ({{ index }}).
+    for_each: steps.review.data.hits
+    on_failure: skip
+  upload:
+    depends_on: [test_each]
+    person:
+      ask: Please measure.
+      upload: true
+      schema: {type: object, properties: {remark: {type: string}}}
+    output: {media_type: text/csv, columns: [molecule, effect]}
+  improve:
+    agent: echo
+    message: Better than {% if last %}{{ last.text }}{% endif %}?
+    attach: [steps.upload.artifacts]
+    when: steps.review.data.hits|length > 1
+    repeat: {until: last.data.score > 0.9, max: 3}
+    on_failure: ask
+outputs: [improve]
+"""
+
+
+def problems(text: str) -> dict[str, str]:
+    with pytest.raises(ValidationError) as caught:
+        PlanDefinition.from_yaml(text)
+    return told(caught.value)
+
+
+def refused(steps=None, **fields) -> dict[str, str]:
+    with pytest.raises(ValidationError) as caught:
+        plan(steps, **fields)
+    return told(caught.value)
+
+
+def test_a_plan_may_say_everything():
+    read = PlanDefinition.from_yaml(FULL)
+    assert list(read.steps) == ["review", "test_each", "upload", "improve"]
+    assert read.steps["review"].on_failure == Fallback(agent="clerk")
+    assert read.steps["upload"].output.columns == ["molecule", "effect"]
+    assert list(read.agents()) == [
+        ("steps.review.agent", "echo"),
+        ("steps.review.on_failure.agent", "clerk"),
+        ("steps.improve.agent", "echo"),
+        ("answering", "clerk"),
+    ]
+
+
+def test_a_version_keeps_all_of_it_in_its_order():
+    read = PlanDefinition.from_yaml(FULL)
+    again = PlanDefinition.read(json.loads(json.dumps(read.content, sort_keys=True)))  # as a database may give it back
+    assert again == read
+    assert list(again.steps) == list(read.steps)
+    form = {"type": "object", "properties": {"zinc": {"type": "string"}, "age": {"type": "object", "properties": {}}}}
+    form["properties"]["age"]["properties"] = {"years": {"type": "integer"}, "days": {"type": "integer"}}
+    read = plan({"look": {}, "ask": {"agent": "", "message": "", "person": {"ask": "?", "schema": form}}}, inputs=form)
+    again = PlanDefinition.read(json.loads(json.dumps(read.content, sort_keys=True)))
+    for kept in (again.inputs, again.steps["ask"].person.json_schema):
+        assert list(kept["properties"]) == ["zinc", "age"]
+        assert list(kept["properties"]["age"]["properties"]) == ["years", "days"]
+    assert again.as_json == read.as_json
+
+
+def test_a_schema_that_is_a_text_and_none_at_all_is_refused():
+    for text in ("{", "[1]", json.dumps({"type": "object", "title": "\x00"})):
+        with pytest.raises(ValidationError):
+            plan(inputs=text)
+
+
+def test_what_is_written_as_a_file_is_read_as_the_same():
+    read = PlanDefinition.from_yaml(FULL)
+    written = as_yaml(read.content)
+    assert PlanDefinition.from_yaml(written) == read
+    assert "description: |-\n  Screens molecules.\n  People measure.\n" in written
+    assert written.index("  review:\n    agent: echo\n") < written.index("  test_each:\n    title: Test each hit\n")
+    assert PlanDefinition.from_yaml(json.dumps(read.as_json)) == read
+    # One that cannot be read any more is still written.
+    assert as_yaml({"kind": "plan", "steps": []}) == "kind: plan\nsteps: []\n"
+
+
+def test_it_says_what_its_agent_is():
+    stated = PlanDefinition.from_yaml(FULL).stated
+    assert (stated["kind"], stated["handler"], stated["name"]) == ("plan", "", "Screening")
+    assert [skill["id"] for skill in stated["skills"]] == ["screen"]
+    assert {"application/json", "*/*"} <= set(stated["input_modes"])
+    [general] = plan().stated["skills"]
+    assert general == {"id": "look", "name": "Look", "description": "Looks at things.", "tags": ["plan"]}
+
+
+NO_STEPS = [
+    ({"agent": ""}, "steps.a", "Say who does it by one of `agent`, `find` and `person`."),
+    ({"find": "a poet"}, "steps.a", "Say who does it by one of"),
+    ({"message": ""}, "steps.a", "Write the `message` that the agent is sent."),
+    ({"mesage": "x"}, "steps.a.mesage", "There is no such field here."),
+    ({"person": {}}, "steps.a.person.ask", "This is needed."),
+    ({"person": {"ask": " "}}, "steps.a.person.ask", "This cannot be empty."),
+    ({"person": {"ask": "?", "schema": {"type": "strin"}}}, "steps.a.person.schema.type", "It is no JSON Schema"),
+    ({"depends_on": ["B"]}, "steps.a.depends_on.0", "should match pattern"),
+    ({"when": ""}, "steps.a.when", "This cannot be empty."),
+    ({"when": "x" * 2001}, "steps.a.when", "at most 2000 characters"),
+    ({"message": "x" * 50_001}, "steps.a.message", "at most 50000 characters"),
+    ({"message": "a\0b"}, "file", "without control characters"),
+    ({"repeat": {"max": 3}}, "steps.a.repeat.until", "This is needed."),
+    ({"repeat": {"until": "last", "max": 51}}, "steps.a.repeat.max", "less than or equal to 50"),
+    ({"retries": 11}, "steps.a.retries", "less than or equal to 10"),
+    ({"time_limit": 0}, "steps.a.time_limit", "greater than 0"),
+    ({"on_failure": "stop"}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
+    ({"on_failure": {"agents": "b"}}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
+    ({"approve": "always"}, "steps.a.approve", "'before'"),
+    ({"output": {"media_type": "csv"}}, "steps.a.output.media_type", "should match pattern"),
+    ({"output": {"schema": {"required": "a"}}}, "steps.a.output.schema.required", "It is no JSON Schema"),
+    ({"output": {"schema": {"uniqueItems": True}}}, "steps.a.output.schema", "`uniqueItems` is not checked here."),
+    ({"output": {"schema": {"$ref": "http://x.org/s"}}}, "steps.a.output.schema", "is not fetched"),
+]
+
+
+def test_a_step_that_cannot_be_is_refused_by_its_path():
+    for step, path, sentence in NO_STEPS:
+        found = refused({"a": step})
+        assert (list(found), sentence in found[path]) == ([path], True), (step, found)
+    assert problems("name: N\ndescription: D\nsteps: {a: echo}") == {"steps.a": "Write a mapping."}
+
+
+NO_PLANS = [
+    ({"name": ""}, "name", "This cannot be empty."),
+    ({"name": "n" * 121}, "name", "at most 120 characters"),
+    ({"limit": 0}, "limit", "greater than or equal to 1"),
+    ({"agent_limits": {"echo": 0}}, "agent_limits.echo", "greater than or equal to 1"),
+    ({"inputs": {"type": "string"}}, "inputs.type", "Write `type: object`"),
+    ({"inputs": {"properties": {}}}, "inputs.type", "Write `type: object`"),
+    ({"inputs": {"type": "object", "properties": []}}, "inputs.properties", "It is no JSON Schema"),
+    (
+        {"inputs": {"type": "object", "properties": {"n": {"type": "integer", "default": "x"}}}},
+        "inputs.properties.n.default",
+        "The default cannot be: 'x' is not of type 'integer'.",
+    ),
+    ({"inputs": {"type": "object", "maxProperties": 2**60}}, "file", "It is no JSON"),
+    ({"inputs": {"type": "object", "title": "\ud800"}}, "file", "It is no JSON"),
+    ({"colour": "red"}, "colour", "There is no such field here."),
+    ({"outputs": ["look"] * 2_001}, "outputs", "at most 2000 items"),
+    ({"skills": [{"name": "A"}]}, "skills.0.description", "This is needed."),
+]
+
+
+def test_a_plan_that_cannot_be_is_refused_by_its_path():
+    for fields, path, sentence in NO_PLANS:
+        found = refused(**fields)
+        assert (list(found), sentence in found[path]) == ([path], True), (fields, found)
+
+
+def test_steps_are_named_so_that_templates_can_speak_of_them():
+    for key in ("A", "a-b", "1a", "a b", "", "a" * 64):
+        [(path, sentence)] = refused({key: {}}).items()
+        assert path == f"steps.{key}"
+        assert "small letters, digits and `_`" in sentence
+
+
+def test_a_plan_has_steps_and_not_too_many():
+    assert "steps" in problems("name: N\ndescription: D\nsteps: {}")
+    assert problems("name: N\ndescription: D") == {"steps": "This is needed."}
+    assert "steps" in refused({f"s{number}": {} for number in range(2_001)})
+    assert "steps.a.depends_on" in refused({"a": {"depends_on": ["a"] * 2_001}})
+
+
+def test_steps_that_are_a_list_have_keys_of_their_own():
+    listed = "name: N\ndescription: D\nsteps: [{key: a, agent: b, message: c}, {key: %s, agent: b, message: c}]"
+    assert list(PlanDefinition.from_yaml(listed % "d").steps) == ["a", "d"]
+    assert problems(listed % "a") == {"steps": "Two steps have the same key."}
+    assert problems(listed % "[a]") == {"steps": "Write a mapping."}
+
+
+NO_FILES = [
+    ("[1, 2]", "Write a mapping with name, description and steps."),
+    ("", "Write a mapping"),
+    ("name: N\nsteps: [", "It is no YAML (line 2): "),
+    ("name: N\ndescription: a: b", "It is no YAML (line 2): mapping values are not allowed here."),
+    ("name: N\nname: M", "It is no YAML (line 2): `name` is there twice."),
+    ('{"name": "N", "steps": {"a": {}, "a": {}}}', "`a` is there twice."),
+    ("a: &a [1]\nb: *a", "It is no YAML (line 2): write it out, aliases (`*name`) are not read."),
+    ("!!python/object/apply:os.system ['true']", "there are no tags such as `!!python/object/apply:os.system`"),
+    ("name: !!timestamp now", "there are no tags such as `!!timestamp`"),
+    ("name: !!int ''", "a value is not of its tag"),
+    ("name: !!int x", "a value is not of its tag"),
+    ("limit: " + "9" * 5000, "a number is too long."),
+    ("name: N\nsteps: !!map [1]", "It is no YAML (line 2): a mapping is expected here."),
+    ("steps: !!map a", "a mapping is expected here."),
+    ("? [a]\n: b", "names are texts"),
+    ("[" * 5000, "nested too deeply"),
+    ("name: x\x00", "special characters are not allowed"),
+    ("name: \ud800", "It is no text in Unicode."),
+    ("name: x" + " " * MOST_BYTES, "It is larger than 500,000 bytes."),
+]
+
+
+def test_a_file_that_is_no_plan_is_refused_with_its_line():
+    for text, sentence in NO_FILES:
+        assert sentence in problems(text)["file"], text[:50]
+
+
+def test_yaml_is_read_as_people_mean_it():
+    text = "no: no\ntime: 12:30\nday: 2026-01-01\nzip: 010\nyes: true\nnothing: ~\nfew: 1e-3\n"
+    said = {"no": "no", "time": "12:30", "day": "2026-01-01", "zip": "010", "yes": True, "nothing": None, "few": 0.001}
+    assert plain_yaml.read(text) == said
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_what_is_written_as_yaml_is_read_as_the_same(content):
+    assert plain_yaml.read(plain_yaml.write(content)) == content
+
+
+def test_the_published_schema_takes_what_is_taken():
+    published = schema()
+    Draft202012Validator.check_schema(published)
+    validator = Draft202012Validator(published)
+    assert not list(validator.iter_errors(plain_yaml.read(FULL)))
+    assert list(validator.iter_errors({"name": "N", "description": "D", "steps": {"a": {"mesage": "x"}}}))

@@ -1,0 +1,71 @@
+"""Whoever deletes a session and whoever looks at its plan wait for each other in one order, so neither is cut off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+import db
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.engine import accept
+from apps.features.sessions import deletion
+from apps.plans import keeping
+from apps.plans.deciding import RUN, decide
+from apps.plans.models import PlanRun, Step
+from apps.plans.opening import begin
+from apps.record.models import Context, Task
+from db.transactions import transacting
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("SQLite locks no rows", only=True),
+]
+
+STEPS = {key: {"agent": "loud", "message": key} for key in ("one", "two", "three")}
+WAITS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+@pytest.fixture
+def run(ada: User, plan: Callable[..., Agent], said: Callable[..., dict[str, Any]]) -> PlanRun:
+    agent = plan(STEPS)
+    task = Task.objects.get(pk=accept.accept(ada.principal, agent, said("go")).task)
+    assert agent.current_version
+    begin(task, agent.current_version)
+    return PlanRun.objects.select_related("task").get(pk=task.pk)
+
+
+def until_somebody_waits_for_a_lock() -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(WAITS)
+            if cursor.fetchone()[0]:
+                return
+        assert time.monotonic() < deadline, "nobody waits"
+        time.sleep(0.01)  # what is waited for is in the database
+
+
+def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun) -> None:
+    with transacting():
+        assert RUN.one_now(run.pk), "as `decide` takes it"
+        deleting = db.submit(deletion.clear_session, ada.principal, run.task.context_id)
+        until_somebody_waits_for_a_lock()
+        assert Step.objects.filter(run=run).update(state=Step.State.STARTING) == len(STEPS)
+    deleting.result(20)
+    assert not PlanRun.objects.exists()
+    assert Context.objects.get().deleted_at
+
+
+def test_who_deletes_first_is_waited_for_by_who_looks(run: PlanRun) -> None:
+    with transacting():
+        keeping.hold(run.task.context)
+        looking = db.submit(decide, run.pk)
+        until_somebody_waits_for_a_lock()
+        Task.objects.filter(context=run.task.context).delete()
+    assert looking.result(20) is None
+    assert not Step.objects.exists()

@@ -1,0 +1,197 @@
+"""Steps at the edge of what can be: what one person's data may not reach, and what must not stop a run for ever."""
+
+import datetime
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from agentkit import Completed
+from apps.agents import versions
+from apps.agents.models import Agent, AgentVersion
+from apps.plans import board, controls, deciding, engine, outputs, plans, sweeping
+from apps.plans.models import PlanRun, Step
+from apps.record.models import Artifact, Run, Task
+from tests import working
+from tests.plans.plan_agents import DONE
+from tests.plans.playing import data, rows, words
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+LIST = {"type": "object", "properties": {"list": {"type": "array"}}}
+PATIENT = {"one": {"agent": "patient", "message": "x"}}
+
+
+def why(task):
+    """Why steps were skipped, by their keys."""
+    return dict(Step.objects.filter(run=task.pk, state="skipped").values_list("key", "why"))
+
+
+def test_data_that_look_like_a_place_in_the_record_open_nothing(play, bob):
+    theirs = play.send(play.plan({"one": {"agent": "loud", "message": "the secret"}}, slug="secret"), user=bob)
+    made, step = Artifact.objects.delivered().get(task=theirs), Step.objects.get()
+    places = [{"task": str(theirs.pk), "artifact": made.artifact_id}, {"step": str(step.pk)}, {"file": 9}, {"step": 1}]
+    given = [*({"$": place} for place in places), {"$": 5}, {"a": [{"$": {"value": {}}}]}, {"$": 1, "b": {"$": 2}}]
+    each = {"each": {"agent": "loud", "message": "{{ item|tojson }}", "for_each": "inputs.list"}}
+    task = play.send(play.plan(each, inputs=LIST), **data({"list": given}))
+    assert task.state == "completed", words(task)
+    heard = [message["parts"][0]["text"] for message in rows(task, "message")]
+    assert len(heard) == len(given)
+    assert all('"$"' in one for one in heard)
+    assert not any("secret" in one.lower() for one in heard)
+
+
+def test_what_no_database_takes_never_gets_there(play):
+    steps = {
+        "text": {"agent": "loud", "message": r"{{ 'a\x00b\ud800' }}"},
+        "each": {"agent": "loud", "message": "{{ item }}", "for_each": r"['c\x00d', {'\x00': '\ud800'}]"},
+        "data": {"agent": "parting", "message": "x"},
+        "why": {"agent": "loud", "message": r"{{ steps.data.data['\x00'] }}", "on_failure": "skip"},
+        "number": {"agent": "loud", "message": "{{ item }}", "for_each": "[1e308 * 10]", "on_failure": "skip"},
+    }
+    task = play(steps)
+    assert task.state == "completed", words(task)
+    assert DONE["loud:a\ufffdb\ufffd"] == DONE["loud:c\ufffdd"] == DONE['loud:{"\ufffd": "\ufffd"}'] == 1
+    assert "has no `\ufffd`" in why(task)["why"]
+    assert "JSON has no such numbers" in why(task)["number"]
+
+
+@pytest.mark.parametrize("state", ["failed", "done"])
+def test_the_sweep_finds_a_plan_whose_end_nobody_recorded(play, settings, state):
+    """Whoever saw the step end was killed before it recorded the end of the plan, which is paused."""
+    settings.SWEEP_SECONDS = 0
+    task = play({"slow": {"agent": "patient", "message": "x"}, "other": {"agent": "patient", "message": "y"}})
+    controls.pause(PlanRun.objects.get())
+    PlanRun.objects.update(told_at=None)
+    assert "(paused)" in words(play.on(task.pk))
+    assert sweeping.sweep() == 0
+    seen = Step.objects.filter(key="other") if state == "failed" else Step.objects.all()
+    seen.update(state=state, why="It broke.")
+    assert sweeping.sweep() == 1
+    assert play.on(task.pk).state == ("completed" if state == "done" else "failed")
+
+
+def test_results_are_kept_where_they_are_still_those_of_the_step(play):
+    words_of = {"part": {"agent": "parting", "message": "a b"}}
+    last = {"agent": "loud", "message": "{{ steps.shout|map(attribute='text')|join(',') }}"}
+    one = {"shout": {"agent": "loud", "message": "one"}, "last": last | {"message": "{{ steps.shout.text }}"}}
+    each = {"shout": {"agent": "loud", "message": "{{ item }}", "for_each": "steps.part.data.words"}, "last": last}
+    task = play(words_of | each)
+    assert DONE["loud:A,B"] == 1
+    play.plan(words_of | one)
+    task = play.again(task, "last")
+    assert (task.state, DONE["loud:ONE"], DONE["parting"]) == ("completed", 1, 1), words(task)
+    play.plan(words_of | each)
+    task = play.again(task, "last")
+    assert (task.state, DONE["loud:A,B"], DONE["parting"]) == ("completed", 2, 1), words(task)
+    Task.objects.get(plan_steps__run=task.pk, plan_steps__key="part").context.delete()
+    task = play.again(task, "last")
+    assert (task.state, DONE["loud:A,B"], DONE["parting"]) == ("completed", 3, 2), words(task)
+
+
+def test_more_than_a_template_may_hold_fails_its_step(play, monkeypatch, settings):
+    steps = {
+        "all": {"agent": "loud", "message": "{{ item }}", "for_each": "['x' ~ inputs.text, 'y', 'z']"},
+        "join": {"agent": "loud", "message": "{{ steps.all|length }}", "on_failure": "skip"},
+        "sent": {"agent": "loud", "message": "x", "attach": ["inputs.files"], "on_failure": "skip"},
+        "made": {"agent": "loud", "message": "made", "output": {"media_type": "text/plain"}, "on_failure": "skip"},
+    }
+    agent = play.plan(steps)
+    monkeypatch.setattr(outputs, "MOST_BYTES_OF_A_KEY", 3)
+    settings.MAX_REQUEST_BYTES = 10
+    file = {"raw": "YWJjZGVmZ2hpamtsbW5v", "filename": "a.bin"}
+    task = play.send(agent, parts=[{"text": "words"}, file])
+    assert task.state == "completed", words(task)
+    assert why(task) == {
+        "join": "It cannot be worked out: What `all` delivered is larger than 3 bytes together.",
+        "made": "What `made` delivered is larger than 3 bytes together.",
+        "sent": "What goes along with its message is more than 5,000 parts, or 10 bytes.",
+    }
+
+
+def test_one_look_takes_only_so_much_time_and_the_next_goes_on(play, monkeypatch):
+    """Templates may take two seconds each: the lock is let go of in between."""
+    monkeypatch.setattr(board, "SECONDS", 0)
+    bad = {"agent": "loud", "message": "{{ inputs.text + item }}", "for_each": "range(5)|list", "on_failure": "skip"}
+    steps = {
+        "each": {"agent": "patient", "message": "{{ item }}", "for_each": "range(5)|list"},
+        "bad": bad,
+        "join": {"agent": "loud", "message": "{{ steps.each|length }} {{ steps.bad|length }}"},
+    }
+    task = play(steps)
+    skipped = Step.objects.filter(key="bad", state="skipped")
+    assert (skipped.count(), Step.objects.filter(key="each", state="running").count()) == (5, 5)
+    assert len(set(skipped.values_list("ended_at", flat=True))) > 2  # two may come within one tick of the clock
+    task = play.release(task)
+    assert (task.state, DONE["loud:5 5"]) == ("completed", 1), words(task)
+
+
+def test_a_run_that_cannot_be_looked_at_does_not_keep_others_waiting(play):
+    task = play(PATIENT)
+    Step.objects.update(key="nobody_knows_it", state="ended")
+    PlanRun.objects.update(advanced_at=LONG_AGO)
+    with pytest.raises(KeyError):
+        engine.advance(task.pk)
+    assert PlanRun.objects.get().advanced_at > LONG_AGO  # the sweep comes to those first that waited longest
+
+
+def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(play, settings):
+    settings.SWEEP_SECONDS = 0
+    task = play(PATIENT)
+    AgentVersion.objects.filter(agent=task.agent).update(content={"steps": "no steps"})
+    versions.version_at.cache_clear()
+    plans.plan_at.cache_clear()
+    for number in range(engine.MOST_FAILURES):
+        assert Task.objects.get(pk=task.pk).state == "working", number
+        with pytest.raises(ValidationError):
+            engine.advance(task.pk)
+    task = play.on(task.pk)
+    assert (task.state, words(task), rows(task, "state")) == ("failed", engine.GIVEN_UP, ["canceled"])
+    assert PlanRun.objects.get().finished_at
+    assert Task.objects.get(parent=task.pk).state == "canceled"
+
+
+def test_a_look_that_took_its_time_is_gone_on_with_whoever_is_lost(play, monkeypatch):
+    task = play({key: {"agent": "patient", "message": key} for key in ("one", "two", "three")})
+    Step.objects.filter(key="three").update(state="waiting", task=None)
+    monkeypatch.setattr(board, "SECONDS", 0)
+    assert deciding.decide(task.pk).is_spent
+    assert PlanRun.objects.get().advanced_at is None
+    assert sweeping.sweep() == 1
+
+
+def test_a_step_whose_task_moved_unheard_is_set_right(play):
+    task = play({"ask": {"agent": "curious", "message": "it"}, "wait": {"agent": "patient", "message": "x"}})
+    wait = Step.objects.filter(key="wait")
+    turn = working.begin(Run.objects.get(task=wait.get().task).pk)
+    Step.objects.filter(key="ask").update(state="running", asked_at=None)
+    wait.update(state="asking")
+    sweeping.sweep()
+    assert rows(task, "key", "state") == [("ask", "asking"), ("wait", "running")]
+    asks = Step.objects.get(key="ask")
+    assert asks.asked_at is not None
+    wait.update(phase="answering", consulted=asks.task)  # as if it were being answered
+    working.end(turn, Completed("I have waited."))
+    assert (wait.get().task.state, wait.get().state) == ("completed", "running")
+    wait.update(phase="work", consulted=None)
+    sweeping.sweep()
+    assert wait.get().state == "ended"
+    assert play.on(task.pk).state == "input-required"
+    assert wait.get().state == "done"
+
+
+def test_nobody_else_is_asked_in_peoples_place(play):
+    taken = {"one": {"agent": "loud", "message": "yes"}}
+    with pytest.raises(ValidationError, match="platform's own"):
+        play.plan(taken, slug="person")
+    Agent.objects.filter(slug="person").delete()
+    spy = play.plan(taken, slug="spy")
+    Agent.objects.filter(pk=spy.pk).update(slug="person")
+    task = play({"one": {"agent": "loud", "message": "hello", "approve": "before"}})
+    assert (task.state, sum(DONE.values())) == ("failed", 0)
+    assert not Task.objects.filter(agent=spy).exists()
+
+
+def test_json_is_read_where_a_link_comes_first():
+    parts = [{"url": "https://example.org/a"}, {"raw": "eyJhIjogMX0=", "mediaType": "application/json"}]
+    assert outputs.result_of(parts, "a").data == {"a": 1}

@@ -1,0 +1,162 @@
+"""Many plans at once, and plans of many steps: all is done once and in order, and no look costs more for it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, wait
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+import db
+from agentkit import Artifact, Completed
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.engine.send import accept_and_publish
+from apps.plans import engine, looking
+from apps.plans.definitions import MOST_STEPS, PlanDefinition
+from apps.plans.models import PlanRun, Step
+from apps.plans.registration import register_plan
+from apps.record.models import Run, Task
+from benchmarks.definitions import STEPS, small, wide
+from db.transactions import transacting
+from tests import working
+from tests.engine.delegating import ended, sent, words
+from tests.plans.whole_plans import problems
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.timeout(600),  # a busy machine takes minutes
+    pytest.mark.services("what a look costs, and who waits for whom, is of the database"),
+]
+MOST_TO_LOOK = 10
+MOST_TO_BEGIN = 6 if connection.vendor == "postgresql" else 11  # where one statement may write to several tables
+PATIENCE = 300  # on a machine that does much else
+
+Said = Callable[..., dict[str, Any]]
+
+
+def registered(definition: dict[str, Any]) -> Agent:
+    return register_plan("plan", PlanDefinition.read(definition), access=Agent.Access.AUTHENTICATED)
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize(
+    ("plans", "callers"), [(10, 10), pytest.param(100, 20, marks=pytest.mark.slow("half a minute of the processor"))]
+)
+async def test_plans_side_by_side_do_each_step_once_and_in_order(
+    ada: User, echo: Agent, said: Said, plans: int, callers: int
+) -> None:
+    agent = await db.run(registered, small())
+    left = iter(range(plans))
+
+    async def caller() -> None:
+        for number in left:
+            receipt = await sent(ada.principal, agent, said(f"plan {number}"))
+            task = await ended(receipt, within=PATIENCE)
+            assert words(task) == f"{STEPS} steps done."
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(callers):
+            group.create_task(caller())
+    assert await db.run(Step.objects.count) == plans * STEPS
+    assert await db.run(problems, PlanRun.objects.all()) == []
+
+
+@pytest.fixture
+def begun(ada: User, echo: Agent, said: Said) -> Callable[[int], PlanRun]:
+    """Begins a plan of fan-outs this wide; nobody works at it but who does so by hand."""
+
+    def begin(width: int) -> PlanRun:
+        receipt = accept_and_publish(ada.principal, registered(wide()), said(str(width)))
+        asyncio.run(working.carry_out(receipt.run))
+        return PlanRun.objects.get(pk=receipt.task)
+
+    return begin
+
+
+def queries(do: Callable[[], object]) -> int:
+    with CaptureQueriesContext(connection) as asked:
+        do()
+    return len(asked)
+
+
+def look(run: PlanRun) -> int:
+    """Look at the run; gives how many queries that took, without telling how far it is, which is done once a second."""
+    PlanRun.objects.filter(pk=run.pk).update(told="", told_at=timezone.now() + datetime.timedelta(hours=1))
+    return queries(lambda: engine.advance(run.pk))
+
+
+def work(step: Step) -> int:
+    """Do the work of a step; gives how many queries taking it up took."""
+    taken: list[Any] = []
+    asked = queries(lambda: taken.append(working.begin(Run.objects.get(task=step.task_id).pk)))
+    working.end(taken[0], Completed(step.key, [Artifact.text("answer", f"{step.item}")]))
+    return asked
+
+
+def steps(run: PlanRun, stage: int) -> list[Step]:
+    return list(Step.objects.filter(run=run, key=f"stage_{stage}").order_by("item"))
+
+
+def test_what_a_look_and_a_step_cost_does_not_grow_with_the_plan(begun: Callable[[int], PlanRun]) -> None:
+    costs = []
+    for width in (4, 40):
+        run = begun(width)
+        first = look(run)
+        for step in steps(run, 1)[1:]:
+            work(step)
+        seen = look(run)  # all but one have ended
+        work(steps(run, 1)[0])
+        second = look(run)
+        assert {step.state for step in steps(run, 2)} == {"running"}
+        one, *others = steps(run, 2)
+        costs.append({
+            "the first stage begins, each step": (first, width),
+            "steps that ended are seen": seen,
+            "the next stage begins, each step": (second, width),
+            "its step is taken up": work(one),
+            "one step has ended": look(run),
+            "several have ended": [work(step) for step in others[:2]] and look(run),
+        })  # fmt: skip
+    narrow, broad = costs
+    for what, cost in narrow.items():
+        if isinstance(cost, tuple):
+            (few, width), (many, larger) = cost, broad[what]
+            each = (many - few) / (larger - width)
+            assert each <= MOST_TO_BEGIN, what
+            assert each.is_integer(), what
+        else:
+            assert broad[what] == cost, what
+    assert narrow["one step has ended"] <= MOST_TO_LOOK
+    assert narrow["several have ended"] <= MOST_TO_LOOK
+
+
+def test_who_comes_while_somebody_looks_at_the_run_need_not_wait(begun: Callable[[int], PlanRun]) -> None:
+    run = begun(1)
+    with transacting():
+        PlanRun.objects.select_for_update().get(pk=run.pk)  # no look gets any further
+        looks = [db.submit(looking.look, run.pk) for _ in range(2)]
+        done, still = wait(looks, timeout=60, return_when=FIRST_COMPLETED)
+        assert (len(done), len(still)) == (1, 1)
+    for one in looks:
+        one.result()
+    (step,) = steps(run, 1)
+    assert (step.state, Task.objects.filter(parent=run.pk).count()) == ("running", 1)
+
+
+@pytest.mark.parametrize(("number", "state"), [(MOST_STEPS, "working"), (MOST_STEPS + 1, "failed")])
+def test_a_list_fills_a_run_up_to_its_most_steps(ada: User, echo: Agent, said: Said, number: int, state: str) -> None:
+    definition = {**wide(), "limit": 1}
+    definition["steps"] = {"stage_1": definition["steps"]["stage_1"]}
+    definition["outputs"] = []
+    receipt = accept_and_publish(ada.principal, registered(definition), said(str(number)))
+    asyncio.run(working.carry_out(receipt.run))
+    engine.advance(receipt.task)
+    assert Task.objects.get(pk=receipt.task).state == state
+    assert Step.objects.count() == (MOST_STEPS if state == "working" else 1)

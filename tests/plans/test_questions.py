@@ -1,0 +1,264 @@
+"""What steps ask reaches whoever started the plan, or is answered for them; people do steps, agree and decide."""
+
+import base64
+import datetime
+
+import pytest
+from django.utils import timezone
+
+from apps.engine import canceling
+from apps.plans import engine, sweeping
+from apps.plans.executing import UNHEARD
+from apps.plans.models import Step
+from apps.record.models import Artifact, Event, Task
+from tests.plans.plan_agents import DONE
+from tests.plans.playing import data, rows, words
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("what waits is counted in the database's own time"),
+]
+
+
+def test_the_question_of_a_step_is_the_plans_and_the_answer_goes_down(play):
+    steps = {
+        "colour": {"agent": "curious", "message": "the wall"},
+        "after": {"agent": "loud", "message": "{{ steps.colour.data.colour }}"},
+    }
+    task = play(steps)
+    assert (task.state, words(task), task.slot["name"]) == ("input-required", "Which colour for the wall?", "colour")
+    assert rows(task, "state") == ["waiting", "asking"]
+    task = play.answer(task, "blue")
+    assert (task.state, DONE["loud:blue"], DONE["curious"]) == ("completed", 1, 1)
+
+
+def test_several_questions_are_asked_one_after_the_other(play):
+    task = play({"ask": {"agent": "curious", "message": "{{ item }}", "for_each": "['door', 'wall', 'roof']"}})
+    asked = set()
+    for _ in range(3):
+        assert task.state == "input-required"
+        asked.add(task.status_message["parts"][0]["text"])
+        task = play.answer(task, "red")
+    assert task.state == "completed"
+    assert asked == {f"Which colour for {what}?" for what in ("door", "wall", "roof")}
+
+
+def test_a_question_that_somebody_answers_where_it_was_asked_is_the_plans_no_more(play):
+    task = play({"ask": {"agent": "curious", "message": "it"}})
+    play.answer(Task.objects.get(parent=task.pk), "pink")
+    assert play.on(task.pk).state == "completed"
+
+
+def test_an_answering_agent_answers_in_the_owners_place(play):
+    task = play({"colour": {"agent": "curious", "message": "it"}}, answering="knowing")
+    assert (task.state, DONE["knowing"]) == ("completed", 1)
+    assert "green" in words(Task.objects.get(parent=task.pk, agent__slug="curious"))
+
+
+def test_what_an_answering_agent_cannot_answer_the_owner_is_asked(play):
+    task = play({"colour": {"agent": "curious", "message": "it", "time_limit": 600}}, answering="curious")
+    assert (task.state, words(task)) == ("input-required", "Which colour for it?")
+    step = Step.objects.get()
+    assert (step.due_at - step.asked_at).total_seconds() == pytest.approx(600, abs=60)
+    assert play.answer(task, "grey").state == "completed"
+
+
+def test_what_was_answered_by_an_agent_still_has_only_so_much_time(play):
+    play.held.add("knowing")
+    task = play({"slow": {"agent": "hesitant", "message": "x", "time_limit": 600}}, answering="knowing")
+    assert rows(task, "state", "phase") == [("running", "answering")]
+    play.held = {"hesitant"}
+    task = play.on(task.pk)
+    assert rows(task, "state", "phase") == [("running", "work")]
+    Step.objects.update(due_at=timezone.now())
+    task = play.on(task.pk)
+    assert task.state == "failed"
+    assert "longer than its limit of 600 seconds" in words(task)
+
+
+ONE = {"one": {"agent": "loud", "message": "{{ inputs.city }} {{ inputs.days }} {{ inputs.text }}"}}
+TRIP = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city", "days"],
+}
+
+
+def test_inputs_that_are_missing_or_of_the_wrong_shape_are_asked_for(play):
+    task = play(ONE, "go", inputs=TRIP)
+    assert (task.state, set(task.slot["schema"]["properties"])) == ("input-required", {"city", "days"})
+    task = play.answer(task, **data({"city": "Rome", "days": "many"}))
+    assert "'many' is not of type 'integer'" in words(task)
+    assert (task.state, set(task.slot["schema"]["properties"])) == ("input-required", {"days"})
+    task = play.answer(task, "3")
+    assert (task.state, DONE["loud:Rome 3 go"]) == ("completed", 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrong", "right"),
+    [
+        ({"type": "number"}, ["NaN", "-1e999"], "2.5"),
+        ({"type": "array", "items": {}}, [r'["\u0000"]', "[-Infinity]", '[{"a": 1, "a": 2}]'], "[1]"),
+    ],
+)
+def test_an_answer_that_cannot_be_kept_is_asked_for_again(play, schema, wrong, right):
+    inputs = {"type": "object", "properties": {"given": schema}, "required": ["given"]}
+    task = play({"one": {"agent": "loud", "message": "{{ inputs.given }}"}}, "go", inputs=inputs)
+    for text in wrong:
+        task = play.answer(task, text)
+        assert task.state == "input-required", text
+        assert f"is not of type '{schema['type']}'" in words(task)
+    task = play.answer(task, right)
+    assert (task.state, DONE[f"loud:{right}"]) == ("completed", 1)
+
+
+UPLOAD = {
+    "screen": {
+        "person": {"ask": "Upload the screening data for {{ inputs.text }}.", "upload": True},
+        "output": {"artifact": "screening.csv", "media_type": "text/csv", "columns": ["compound", "effect"]},
+    },
+    "after": {"agent": "loud", "message": "{{ steps.screen.artifacts[0].text }}"},
+}
+
+
+def file(text, media_type="text/csv", name="mine.csv"):
+    raw = base64.b64encode(text.encode()).decode()
+    return {"parts": [{"raw": raw, "filename": name, "mediaType": media_type}]}
+
+
+def test_a_person_uploads_what_a_step_wants_and_the_wrong_shape_is_asked_for_again(play):
+    task = play(UPLOAD, "assay 1")
+    assert (task.state, words(task)) == ("input-required", "Upload the screening data for assay 1.")
+    assert task.slot["schema"]["properties"]["file"]["format"] == "binary"
+    for wrong, told in (
+        ({"text": "here you are"}, "Please send the file"),
+        (file("compound;dose\na;1"), "has no column `effect`"),
+        (file("x", "image/png", "x.png"), "it has to be `text/csv`"),
+    ):
+        task = play.answer(task, **wrong)
+        assert (task.state, told in words(task)) == ("input-required", True), words(task)
+    task = play.answer(task, **file("compound,effect\na,1"))
+    assert (task.state, DONE["loud:compound,effect\na,1"]) == ("completed", 1), words(task)
+
+
+def test_a_person_fills_in_a_form(play):
+    schema = {"type": "object", "properties": {"dose": {"type": "number"}}, "required": ["dose"]}
+    steps = {
+        "form": {"person": {"ask": "Which dose?", "schema": schema}},
+        "after": {"agent": "loud", "message": "{{ steps.form.data.dose }}"},
+    }
+    task = play(steps)
+    assert task.slot["schema"]["properties"] == schema["properties"]
+    task = play.answer(task, "a lot")
+    assert task.state == "input-required"
+    task = play.answer(task, **data({"dose": 1.5}))
+    assert (task.state, DONE["loud:1.5"]) == ("completed", 1)
+
+
+def test_a_step_begins_once_a_person_approves(play):
+    steps = {"one": {"agent": "loud", "message": "hello", "approve": "before"}}
+    task = play(steps)
+    assert (task.state, "hello" in words(task), sum(DONE.values())) == ("input-required", True, 0)
+    task = play.answer(task, **data({"approved": True}))
+    assert (task.state, DONE["loud:hello"]) == ("completed", 1)
+    task = play.answer(play(steps), **data({"approved": False, "comment": "Too dear."}))
+    assert (task.state, words(task)) == ("failed", "The step “one” failed: It was not approved: Too dear.")
+    assert DONE["loud:hello"] == 1
+
+
+def test_what_was_not_approved_does_not_begin_because_it_is_tried_again(play):
+    task = play({"one": {"agent": "loud", "message": "hello", "approve": "before", "on_failure": "ask"}})
+    for _ in range(2):
+        assert "May the step" in words(task)
+        task = play.answer(task, **data({"approved": False}))
+        assert "It was not approved." in words(task)
+        task = play.answer(task, **data({"decision": "try again"}))
+    assert not DONE
+    task = play.answer(task, **data({"approved": True}))
+    assert (task.state, DONE["loud:hello"]) == ("completed", 1)
+
+
+@pytest.mark.parametrize("given", [5, {"parleyRequest": {}, "dose": "lethal"}])
+def test_whoever_approves_sees_all_that_is_sent(play, given):
+    steps = {
+        "form": {"person": {"ask": "What?", "schema": {}}},
+        "one": {"agent": "loud", "message": "x", "attach": ["steps.form"], "approve": "before"},
+    }
+    task = play.answer(play(steps), **data(given))
+    assert (task.state, "May the step" in words(task)) == ("input-required", True), words(task)
+    assert [part["data"] for part in task.status_message["parts"] if "data" in part] == [given]
+
+
+def test_what_a_step_delivered_counts_once_a_person_approves(play):
+    task = play({"one": {"agent": "loud", "message": "hello", "approve": "after", "retries": 1}})
+    assert "HELLO" in words(task)
+    task = play.answer(task, **data({"approved": False}))
+    assert (task.state, DONE["loud:hello"]) == ("input-required", 2)
+    task = play.answer(task, **data({"approved": True}))
+    assert task.state == "completed"
+    assert Artifact.objects.delivered().get(task=task).parts[0]["text"] == "HELLO"
+
+
+@pytest.mark.parametrize(
+    ("decision", "state", "step"),
+    [
+        ("try again", "completed", "done"),
+        ("go on without it", "completed", "skipped"),
+        ("end the plan", "failed", "failed"),
+    ],
+)
+def test_a_person_decides_about_a_failure(play, decision, state, step):
+    task = play({"one": {"agent": "brittle", "message": "1", "on_failure": "ask"}})
+    assert task.state == "input-required"
+    assert "failed: The glass is broken." in words(task)
+    task = play.answer(task, **data({"decision": decision}))
+    assert (task.state, rows(task, "state")) == (state, [step])
+
+
+def test_a_step_that_fails_again_before_it_begins_is_decided_again(play):
+    steps = {
+        "first": {"agent": "loud", "message": "x"},
+        "second": {"agent": "loud", "message": "{{ steps.first.data.name }}", "on_failure": "ask"},
+    }
+    task = play(steps)
+    for _ in range(3):
+        assert (task.state, "How is the plan to go on?" in words(task)) == ("input-required", True)
+        task = play.answer(task, **data({"decision": "try again"}))
+    task = play.answer(task, **data({"decision": "go on without it"}))
+    assert (task.state, words(task)) == ("completed", "1 step done, 1 skipped.")
+
+
+def test_a_message_to_a_plan_at_work_changes_nothing(play):
+    task = play.answer(play({"one": {"agent": "patient", "message": "x"}}), "Hurry!")
+    assert Event.objects.filter(task=task, payload__message__parts__0__text=UNHEARD).exists()
+    assert play.release(task).state == "completed"
+    assert Task.objects.filter(parent=task.pk).count() == 1
+
+
+def test_a_cancel_stops_all(play):
+    steps = {
+        "one": {"agent": "patient", "message": "x"},
+        "ask": {"agent": "curious", "message": "y"},
+        "then": {"agent": "loud", "message": "z", "depends_on": ["one"]},
+    }
+    task = play(steps)
+    assert rows(task, "state") == ["asking", "running", "waiting"]
+    canceling.cancel(play.ada.principal, task.agent, str(task.pk))
+    task = play.release(task)
+    assert (task.state, set(rows(task, "state"))) == ("canceled", {"canceled"})
+    assert not Task.objects.unfinished().exists()
+    assert not DONE["loud:z"]
+
+
+def test_the_time_that_people_take_is_not_counted(play):
+    task = play({"ask": {"agent": "curious", "message": "it", "time_limit": 1000}})
+    hour = datetime.timedelta(hours=1)
+    step = Step.objects.get()
+    Step.objects.update(asked_at=step.asked_at - hour, due_at=step.due_at - hour)  # an hour passes
+    assert (step.due_at - hour < timezone.now(), sweeping.sweep()) == (True, 0)
+    play.held.add("curious")
+    play.answer(task, "red")
+    engine.advance(task.pk)
+    later = Step.objects.get().due_at - (step.due_at - hour)
+    assert hour <= later < hour * 1.1
+    assert play.release(task).state == "completed"

@@ -1,0 +1,204 @@
+"""A plan is an agent: registered where it can be worked at, refused by its paths where it cannot, with versions."""
+
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.accounts.models import User
+from apps.agents import cards
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import go_back, register_hosted, register_model
+from apps.plans import checks
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registration import RESERVED_SLUGS, register_plan
+from tests.agents.definitions import clerk, definition
+from tests.plans.plans import plan, told
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _echo(echo: Agent) -> None:
+    """The agent that plans here are made with."""
+
+
+def refused(*args, slug: str = "look", author: User | None = None, **fields) -> dict[str, str]:
+    with pytest.raises(ValidationError) as caught:
+        register_plan(slug, plan(*args, **fields), author=author)
+    return told(caught.value)
+
+
+def numbers(agent: Agent) -> list[int]:
+    return list(agent.versions.order_by("number").values_list("number", flat=True))
+
+
+def test_a_plan_is_an_agent_with_a_card():
+    agent = register_plan("look", plan({"a": {}, "b": {"depends_on": ["a"]}}), access="public")
+    card = cards.card(Agent.objects.get(slug="look"))
+    assert (agent.kind, agent.access, agent.workspace.name) == ("plan", "public", "Parley")
+    assert (card["name"], card["version"], card["skills"][0]["id"]) == ("Look", "1.0.0", "look")
+    assert "application/json" in card["defaultInputModes"]
+
+
+def test_a_change_makes_a_version_and_the_same_again_makes_none(ada):
+    register_plan("look", plan(), author=ada, note="begun")
+    agent = register_plan("look", plan(), author=ada)
+    assert (numbers(agent), agent.current_version.note, agent.current_version.author) == ([1], "begun", ada)
+    agent = register_plan("look", plan(limit=3), author=ada)
+    assert (numbers(agent), agent.version) == ([1, 2], "1.1.0")
+
+
+def test_a_plan_goes_back_to_a_version_by_a_new_one_that_can_still_work(ada):
+    first = register_plan("look", plan(name="First"), author=ada).current_version
+    register_plan("look", plan(name="Second"), author=ada)
+    back = go_back(first, ada)
+    agent = Agent.objects.get(slug="look")
+    assert (back.number, back.sha256, back.note) == (3, first.sha256, "Back to version 1.")
+    assert (agent.name, agent.current_version) == ("First", back)
+    clerk("helper")
+    helped = register_plan("look", plan({"a": {"agent": "helper"}})).current_version
+    register_plan("look", plan())
+    Agent.objects.get(slug="helper").delete()
+    with pytest.raises(ValidationError, match="There is no agent `helper`"):
+        go_back(helped, None)
+
+
+def test_a_new_plan_is_its_authors_until_it_is_published(ada, bob):
+    agent = register_plan("look", plan(), author=ada)
+    assert (agent.workspace, agent.access) == (ada.personal_workspace, "workspace")
+    assert not agent.is_open_to(bob.principal)
+    agent = register_plan("look", plan(), author=ada, access="authenticated")
+    assert agent.is_open_to(bob.principal)
+    assert register_plan("look", plan(limit=2), author=ada).access == "authenticated"
+
+
+def test_a_plan_is_changed_by_its_author_and_by_operators_alone(ada, bob):
+    register_plan("look", plan(), author=ada)
+    assert refused(author=bob, limit=2) == {"slug": "There is an agent look already. Choose another slug."}
+    bob.is_superuser = True
+    bob.save()
+    agent = register_plan("look", plan(limit=2), author=User.objects.get(pk=bob.pk))
+    assert (numbers(agent), agent.workspace) == ([1, 2], ada.personal_workspace)
+
+
+def test_a_slug_of_an_agent_of_another_kind_is_not_taken_over():
+    assert "another kind" in refused(slug="echo")["slug"]
+    register_plan("look", plan())
+    with pytest.raises(ValidationError, match="look is a plan"):
+        register_hosted("look", "examples.agents.echo:Echo")
+    with pytest.raises(ValidationError, match="another kind"):
+        register_model("look", definition())
+
+
+CANNOT = [
+    ({"a": {"agent": "nobody"}}, {}, "steps.a.agent", "There is no agent `nobody` that can be used."),
+    ({"a": {"on_failure": {"agent": "nobody"}}}, {}, "steps.a.on_failure.agent", "There is no agent `nobody`"),
+    (None, {"answering": "nobody"}, "answering", "There is no agent `nobody`"),
+    (None, {"agent_limits": {"nobody": 1}}, "agent_limits.nobody", "There is no agent `nobody`"),
+    ({"a": {"skill": "sing"}}, {}, "steps.a.skill", "Echo has no skill `sing`; it has "),
+    ({"a": {"agent": "look"}}, {}, "steps.a.agent", "A plan cannot name itself: look → look."),
+    (None, {"answering": "look"}, "answering", "A plan cannot name itself: look → look."),
+    ({"a": {"depends_on": ["b"]}}, {}, "steps.a.depends_on.0", "There is no step `b`; there are `a`."),
+    (None, {"skills": [{"name": "A", "description": "a"}] * 2}, "skills.1.id", "Two skills have the id a."),
+]
+
+
+def test_a_plan_that_could_not_work_here_is_refused_by_its_path_and_any_other_is_taken(echo):
+    for steps, fields, path, sentence in CANNOT:
+        found = refused(steps, **fields)
+        assert (list(found), sentence in found[path]) == ([path], True), found
+        assert not Agent.objects.filter(slug="look").exists()
+    all_at_once = refused({"a": {"agent": "nobody", "message": "{{ oops }}"}, "b": {"depends_on": ["c"]}})
+    assert list(all_at_once) == ["steps.a.message", "steps.b.depends_on.0", "steps.a.agent"]
+    clerk()
+    step = {"skill": cards.skills(echo)[0]["id"], "on_failure": {"agent": "clerk"}}
+    register_plan("look", plan({"a": step}, answering="clerk", agent_limits={"clerk": 1}))
+
+
+def test_plans_that_name_each_other_in_a_circle_are_refused():
+    register_plan("one", plan())
+    register_plan("two", plan({"a": {"agent": "one"}}))
+    register_plan("three", plan({"a": {"on_failure": {"agent": "two"}}}))
+    found = refused({"a": {}, "b": {"agent": "three"}}, slug="one")
+    assert found == {"steps.b.agent": "These plans name each other in a circle: one → three → two → one."}
+    register_plan("four", plan({"a": {"agent": "three"}, "b": {"agent": "two"}}))
+
+
+def test_a_plan_that_is_named_often_is_looked_through_once():
+    register_plan("one", plan())
+    register_plan("two", plan({"a": {"agent": "one"}}))
+
+    def asked_for(steps: int) -> int:
+        with CaptureQueriesContext(connection) as asked:
+            checks.check(plan({f"s{number}": {"agent": "two"} for number in range(steps)}), "three")
+        return len(asked)
+
+    assert asked_for(1) == asked_for(30)
+
+
+def test_an_agent_that_its_author_may_not_use_is_not_there_for_them(ada, bob):
+    register_model("private", definition(), access="workspace", workspace=ada.personal_workspace)
+    step = {"a": {"agent": "private"}}
+    register_plan("mine", plan(step), author=ada)
+    assert refused(step, author=bob) == refused({"a": {"agent": "nobody"}}, author=bob) | {
+        "steps.a.agent": "There is no agent `private` that can be used. Write the slug of one that is listed."
+    }
+    assert checks.closed_to(plan(step), ada.principal) == []
+    assert [path for path, _ in checks.closed_to(plan(step), bob.principal)] == ["steps.a.agent"]
+
+
+def test_what_keeps_a_plan_from_working_is_told_to_operators(echo):
+    agent = register_plan("look", plan())
+    assert checks.ailment_of(agent) == ""
+    Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
+    assert checks.ailment_of(agent).startswith("steps.look.agent: There is no agent `echo`")
+    AgentVersion.objects.filter(agent=agent).update(content={"kind": "plan", "name": "Look"})
+    assert checks.ailment_of(Agent.objects.get(pk=agent.pk)) == "description: This is needed."
+
+
+PLAN = "name: Look\ndescription: Looks at things.\nsteps:\n  look: {agent: echo, message: Look.}\n"
+
+
+def test_a_plan_is_registered_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], ada):
+    file = tmp_path / "plan.yaml"
+    file.write_text(PLAN)
+    call_command("register_plan", "look", str(file), "--access", "public")
+    said = "Look is registered at /a2a/look (everybody, without signing in).\n"
+    assert capsys.readouterr().out == said
+    call_command("register_plan", "mine", str(file), "--owner", ada.email)
+    assert Agent.objects.get(slug="mine").workspace == ada.personal_workspace
+
+
+def test_a_file_that_is_no_plan_is_refused_in_sentences(tmp_path: Path, db):
+    file = tmp_path / "plan.yaml"
+    file.write_text(PLAN.replace("echo", "nobody") + "  see: {agent: echo, message: See., depends_on: [hear]}\n")
+    with pytest.raises(CommandError) as caught:
+        call_command("register_plan", "look", str(file))
+    assert caught.value.returncode == 1
+    assert str(caught.value).splitlines() == [
+        "look is not registered.",
+        "steps.see.depends_on.0: There is no step `hear`; there are `look`, `see`.",
+        "steps.look.agent: There is no agent `nobody` that can be used. Write the slug of one that is listed.",
+    ]
+    with pytest.raises(CommandError, match="is no file with text"):
+        call_command("register_plan", "look", str(tmp_path))
+    with pytest.raises(CommandError, match=r"There is no user who@example\.org"):
+        call_command("register_plan", "look", str(file), "--owner", "who@example.org")
+
+
+def test_a_word_of_the_addresses_of_plans_is_no_name_of_one():
+    for slug in RESERVED_SLUGS:
+        assert "Choose another slug." in refused(slug=slug)["slug"]
+        assert not Agent.objects.filter(slug=slug).exists()
+
+
+def test_the_database_gives_steps_and_inputs_back_in_their_order():
+    names = ["zinc", "a", "middle", "b"]
+    inputs = {"type": "object", "properties": {name: {} for name in names}}
+    register_plan("look", plan({name: {} for name in names}, inputs=inputs))
+    kept = PlanDefinition.read(AgentVersion.objects.get(agent__slug="look").content)
+    assert list(kept.inputs["properties"]) == list(kept.steps) == names

@@ -1,0 +1,256 @@
+"""What a step may be told: conditions, lists, repetitions, retries, other ways, checks, and whoever fits best."""
+
+import base64
+
+import pytest
+from django.test import override_settings
+from django.utils import timezone
+
+from agentkit import text_part
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.features.routing.router import HANDLER
+from apps.plans import attempts, depicting
+from apps.plans.depicting import Progress
+from apps.plans.models import PlanRun, Step
+from apps.record.models import Artifact, Task
+from tests.plans.plan_agents import DONE
+from tests.plans.playing import data, rows, words
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("steps are decided by statements of each database's own"),
+]
+
+
+def test_a_step_is_skipped_where_its_condition_does_not_hold(play):
+    steps = {
+        "long": {"agent": "loud", "message": "long", "when": "inputs.text|length > 10"},
+        "short": {"agent": "loud", "message": "short", "when": "inputs.text|length < 10"},
+        "after": {"agent": "loud", "message": "{{ steps.long.state }}, {{ steps.short.state }}"},
+    }
+    task = play(steps)
+    assert words(task) == "2 steps done, 1 skipped."
+    assert rows(task, "key", "state") == [("after", "done"), ("long", "skipped"), ("short", "done")]
+    assert DONE["loud:skipped, done"] == 1
+
+
+FAN = {
+    "part": {"agent": "parting", "message": "{{ inputs.text }}"},
+    "shout": {"agent": "loud", "message": "{{ index }} {{ item }}", "for_each": "steps.part.data.words"},
+    "join": {"agent": "loud", "message": "{% for one in steps.shout %}{{ one.text }};{% endfor %}"},
+}
+
+
+def test_a_list_becomes_a_step_for_each_element_and_is_joined_again(play):
+    task = play(FAN, "a b c")
+    assert (task.state, DONE["loud:0 A;1 B;2 C;"]) == ("completed", 1)
+    joined = Step.objects.get(run=task.pk, key="join").task
+    assert len(joined.references) == 3
+
+
+def test_an_empty_list_makes_no_steps_and_what_is_no_list_fails_the_step(play):
+    join = {"agent": "loud", "message": "none {{ steps.shout|length }}"}
+    task = play(FAN | {"shout": FAN["shout"] | {"for_each": "steps.part.data.words[9:]"}, "join": join}, "a")
+    assert (task.state, DONE["loud:none 0"]) == ("completed", 1)
+    task = play(FAN | {"shout": FAN["shout"] | {"for_each": "steps.part.text"}}, "a")
+    assert task.state == "failed"
+    assert words(task).startswith("The step “shout” failed: `for_each` has to give a list")
+
+
+def test_artifacts_are_elements_too_and_files_go_along(play):
+    steps = {
+        "each": {"agent": "loud", "message": "{{ item.name }}", "for_each": "inputs.files", "attach": ["item"]},
+        "all": {"agent": "loud", "message": "all", "attach": ["steps.each"]},
+    }
+    large = base64.b64encode(b"x" * 300_000).decode()
+    files = [{"raw": large, "filename": "large.bin"}, {"raw": "YQ==", "filename": "small.bin"}]
+    task = play.send(play.plan(steps), parts=[text_part("files"), *files])
+    assert task.state == "completed", words(task)
+    (made,) = Artifact.objects.delivered().filter(task=task)
+    assert sum("stored" in part for part in made.parts) == sum("raw" in part for part in made.parts) == 1
+    assert DONE["loud:large.bin"] == DONE["loud:small.bin"] == 1
+
+
+@pytest.mark.parametrize(("more", "most"), [({"limit": 2}, 2), ({"agent_limits": {"patient": 3}}, 3), ({}, 6)])
+def test_only_as_many_run_at_once_as_the_plan_and_its_agents_allow(play, more, most):
+    task = play({"all": {"agent": "patient", "message": "{{ item }}", "for_each": "range(6)|list"}}, **more)
+    assert Step.objects.filter(run=task.pk, state="running").count() == most
+    assert Task.objects.filter(parent=task.pk).count() == most
+    assert play.release(task).state == "completed"
+    assert DONE["patient"] == 6
+
+
+def test_a_step_is_repeated_until_it_is_good_or_to_its_bound(play):
+    message = "{{ last.text if last else '' }}x"
+    steps = {
+        "better": {"agent": "loud", "message": message, "repeat": {"until": "last.text|length >= 3", "max": 5}},
+        "after": {"agent": "loud", "message": "got {{ steps.better.text }}"},
+    }
+    task = play(steps)
+    assert (task.state, DONE["loud:got XXX"]) == ("completed", 1)
+    assert rows(task, "key", "round", "state") == [("after", 1, "done")] + [("better", n, "done") for n in (1, 2, 3)]
+    task = play({"never": {"agent": "loud", "message": "y", "repeat": {"until": "false", "max": 2}}})
+    assert (task.state, DONE["loud:y"]) == ("completed", 2)
+
+
+def test_a_step_is_tried_again_as_often_as_it_says(play):
+    task = play({"one": {"agent": "brittle", "message": "2", "retries": 2}})
+    assert (task.state, DONE["brittle:2"]) == ("completed", 3)
+    assert rows(task, "attempt", "state", "why") == [(3, "done", "")]
+
+
+def test_a_step_that_fails_for_good_fails_the_plan_and_what_runs_is_canceled(play):
+    steps = {
+        "waits": {"agent": "patient", "message": "x"},
+        "breaks": {"agent": "brittle", "message": "5", "retries": 1, "title": "The glass"},
+        "never": {"agent": "loud", "message": "{{ steps.breaks.text }}"},
+    }
+    task = play(steps)
+    assert (task.state, words(task)) == ("failed", "The step “The glass” failed: The glass is broken.")
+    assert not Task.objects.unfinished().filter(parent=task.pk).exists()
+    assert rows(task, "key", "state") == [("breaks", "failed"), ("never", "canceled"), ("waits", "canceled")]
+    assert DONE["brittle:5"] == 2
+
+
+def test_a_failure_may_be_left_out_or_another_agent_takes_over(play):
+    steps = {
+        "skipped": {"agent": "brittle", "message": "1", "on_failure": "skip"},
+        "other": {"agent": "brittle", "message": "9", "on_failure": {"agent": "loud"}},
+    }
+    task = play(steps)
+    assert (task.state, DONE["loud:9"]) == ("completed", 1)
+    assert rows(task, "key", "state", "agent") == [("other", "done", "loud"), ("skipped", "skipped", "brittle")]
+
+
+def test_what_a_step_delivers_is_checked(play):
+    schema = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 10}}}
+    steps = {"count": {"agent": "counting", "message": "{{ inputs.text }}", "output": {"schema": schema}}}
+    assert play(steps, "long enough to pass").state == "completed"
+    task = play(steps, "short")
+    assert task.state == "failed"
+    assert "5 is less than the minimum of 10" in words(task)
+
+
+def test_a_step_has_only_so_much_time(play):
+    task = play({"slow": {"agent": "patient", "message": "x", "time_limit": 600}})
+    step = Step.objects.get()
+    assert 0 < (step.due_at - timezone.now()).total_seconds() <= 600
+    Step.objects.update(due_at=timezone.now())
+    task = play.on(task.pk)
+    assert task.state == "failed"
+    assert words(task) == "The step “slow” failed: It took longer than its limit of 600 seconds."
+    assert Task.objects.get(parent=task.pk).state == "canceled"
+
+
+def test_a_plan_tells_how_far_it_is(play):
+    steps = {
+        "first": {"agent": "loud", "message": "x"},
+        "second": {"agent": "patient", "message": "{{ steps.first.text }}", "title": "The wait"},
+    }
+    task = play(steps)
+    PlanRun.objects.update(told_at=None)  # it is told once a second
+    assert words(play.on(task.pk)) == "1 of 2 steps done: The wait"
+    assert words(play.release(task)) == "2 steps done."
+
+
+LOUDLY = [{"id": "loud", "name": "Loud", "description": "Say text in capitals", "tags": ["loud", "capitals"]}]
+FOUND = {"one": {"find": "loud: say text in capitals", "message": "hello"}}
+NOBODY = "The step “one” failed: No agent that the owner of this plan's task may use fits “loud: say text in capitals”"
+
+
+def alone(*slugs: str) -> None:
+    """No other agents are there to be found."""
+    Agent.objects.exclude(slug__in=slugs).update(skills=[], is_enabled=False)
+
+
+def test_whoever_fits_best_does_a_step_but_no_plan_that_would_call_this_one_again(play):
+    agent = play.plan(FOUND, slug="looking", skills=LOUDLY)  # it fits itself, too
+    play.plan({"back": {"agent": "looking", "message": "x"}}, slug="near", skills=LOUDLY)
+    play.plan({"back": {"agent": "near", "message": "x"}}, slug="far", skills=LOUDLY)
+    alone("looking", "near", "far")
+    task = play.send(agent)
+    assert (task.state, words(task)) == ("failed", f"{NOBODY} but plans that would call this one again.")
+    Agent.objects.filter(slug="loud").update(skills=LOUDLY, is_enabled=True)
+    task = play.send(agent)
+    assert (task.state, DONE["loud:hello"]) == ("completed", 1), words(task)
+
+
+def test_plans_that_look_for_each_other_do_not_go_round(play):
+    agent = play.plan(FOUND, slug="here", skills=LOUDLY)
+    play.plan(FOUND, slug="there", skills=LOUDLY)
+    alone("here", "there")
+    task = play.send(agent)
+    assert (task.state, words(task).count("would call this one again")) == ("failed", 1)
+    assert list(Task.objects.order_by("created_at").values_list("agent__slug", flat=True)) == ["here", "there"]
+
+
+def test_the_router_does_no_step_that_looks_for_somebody(play):
+    agent = play.plan(FOUND)
+    register_hosted("router", HANDLER)
+    Agent.objects.filter(slug="router").update(skills=LOUDLY)
+    alone("plan", "router")
+    task = play.send(agent)
+    assert (task.state, words(task).startswith(NOBODY)) == ("failed", True)
+
+
+def test_an_agent_that_the_owner_may_not_use_is_not_used(play):
+    agent = play.plan({"one": {"agent": "loud", "message": "x"}})
+    Agent.objects.filter(slug="loud").update(access=Agent.Access.GROUPS)
+    task = play.send(agent)
+    assert task.state == "failed"
+    assert "steps.one.agent: There is no agent `loud` that can be used." in words(task)
+    assert not Task.objects.filter(parent=task.pk).exists()
+
+
+def test_plans_nest_and_their_depth_is_bounded(play):
+    play.plan({"one": {"agent": "loud", "message": "{{ inputs.text }}"}}, slug="inner")
+    steps = {
+        "nested": {"agent": "inner", "message": "deep"},
+        "after": {"agent": "loud", "message": "{{ steps.nested.artifacts[0].text }}!"},
+    }
+    assert (play(steps).state, DONE["loud:DEEP!"]) == ("completed", 1)
+    with override_settings(DELEGATION_DEPTH=1):
+        task = play(steps)
+    assert (task.state, "1 levels deep" in words(task)) == ("failed", True)
+
+
+def test_artifacts_of_the_same_name_are_told_apart(play):
+    steps = {"one": {"agent": "loud", "message": "a"}, "two": {"agent": "loud", "message": "b"}}
+    made = Artifact.objects.delivered().filter(task=play(steps))
+    assert sorted(made.values_list("name", flat=True)) == ["one: loud", "two: loud"]
+    made = Artifact.objects.delivered().get(task=play(steps, outputs=["two"]))
+    assert (made.name, made.parts[0]["text"]) == ("loud", "B")
+
+
+def test_each_attempt_at_a_step_and_each_question_is_told(play, monkeypatch):
+    steps = {
+        "glass": {"agent": "brittle", "message": "1", "retries": 2},
+        "each": {"agent": "loud", "message": "{{ item }}", "for_each": "['a', 'b']"},
+        "colour": {"agent": "curious", "message": "it", "depends_on": ["glass", "each"]},
+        "checked": {"agent": "loud", "message": "x", "output": {"artifact": "none"}, "on_failure": "skip"},
+        "asked": {"agent": "loud", "message": "y", "approve": "before", "depends_on": ["colour"]},
+    }
+
+    def drawn():
+        """By the row of a step, the state and the attempt of each spell but those in which it waited."""
+        progress = Progress.of(PlanRun.objects.select_related("version").get(pk=task.pk))
+        picture = depicting.in_time(progress, timezone.now(), lambda task: f"/tasks/{task.pk}", is_over=True)
+        spells = {row.step.key: row.step.spells for row in picture.rows}
+        return {key: [(one.state, one.attempt) for one in of if one.state != "waiting"] for key, of in spells.items()}
+
+    task = play(steps)
+    assert drawn()["colour"] == [("running", 1), ("asking", 1)]
+    task = play.answer(play.answer(task, "red"), **data({"approved": True}))
+    assert task.state == "completed"
+    spells = drawn()
+    assert spells["glass"] == [("failed", 1), ("done", 2)]
+    assert spells["each-0"] == spells["each-1"] == [("done", 1)]
+    assert spells["colour"] == [("done", 1), ("asking", 1), ("done", 1)]
+    assert spells["asked"][-1] == ("done", 1)
+    assert ("asking", 1) in spells["asked"]
+    for one in attempts.attempts_of(PlanRun.objects.get()).values():
+        assert all(spell.ends is not None and spell.begins <= spell.ends for spell in one)
+    monkeypatch.setattr(attempts, "MOST", 3)  # of a run of more, a bar is a round of its step
+    assert drawn()["glass"] == [("done", 2)]
+    assert rows(task, "state").count("done") == 5

@@ -1,0 +1,258 @@
+"""Templates of steps: they read what they are given, say what is not there, and end soon whatever they are."""
+
+import json
+import tracemalloc
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.plans.budgets import Time
+from apps.plans.results import ArtifactResult, StepResult, names_for
+from apps.plans.templates import LARGEST, LONGEST_SOURCE, TemplateProblem, names_of, render, value
+
+REVIEW = ArtifactResult.of("review", [{"data": {"count": 3, "items": ["a", "b"], "none": None, "_id": 7}}])
+NAMES = names_for(
+    {"text": "aspirin", "dose": 5},
+    {
+        "review": StepResult.of("review", "done", "I read three papers.", [REVIEW]),
+        "tries": [StepResult.of("tries", "done", f"try {number}", []) for number in range(3)],
+    },
+)
+
+
+def problem(source: str, read=render) -> str:
+    """What is said of a source that cannot be rendered."""
+    try:
+        made = read(source, NAMES)
+    except TemplateProblem as said:
+        return str(said)
+    pytest.fail(f"{source[:200]} gives {str(made)[:200]}")
+
+
+READ = [
+    ("Look at {{ inputs.text }} ({{ inputs.dose }} mg).", "Look at aspirin (5 mg)."),
+    ("{{ steps.review }} {{ steps.review.data.count + 1 }}", "I read three papers. 4"),
+    ("{{ steps.review.data.items|join(', ') }}", "a, b"),
+    ("{{ steps.review.data.items }} {{ true }}{{ none }}", '["a", "b"] true'),
+    ("{{ steps.review.data['_id'] }}", "7"),
+    ("{{ steps.review.artifacts[0].name }}", "review"),
+    ("{{ steps.tries|map(attribute='text')|join(' ~ ') }}", "try 0 ~ try 1 ~ try 2"),
+    ("{% for try in steps.tries %}{{ loop.index }}/{{ loop.length }} {% endfor %}", "1/3 2/3 3/3 "),
+    ("{% if steps.review.data.none is none %}nothing{% endif %}", "nothing"),
+    ("{{ steps.later|default('not yet') }}", "not yet"),
+    ("{% set many = inputs.dose > 3 %}{{ 'many' if many else 'few' }}", "many"),
+    ("{{ inputs.text.upper() ~ '!' }} {{ 'a,b'.split(',')|last }}", "ASPIRIN! b"),
+    ("{{ {'b': [1, {'c': none}]}|tojson }}", '{"b": [1, {"c": null}]}'),
+    ("{{ range(3)|sum }} {{ 3.14159|round(2) }} {{ 'aba'|replace('a', 'c') }}", "3 3.14 cbc"),
+]
+
+
+def test_a_template_reads_what_it_is_given():
+    for source, text in READ:
+        assert render(source, NAMES) == text, source
+
+
+def test_an_expression_gives_json_and_results_as_they_are():
+    assert value("steps.review.data.items", NAMES) == ["a", "b"]
+    assert value("steps.tries|map(attribute='text')", NAMES) == ["try 0", "try 1", "try 2"]
+    assert value("steps.review.data.count > 2", NAMES) is True
+    assert value("{'n': range(2)}", NAMES) == {"n": [0, 1]}
+    assert value("steps.review.artifacts", NAMES) == [REVIEW]
+    assert value("steps.review.data.none", NAMES) is None
+
+
+NOT_THERE = [
+    ("{{ steps.x.text }}", "There is no step `x` before this one."),
+    ("{{ inputs.y }}", "`inputs` has no `y`; it has `text`, `files`, `dose`."),
+    ("{{ steps.review.data.size }}", "`steps.review.data` has no `size`; it has `count`, `items`, `none`, `_id`."),
+    ("{{ steps.review.data.none.x }}", "`steps.review.data.none` is empty (null), so there is no `x` in it."),
+    (
+        "{{ steps.review.texts }}",
+        "`steps.review` has no `texts`; it has `key`, `state`, `text`, `data`, `artifacts`.",
+    ),
+    ("{{ steps.tries.text }}", "`steps.tries` is a list of 3, without `text`."),
+    ("{{ steps.tries[3].text }}", "`steps.tries` is a list of 3, so there is no `3` in it."),
+    ("{{ inputs.dose.unit }}", "`inputs.dose` has no `unit`."),
+    ("{{ item }}", "There is no `item` here; there are `inputs`, `steps`."),
+    ("{{ []|first }}", "No first item, sequence was empty."),
+    ("{{ 'dose: ' + inputs.dose }}", "It cannot be worked out: can only concatenate str"),
+    ("{{ 1 / 0 }}", "It cannot be worked out: division by zero."),
+    ("a\n{{ 1", "It cannot be read (line 2): "),
+    ("{{ inputs.text|explode }}", "There is no filter `explode`; there are abs, "),
+    ("{{ 1 is odder }}", "There is no test `odder`."),
+]
+
+
+def test_what_is_not_there_is_said_with_what_is():
+    for source, sentence in NOT_THERE:
+        assert sentence in problem(source), source
+    assert problem("steps.x", value) == "There is no step `x` before this one."
+    assert problem("[steps.review.data.size]", value).startswith("`steps.review.data` has no `size`")
+    assert problem("1 2", value) == "It cannot be read: something is left after the end of the expression."
+    assert problem("range", value).startswith("It cannot be worked out")
+
+
+ELSEWHERE = [
+    "{{ ''.__class__ }}",
+    "{{ ''['__class__'] }}",
+    "{{ steps.review.__class__ }}",
+    "{{ steps.review['__class__'] }}",
+    "{{ [steps.review]|map(attribute='__class__')|list }}",
+    "{{ steps.review.of('x', 'done', '', []) }}",
+    "{{ inputs.pop('dose') }}",
+    "{{ inputs.update({'dose': 1}) }}",
+    "{{ steps.tries.append(1) }}",
+    "{{ ''|attr('__class__') }}",
+    "{{ self._TemplateReference__context }}",
+    "{{ self }}",
+    "{{ cycler.__init__.__globals__.os }}",
+    "{{ lipsum() }}",
+    "{{ range.__self__ }}",
+    "{{ '{0.__class__}'.format(1) }}",
+    "{{ ''.join.__self__ }}",
+    "{% include 'x' %}",
+    "{% import 'x' as x %}",
+    "{% macro x() %}{{ x() }}{% endmacro %}{{ x() }}",
+    "{% set steps = 1 %}",
+    "{% for item in [1] %}{% endfor %}",
+]
+
+
+def test_a_template_reaches_nothing_else():
+    for source in ELSEWHERE:
+        assert problem(source)
+        assert NAMES["inputs"]["dose"] == 5, source
+
+
+DOUBLED = 60
+BOMBS = [
+    "{% for i in range(10**9) %}{% endfor %}",
+    "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}",
+    "{% for i in range(9999) %}" + "x" * 100 + "{% endfor %}",
+    "{{ 'x' * 10**9 }}",
+    "{{ [0] * 10**9 }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '{:1000000000}'.format(1) }}",
+    "{{ 'x'|center(1000000000) }}",
+    "{{ 'x'|indent(1000000000) }}",
+    "{{ 9**99**9 }}",
+    "{{ 1|round(-1000000000) }}",
+    "{{ {'a': 1}|tojson(1000000000) }}",
+    "{% set a = 'x' %}" + "{% set a = a ~ a %}" * DOUBLED + "{{ a }}",
+    "{% set a = 'x' %}" + "{% set a = [a, a]|join %}" * DOUBLED + "{{ a }}",
+    "{% set a = 'xx' %}" + "{% set a = a|replace('x', a) %}" * DOUBLED + "{{ a }}",
+    "{% set a = [1, 2] %}" + "{% set a = a + a %}" * DOUBLED + "{{ a }}",
+    "{% set a = [1, 2] %}" + "{% set a = [a, a] %}" * DOUBLED + "{{ a }}",
+    "{% set a = (1, 2) %}{% set b = (1, 2) %}" + "{% set a = a, a %}{% set b = b, b %}" * DOUBLED + "{{ a == b }}",
+    "{% set a = 1 %}" + "{% set a = {'x': a, 'y': a} %}" * DOUBLED + "{{ a }}",
+    "{% set a = 1 %}" + "{% set a = range(9999)|map(attribute='q', default=a)|list %}" * 9 + "{{ a == 1 }}",
+    "{{ range(9999)|map(attribute='q', default=range(9999)|list)|map('sum')|sum }}",
+    "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "{{ 1" + " + 1" * 5000 + " }}",
+    "{{ " + "-" * 5000 + "1 }}",
+    "{{ " + "[" * 3000 + "]" * 3000 + " }}",
+    "{% if 1 %}" * 300 + "{% endif %}" * 300,
+    "{% for a in [1] %}" * 50 + "{% endfor %}" * 50,
+    "{{ 1e999 }}",
+    "{% set k = range(9999)|join('-') %}{{ [" + "{k: 1}, " * 400 + "]|tojson|length }}",
+    "{% set k = range(9999)|join('-') %}{{ [" + "{(k,): 1}, " * 400 + "]|length }}",
+    "{% set k = range(9999)|join('-') %}" + "".join(f"{{% set a{n} = k ~ k %}}" for n in range(1200)),
+    "{% set k = range(9999)|join('-') %}{% set k = k ~ k %}"
+    + "".join(f"{{% set a{n} = k.upper() %}}" for n in range(1100)),
+]
+
+
+def test_a_template_that_would_go_on_or_grow_is_stopped():
+    for source in BOMBS:
+        assert problem(source)
+
+
+def test_texts_have_a_largest_size():
+    assert len(render("x" * LONGEST_SOURCE, {})) == LONGEST_SOURCE
+    assert "longer than 50,000 characters" in problem("x" * (LONGEST_SOURCE + 1))
+    assert render("{{ a }}", {"a": "x" * LARGEST}) == "x" * LARGEST
+    with pytest.raises(TemplateProblem, match="more than 200,000 bytes"):
+        render("{{ a }}é", {"a": "x" * (LARGEST - 1)})
+
+
+def test_slices_are_counted_with_what_is_made():
+    copies = "".join(f"{{% set a{n} = a[{n + 1}:] %}}" for n in range(120))
+    with pytest.raises(TemplateProblem, match="puts together more than 100,000,000 characters"):
+        render(copies, {"a": "x" * 1_000_000})
+    assert render("{{ a[1:] }} {{ [1, 2, 3][:2] }} {{ range(9)[7:]|list }}", {"a": "xyz"}) == "yz [1, 2] [7, 8]"
+    assert value("a[0][1:]", {"a": ["xyz"]}) == "yz"
+
+
+def test_what_a_text_is_compared_with_has_a_largest_size():
+    names = {"a": "x" * 1_000_000, "most": "y" * 99 + "x", "more": "x" + "y" * 100}
+    for name in ("strip", "lstrip", "rstrip", "rsplit"):
+        assert value(f"a.{name}(most)", names)[:1] in ("", [names["a"]])
+        with pytest.raises(TemplateProblem, match=f"^`{name}` takes at most 100 characters to look for.$"):
+            value(f"a.{name}(more)", names)
+    assert value("'--x '|trim('- ')", {}) == value("' x '|trim", {}) == "x"
+    for source in ("a|trim(a)", "a|trim(chars=a)", "[a]|map('trim', a)", "a.rsplit(sep=a)"):
+        with pytest.raises(TemplateProblem, match="takes at most 100 characters to look for"):
+            value(source, {"a": "x" * 101})
+
+
+GROWING = "range(9999)|map(attribute='q', default=range(9999)|list)"
+
+
+def test_a_value_that_would_grow_is_stopped():
+    assert problem(GROWING, partial(value, shared=Time(0.1))) == "It takes longer than 2 s."
+
+
+def test_json_is_stopped_while_it_is_written():
+    tracemalloc.start()
+    try:
+        for source in (f"{GROWING}|list|tojson", "[" * 20 + "range(9999)|list" + "]" * 20 + "|tojson(8)"):
+            said = problem(source, value)  # a slow machine comes to the end of the time first
+            assert "puts together more than 1,000,000 characters" in said or "takes longer than 2 s" in said
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_a_template_speaks_of_is_told_without_it():
+    spoken = names_of("{{ steps.a.text }} {{ steps['b'] }} {% for x in inputs.c %}{{ x }}{{ item }}{% endfor %}")
+    assert (spoken.steps, spoken.inputs, spoken.all_steps) == ({"a", "b"}, {"c"}, False)
+    assert spoken.names == {"steps", "inputs", "item"}
+    assert names_of("steps.a.data.steps.b", is_expression=True).steps == {"a"}
+    assert names_of("steps[item]", is_expression=True).all_steps
+    with pytest.raises(TemplateProblem):
+        names_of("{{ 1")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_json_goes_through_a_template_unchanged(data):
+    names = names_for({"given": data}, {})
+    assert value("inputs.given", names) == data
+    assert json.loads(render("{{ inputs.given|tojson }}", names)) == data
+
+
+WORDS = "steps inputs . review __class__ mro() [ ] ( ) ' | map range 10**9 ~ * {% %} for in endfor set = {{ }} join ,"
+PIECES = st.sampled_from([*WORDS.split(), "data", "x", "attr", "tojson", "items"])
+
+
+@given(st.lists(PIECES, max_size=25))
+def test_whatever_is_written_makes_a_text_or_a_sentence(source):
+    said = [outcome(read, " ".join(source)) for read in (render, value)]
+    assert all(one is None or one.endswith(".") for one in said)
+
+
+def outcome(read, source: str) -> str | None:
+    """The sentence that is said of it, if it is not read."""
+    try:
+        read(source, NAMES)
+    except TemplateProblem as problem:
+        return str(problem)
+    return None

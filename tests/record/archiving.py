@@ -1,0 +1,76 @@
+"""Sessions that were put away long ago, and all that the tables have of one."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.utils import timezone
+
+from agentkit import Artifact, Completed, InputRequired
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.engine import accept, canceling
+from apps.features.archive import sections
+from apps.record import ledger
+from apps.record.events import EventType
+from apps.record.models import Accepted, Context, Event
+from tests.working import begin, chunk, end, say
+
+LONG_AGO = timezone.now() - datetime.timedelta(days=100)
+
+
+def had_a_long_talk(ada: User, echo: Agent, said: Any, context_id: str = "talk") -> Context:
+    """A conversation of two tasks, one of two turns, with what was streamed, signed and kept in files."""
+    sent = accept.accept(ada.principal, echo, said(f"first of {context_id}", contextId=context_id))
+    held = begin(sent.run)
+    say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
+    end(held, InputRequired("Which?", slot="word"))
+    answer = accept.accept(ada.principal, echo, said("this", taskId=str(sent.task)))
+    large = Artifact.text("large", "\N{SNOWMAN} line \u2028\n" * 40_000)
+    end(begin(answer.run), Completed("done", [Artifact.json("data", {"large": 2**60, "small": 0.1}), large]))
+    again = accept.accept(ada.principal, echo, said("more", contextId=context_id))
+    canceling.cancel(ada.principal, echo, str(again.task))
+    return Context.objects.get(pk=sent.context)
+
+
+def put_away(context: Context, at: datetime.datetime = LONG_AGO) -> Context:
+    with ledger.writing(context) as log:
+        log.add(EventType.SESSION_ARCHIVED, {})
+    Event.objects.filter(context=context, type=EventType.SESSION_ARCHIVED).update(at=at)
+    Context.objects.filter(pk=context.pk).update(archived_at=at, updated_at=at)
+    return Context.objects.get(pk=context.pk)
+
+
+def everything(context: Context) -> dict[str, list[Any]]:
+    """Each row of the session, column by column, and what idempotency knows of it."""
+    found = {
+        section.name: [sections.written(row) for row in section.rows(context)] for section in sections.all_sections()
+    }
+    led_here = Accepted.objects.order_by("pk").values()
+    return {**found, "accepted": [row for row in led_here if leads_to(row, found)]}
+
+
+def leads_to(accepted: dict[str, Any], found: dict[str, list[Any]]) -> bool:
+    return str(accepted["task_id"]) in {row["id"] for row in found["record.task"]}
+
+
+def rows_left(context: Context) -> int:
+    return sum(section.rows(context).count() for section in sections.all_sections())
+
+
+def replace(name: str, content: bytes) -> None:
+    """Put something else in the place of a file."""
+    default_storage.delete(name)
+    default_storage.save(name, ContentFile(content))
+
+
+def cold_files() -> list[str]:
+    """The names of all files of sessions in cold storage."""
+    try:
+        folders = default_storage.listdir("cold")[0]
+    except FileNotFoundError:
+        return []
+    return [f"cold/{folder}/{name}" for folder in folders for name in default_storage.listdir(f"cold/{folder}")[1]]

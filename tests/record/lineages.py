@@ -1,0 +1,48 @@
+"""What a conversation shows of the record, to be compared later; and what happens in many of them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from apps.record import ledger, lineage, replay
+from apps.record.events import EventType
+from apps.record.models import Context
+
+
+def shown(key: uuid.UUID) -> dict[str, Any]:
+    """All that the conversation has: its log, and what is made of it."""
+    context = Context.objects.get(pk=key)
+    return {
+        "events": [
+            (event.index, event.type, event.task_id, event.run, event.payload, event.at)
+            for event in lineage.events(context)
+        ],
+        "messages": [(row.pk, replay.values_of(row) | {"context_id": None}) for row in _messages(context)],
+        "tasks": [replay.values_of(row) | {"context_id": None} for row in lineage.shown_tasks(context)],
+        "artifacts": [replay.values_of(row) for row in lineage.artifacts(context).order_by("first_event")],
+    }
+
+
+def words(context: Context) -> list[str]:
+    return [row.parts[0]["text"] for row in _messages(context)]
+
+
+def place(context: Context, text: str) -> int:
+    """The index of this message."""
+    return next(row.index for row in _messages(context) if row.parts[0]["text"] == text)
+
+
+def place_before(context: Context, text: str) -> int:
+    """The index of the event before this message."""
+    return place(context, text) - 1
+
+
+def rename(*contexts: uuid.UUID, title: str = "") -> None:
+    for context in contexts:
+        with ledger.writing(context) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": title or f"{log.context.last_event}"})
+
+
+def _messages(context: Context) -> Any:
+    return lineage.messages(context).order_by("index")

@@ -1,0 +1,197 @@
+"""Who follows a context holds no thread and no connection, and hears everything though wake-ups are lost."""
+
+import asyncio
+import threading
+import uuid
+from contextlib import aclosing
+
+import pytest
+from django.db import connection
+
+import db
+from apps.engine import accept, canceling
+from apps.record import feed, notifications
+from tests.record.lineages import rename
+from tests.working import begin, chunk, say
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("followers hold no connection")]
+
+
+async def hear(context, after):
+    """The indexes of the first events after an index."""
+    async with aclosing(feed.follow(context, after)) as batches:
+        return [event.index for event in await anext(batches)]
+
+
+def connections():
+    """How many the database has; SQLite's are those of the threads."""
+    if connection.vendor != "postgresql":
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        return cursor.fetchone()[0]
+
+
+async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, settings):
+    sent = [await db.run(accept.accept, ada.principal, echo, said()) for _ in range(20)]
+    await asyncio.gather(*(db.run(connections) for _ in range(settings.BRIDGE_THREADS * 3)))
+    feed.listening()  # the ear of the process has a thread
+    threads, before = threading.active_count(), await db.run(connections)
+    followers = [asyncio.create_task(hear(sent[n % 20].context, sent[n % 20].index)) for n in range(200)]
+    await asyncio.sleep(0)  # all of them have begun
+    await asyncio.gather(*(db.run(connections) for _ in range(settings.BRIDGE_THREADS * 3)))
+    assert threading.active_count() <= threads
+    assert await db.run(connections) <= before
+    assert not any(follower.done() for follower in followers)
+    for one in sent:
+        await db.run(rename, one.context)
+    for n, heard in enumerate(await asyncio.gather(*followers)):
+        assert heard == [sent[n % 20].index + 1]
+    assert feed._hub()._readers == {}
+
+
+async def test_without_wake_ups_the_poll_delivers(ada, echo, said, settings, monkeypatch):
+    settings.FEED_POLL_SECONDS = 0.05
+    monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    following = asyncio.create_task(hear(sent.context, sent.index))
+    await db.run(rename, sent.context)
+    assert await asyncio.wait_for(following, 10) == [sent.index + 1]
+
+
+async def test_a_wake_up_delivers_without_the_poll(ada, echo, said, settings):
+    settings.FEED_POLL_SECONDS = 3600
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    following = asyncio.create_task(hear(sent.context, sent.index))
+    await asyncio.sleep(0)
+    await db.run(rename, sent.context)
+    assert await asyncio.wait_for(following, 10) == [sent.index + 1]
+
+
+async def test_a_follower_that_came_late_hears_what_was_there(ada, echo, said):
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    for _ in range(3):
+        await db.run(rename, sent.context)
+    assert await hear(sent.context, 0) == [1, 2, 3, 4]
+    assert await hear(sent.context, 2) == [3, 4]
+
+
+async def test_announcements_that_overtake_each_other_are_no_loss(settings):
+    settings.FEED_POLL_SECONDS = 3600
+    hub = feed._hub()
+    hub._reached("a context", 6)
+    hub._reached("a context", 5)
+    assert hub._recent["a context"] == 6
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """After which indexes the log was read."""
+    asked, read = [], feed.read
+
+    def noted(context, after):
+        asked.append(after)
+        return read(context, after)
+
+    monkeypatch.setattr(feed, "read", noted)
+    return asked
+
+
+@pytest.fixture
+async def heard_for_long(monkeypatch):
+    """The ear of this event loop has been open for long."""
+    monkeypatch.setattr(feed._hub(), "_born", asyncio.get_running_loop().time() - 60)
+
+
+async def listen(sent, since):
+    async with aclosing(feed.follow(sent.context, sent.index, since=since)) as batches:
+        return [event.index for event in await anext(batches)]
+
+
+async def test_who_listened_before_looks_for_nothing_until_something_is_announced(
+    ada, echo, said, settings, heard_for_long, reads
+):
+    settings.FEED_POLL_SECONDS = 3600
+    since = feed.listening()
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    following = asyncio.create_task(listen(sent, since))
+    await asyncio.sleep(0)  # it has begun
+    assert reads == []
+    await db.run(rename, sent.context)
+    assert await asyncio.wait_for(following, 10) == [sent.index + 1]
+    assert reads == [sent.index]
+
+
+async def test_what_was_announced_between_listening_and_following_is_not_missed(
+    ada, echo, said, settings, heard_for_long
+):
+    settings.FEED_POLL_SECONDS = 3600
+    since = feed.listening()
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    await db.run(rename, sent.context)
+    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
+
+
+@pytest.mark.parametrize("ear", ["new", "not mentioned"])
+async def test_who_may_have_missed_an_announcement_looks_first(ada, echo, said, settings, reads, ear):
+    settings.FEED_POLL_SECONDS = 3600
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    await db.run(rename, sent.context)
+    feed._hub()._recent.clear()
+    since = feed.listening() if ear == "new" else None
+    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
+    assert reads == [sent.index]
+
+
+def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, said, monkeypatch):
+    waits = []
+    monkeypatch.setattr(notifications, "announce", lambda *reached, wait: waits.append(wait))
+    sent = accept.accept(ada.principal, echo, said())
+    held = begin(sent.run)
+    say(held, chunk("lines", "1\n", last=False))
+    rename(sent.context)
+    canceling.cancel(ada.principal, echo, str(sent.task))
+    assert waits == [notifications.LATER, notifications.LATER, notifications.SOON, notifications.LATER, 0.0]
+
+
+class Interrupting(dict):
+    """While it is read, another thread announces an event, as far as it gets."""
+
+    def __init__(self, announce):
+        super().__init__()
+        self.thread = threading.Thread(target=announce)
+
+    def get(self, key, default=None):
+        found = super().get(key, default)
+        if self.thread.ident is None:
+            self.thread.start()
+            self.thread.join(0.2)
+        return found
+
+
+async def test_an_event_that_is_announced_while_somebody_begins_to_follow_is_heard():
+    context = uuid.uuid4()
+    hub = feed.Hub(asyncio.get_running_loop())
+    try:
+        hub._recent = recent = Interrupting(lambda: hub._reached(str(context), 7))
+        with hub.reader(context) as reader:
+            recent.thread.join()
+            await asyncio.wait_for(reader.grown_beyond(6), 10)
+    finally:
+        hub._stop_listening()
+        hub._poll.cancel()
+
+
+async def test_a_loop_that_ends_just_then_does_not_fail_who_announces(monkeypatch):
+    """By then it is committed. Between the look whether a follower's loop is there and the call, it may end."""
+    feed.listening()
+    context = uuid.uuid4()
+    with feed._hub().reader(context) as reader:
+
+        def ended(*_):
+            raise RuntimeError("Event loop is closed")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", ended)
+            notifications._deliver(notifications.REACHED, str(context), 3)
+        assert reader._known == 0

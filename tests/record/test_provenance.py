@@ -1,0 +1,322 @@
+"""What led to an artifact: every task, message, agent, version and file on the way, for its owner alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agentkit import Artifact as Made
+from agentkit import Completed, InputRequired
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.engine import accept
+from apps.engine.accept import Receipt
+from apps.features.archive.archiving import cool
+from apps.features.forks.forking import fork
+from apps.features.provenance import graphs
+from apps.features.provenance.graphs import RELATIONS, TYPES, Kind, Link, Provenance
+from apps.features.provenance.walking import provenance_of
+from apps.features.sessions import deletion
+from apps.record import blobs
+from apps.record.models import Artifact, Context, Message, Run, Task
+from tests.record.archiving import put_away
+from tests.working import begin, end
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("values are known again as each keeps them"),
+]
+
+JSON = dict[str, Any]
+
+CSV = b"compound,effect\na,1.5\nb,2.5\n"
+FILE = {"raw": base64.b64encode(CSV).decode(), "filename": "screening.csv", "mediaType": "text/csv"}
+Ask = Callable[..., Receipt]
+
+
+@dataclass
+class Reading:
+    """A graph, to be asked."""
+
+    graph: Provenance
+
+    def ends(self, kind: Link, later: str = "") -> set[tuple[str, str]]:
+        found = {(one.later, one.earlier) for one in self.graph.edges if one.kind == kind}
+        return {one for one in found if not later or one[0] == later}
+
+    def of(self, kind: Kind) -> dict[str, JSON]:
+        return {node.id: node.details for node in self.graph.nodes if node.kind == kind}
+
+
+def task(receipt: Receipt) -> str:
+    return f"task:{receipt.task}"
+
+
+def made(receipt: Receipt, name: str) -> str:
+    return f"artifact:{receipt.task}/{name}"
+
+
+def row(receipt: Receipt, name: str) -> Artifact:
+    return Artifact.objects.select_related("task__context").get(task=receipt.task, artifact_id=name)
+
+
+def read(user: User, receipt: Receipt, name: str, **options: Any) -> Reading:
+    return Reading(provenance_of(user.principal, row(receipt, name), **options))
+
+
+def texts(*names: str) -> list[Made]:
+    return [Made([{"text": f"what {name} says"}], name=name, artifact_id=name) for name in names]
+
+
+@pytest.fixture
+def ask(ada: User, echo: Agent) -> Ask:
+    """A task of Ada's that is begun, and with artifacts completed."""
+
+    def asked(
+        parts: list[JSON] | None = None,
+        artifacts: Sequence[Made] = (),
+        *,
+        refers: Sequence[Receipt] = (),
+        parent: Receipt | None = None,
+        context: Context | None = None,
+        agent: Agent = echo,
+        user: User = ada,
+    ) -> Receipt:
+        more: JSON = {"referenceTaskIds": [str(one.task) for one in refers]} if refers else {}
+        if context:
+            more["contextId"] = context.context_id
+        parts = blobs.store_large(parts or [{"text": "Begin"}])
+        message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": parts, **more}
+        known: JSON = {"parent": parent.task, "sender": f"task:{parent.task}"} if parent else {}
+        receipt = accept.accept(user.principal, agent, message, **known)
+        if artifacts:
+            end(begin(receipt.run), Completed("Done.", list(artifacts)))
+        return receipt
+
+    return asked
+
+
+@pytest.fixture
+def chain(ask: Ask) -> list[Receipt]:
+    """Three tasks, each of which refers to the one before it; a file was given to the first one."""
+    first = ask([{"text": "Look at this"}, FILE], texts("cleaned"))
+    second = ask([{"text": "Go on"}], texts("effects"), refers=[first])
+    return [first, second, ask([{"text": "Write it up"}], texts("report"), refers=[second])]
+
+
+def test_a_chain_of_references_leads_its_owner_to_the_file_at_its_beginning(
+    ada: User, bob: User, chain: list[Receipt]
+) -> None:
+    first, second, third = chain
+    found = read(ada, third, "report")
+    assert found.ends(Link.DELIVERED_BY) == {
+        (made(third, "report"), task(third)),
+        (made(second, "effects"), task(second)),
+        (made(first, "cleaned"), task(first)),
+    }
+    assert found.ends(Link.REFERS_TO) == {
+        (task(third), task(second)),
+        (task(third), made(second, "effects")),
+        (task(second), task(first)),
+        (task(second), made(first, "cleaned")),
+    }
+    [file] = found.of(Kind.FILE).values()
+    given = ("screening.csv", "text/csv", len(CSV), hashlib.sha256(CSV).hexdigest())
+    assert (file["name"], file["mediaType"], file["size"], file["sha256"]) == given
+    assert {later for later, _ in found.ends(Link.GIVEN)} == {task(first)}
+    assert not found.graph.truncated
+    assert set(read(ada, second, "effects").of(Kind.TASK)) == {task(first), task(second)}, "nothing later is told"
+    once, again = (read(ada, third, "report").graph.json for _ in range(2))
+    assert once == again
+    assert once["artifact"] == once["nodes"][0]["id"] == made(third, "report")
+    assert Message.objects.count() == sum(node["kind"] == "message" for node in once["nodes"])
+    assert (set(TYPES), set(RELATIONS)) == (set(Kind), set(Link)), "each has its term of PROV"
+    with pytest.raises(Task.DoesNotExist):
+        read(bob, first, "cleaned")
+
+
+def test_it_says_who_asked_and_what_was_answered(ada: User, ask: Ask, echo: Agent) -> None:
+    sent = ask([{"text": "Make a report"}])
+    end(begin(sent.run), InputRequired("Which format?", "format"))
+    message = {"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "PDF"}], "taskId": str(sent.task)}
+    answer = accept.accept(ada.principal, echo, message)
+    end(begin(answer.run), Completed("Done.", texts("report")))
+    found = read(ada, sent, "report")
+    messages = found.of(Kind.MESSAGE)
+    asked = [messages[earlier]["text"] for _, earlier in sorted(found.ends(Link.ASKED_IN))]
+    answered = [messages[later]["text"] for later, _ in found.ends(Link.ANSWERED_IN)]
+    assert (sorted(asked), sorted(answered)) == (["Make a report", "PDF"], ["Done.", "Which format?"])
+    assert {messages[later]["text"] for later, _ in found.ends(Link.SAID_BY)} == {"Make a report", "PDF"}
+    assert found.of(Kind.PERSON) == {"person:owner": {"name": "Ada"}}
+
+
+def test_it_names_the_version_by_which_each_agent_worked(ada: User, ask: Ask, echo: Agent) -> None:
+    first = ask(artifacts=texts("one"))
+    register_hosted("echo", "examples.agents.echo:Echo", description="Says it again, and better.")
+    echo.refresh_from_db()
+    second = ask(artifacts=texts("two"), refers=[first])
+    found = read(ada, second, "two")
+    versions = {one.number: one.sha256 for one in echo.versions.all()}
+    assert len(versions) == 2
+    assert found.of(Kind.AGENT_VERSION) == {
+        f"agent:echo@{number}": {"agent": "echo", "name": echo.name, "version": number, "sha256": sha256}
+        for number, sha256 in versions.items()
+    }
+    assert found.ends(Link.CARRIED_OUT_BY) == {(task(first), "agent:echo@1"), (task(second), "agent:echo@2")}
+    [turns] = [one.details for one in found.graph.edges if one.kind == Link.CARRIED_OUT_BY and one.later == task(first)]
+    assert turns == {"turns": [{"turn": 1, "inputHash": Run.objects.get(task=first.task).input_hash}]}
+
+
+def test_a_task_has_what_it_called_for_and_a_child_what_its_caller_was_given(ada: User, ask: Ask) -> None:
+    parent = ask([{"text": "Do all of it"}, FILE])
+    step = ask([{"text": "The first"}, FILE], texts("cleaned"), parent=parent)
+    last = ask([{"text": "The second"}], texts("effects"), parent=parent, refers=[step])
+    other = ask([{"text": "Something else"}], texts("other"), parent=parent)
+    end(begin(parent.run), Completed("Done.", texts("report")))
+    whole = read(ada, parent, "report")
+    children = {task(one) for one in (step, last, other)}
+    assert whole.ends(Link.CALLED_FOR_BY) == {(child, task(parent)) for child in children}
+    assert {earlier for _, earlier in whole.ends(Link.RECEIVED)} == {
+        made(step, "cleaned"),
+        made(last, "effects"),
+        made(other, "other"),
+    }
+    part = read(ada, last, "effects")
+    assert set(part.of(Kind.TASK)) == {task(last), task(step), task(parent)}
+    assert not part.ends(Link.RECEIVED)
+    [(given, source)] = part.ends(Link.CAME_FROM)
+    assert part.ends(Link.GIVEN) == {(task(parent), source), (task(step), given)}
+    senders = {one for _, one in part.ends(Link.SENT_BY)} | {one for _, one in part.ends(Link.SAID_BY)}
+    assert senders == {task(parent), "person:owner"}
+
+
+def test_a_person_who_answers_a_child_is_named(ada: User, ask: Ask, echo: Agent) -> None:
+    parent = ask()
+    child = ask([{"text": "Decide"}], parent=parent)
+    end(begin(child.run), InputRequired("Yes or no?", "decision"))
+    message = {"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "Yes"}], "taskId": str(child.task)}
+    end(begin(accept.accept(ada.principal, echo, message).run), Completed("Done.", texts("decision")))
+    found = read(ada, child, "decision")
+    said = {found.of(Kind.MESSAGE)[later]["text"]: earlier for later, earlier in found.ends(Link.SENT_BY)}
+    said |= {found.of(Kind.MESSAGE)[later]["text"]: earlier for later, earlier in found.ends(Link.SAID_BY)}
+    assert said == {"Begin": "person:owner", "Decide": task(parent), "Yes": "person:owner"}
+
+
+def test_what_was_passed_on_came_from_the_artifact_that_holds_it(ada: User, ask: Ask) -> None:
+    for size in (2_000, settings.INLINE_PART_BYTES + 1):
+        long = "x" * size
+        parent = ask()
+        first = ask(artifacts=[Made([{"text": long}], name="long", artifact_id="long")], parent=parent)
+        last = ask([{"text": "Sum up:"}, {"text": long}], texts("sum"), parent=parent)
+        found = read(ada, last, "sum")
+        assert {earlier for _, earlier in found.ends(Link.CAME_FROM)} == {made(first, "long")}
+        assert (made(first, "long"), task(first)) in found.ends(Link.DELIVERED_BY)
+    first = ask(artifacts=[Made.json("hits", {"b": [1, 2], "a": 0.5})])
+    last = ask([{"data": {"a": 0.5, "b": [1, 2]}}], texts("sum"), refers=[first])  # however a database orders it
+    source = Artifact.objects.get(task=first.task).artifact_id
+    assert {earlier for _, earlier in read(ada, last, "sum").ends(Link.CAME_FROM)} == {made(first, source)}
+
+
+def test_what_came_later_is_no_origin(ada: User, ask: Ask) -> None:
+    echoed = [Made([FILE], name="copy", artifact_id="copy")]
+    first = ask([FILE], echoed)
+    last = ask([FILE], echoed, refers=[first])
+    found = read(ada, last, "copy")
+    [(file, source)] = found.ends(Link.CAME_FROM)
+    assert (found.ends(Link.GIVEN, task(last)), source) == ({(task(last), file)}, made(first, "copy"))
+
+
+def test_a_conversation_goes_on_and_its_fork_too(ada: User, ask: Ask) -> None:
+    first = ask(artifacts=texts("one"))
+    talk = Context.objects.get(pk=first.context)
+    second = ask(artifacts=texts("two"), context=talk)
+    child = fork(ada.principal, talk, Task.objects.get(pk=second.task).first_event - 1, reason="fork")
+    other = ask(artifacts=texts("three"), context=child)
+    assert read(ada, second, "two").ends(Link.CONTINUES) == {(task(second), task(first))}
+    found = read(ada, other, "three")
+    assert found.ends(Link.CONTINUES) == {(task(other), task(first))}
+    assert (task(other), made(first, "one")) in found.ends(Link.REFERS_TO)
+    assert set(found.of(Kind.TASK)) == {task(first), task(other)}
+
+
+def test_what_was_deleted_or_is_not_ones_own_is_not_available(ada: User, bob: User, ask: Ask, echo: Agent) -> None:
+    first, strange = ask(artifacts=texts("one")), ask(artifacts=texts("his"), user=bob)
+    last = ask(artifacts=texts("two"), refers=[first])
+    Task.objects.filter(pk=last.task).update(references=[str(first.task), str(strange.task), "no id"])
+    deletion.clear_session(ada.principal, first.context)
+    found = read(ada, last, "two")
+    assert set(found.of(Kind.UNAVAILABLE)) == {task(first), task(strange)}
+    assert found.ends(Link.REFERS_TO) == {(task(last), task(first)), (task(last), task(strange))}
+    assert not any("his" in node.id for node in found.graph.nodes)
+    [version] = echo.versions.all()
+    assert Run.objects.get(task=last.task).input == {}, "what it was given is forgotten"
+    assert found.of(Kind.AGENT_VERSION)["agent:echo@1"]["sha256"] == version.sha256
+
+
+def test_tasks_that_refer_to_each_other_in_a_circle_come_once(ada: User, chain: list[Receipt]) -> None:
+    first, _, third = chain
+    Task.objects.filter(pk=first.task).update(references=[str(third.task)], parent=third.task)
+    Task.objects.filter(pk=third.task).update(parent=first.task)
+    found = read(ada, third, "report")
+    assert set(found.of(Kind.TASK)) == {task(one) for one in chain}
+
+
+def test_sessions_in_cold_storage_come_back_for_it(ada: User, chain: list[Receipt]) -> None:
+    before = read(ada, chain[2], "report").graph.json
+    for receipt in chain[:2]:
+        cool(put_away(Context.objects.get(pk=receipt.context)).pk)
+    assert not Task.objects.filter(pk=chain[0].task).exists()
+    assert read(ada, chain[2], "report").graph.json == before
+
+
+def test_it_asks_as_much_however_many_tasks_a_level_has(ada: User, ask: Ask) -> None:
+    def asked(number: int) -> int:
+        parent = ask()
+        for _ in range(number):
+            ask([{"text": "One"}, FILE], texts("part"), parent=parent)
+        end(begin(parent.run), Completed("Done.", texts("whole")))
+        artifact = row(parent, "whole")
+        with CaptureQueriesContext(connection) as statements:
+            graph = provenance_of(ada.principal, artifact)
+        assert len([node for node in graph.nodes if node.kind == Kind.TASK]) == 1 + number
+        return len(statements)
+
+    assert asked(2) == asked(12) < 25
+
+
+def test_it_is_bounded_and_says_so(ada: User, chain: list[Receipt]) -> None:
+    whole = read(ada, chain[2], "report").graph
+    assert not read(ada, chain[2], "report", most=len(whole.nodes)).graph.truncated
+    for most in range(1, len(whole.nodes)):
+        part = read(ada, chain[2], "report", most=most).graph
+        assert (len(part.nodes), part.truncated) == (most, True)
+        known = {node.id for node in part.nodes}
+        assert all({one.later, one.earlier} <= known for one in part.edges)
+
+
+def test_where_all_refer_to_all_there_are_so_many_links_and_no_more(
+    ada: User, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fan-out that follows a fan-out: each of its tasks refers to each of the other."""
+    first = [ask([{"text": "One"}], texts("part")) for _ in range(6)]
+    second = [ask([{"text": "Two"}], texts("part"), refers=first) for _ in range(6)]
+    last = ask([{"text": "Join"}], texts("whole"), refers=second)
+    whole = read(ada, last, "whole").graph
+    assert not whole.truncated
+    most = len(whole.nodes)
+    monkeypatch.setattr(graphs, "LINKS", 2)
+    part = read(ada, last, "whole", most=most)
+    assert (len(whole.edges) > 2 * most, len(part.graph.edges), part.graph.truncated) == (True, 2 * most, True)
+    assert part.graph.nodes == whole.nodes
+    assert part.ends(Link.DELIVERED_BY, made(last, "whole"))
+    assert {task(one) for one in second} <= {earlier for _, earlier in part.ends(Link.REFERS_TO, task(last))}

@@ -1,0 +1,348 @@
+"""A deliverable's signature holds for exactly what was delivered, and nothing else is ever shown as good."""
+
+import base64
+import copy
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from agentkit import Artifact as Made
+from agentkit import Completed, Failed
+from apps.agents import cards, identity, signing_keys
+from apps.agents.models import SigningKey
+from apps.agents.signing_keys import revoke, rotate
+from apps.engine import accept
+from apps.features.signing.signatures import INLINE_BYTES, Verdict, verdict_on, verdict_on_wire
+from apps.record import replay, wire
+from apps.record.models import Artifact, Event, Run, Task
+from tests.working import begin, chunk, end, say
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DATA = {"b": [1, 2.5, None, "ü"], "a": {"large": 1e23, "small": 1e-7, "whole": 3.0}}
+LARGE_TEXT = "long " * INLINE_BYTES
+PARTS = [
+    {"text": "hello", "mediaType": "text/plain", "metadata": {"n": 1}},
+    {"raw": "aGVsbG8=", "filename": "a.bin"},
+    {"raw": base64.b64encode(b"x" * (INLINE_BYTES + 1)).decode()},
+    {"data": DATA},
+    {"url": "https://example.org/elsewhere"},
+    {"text": LARGE_TEXT[: INLINE_BYTES + 1], "filename": "long.txt"},
+    {"text": LARGE_TEXT, "filename": "longer.txt"},  # kept in a file
+    {"data": {"rows": [LARGE_TEXT]}},
+]
+
+
+@pytest.fixture
+def signing(echo):
+    echo.sign_artifacts = True
+    echo.save()
+    return echo
+
+
+@pytest.fixture
+def complete(ada, signing, said):
+    """Let the agent deliver; gives the task."""
+
+    def deliver(*artifacts: Made, agent=signing) -> Task:
+        held = begin(accept.accept(ada.principal, agent, said()).run)
+        end(held, Completed("done", list(artifacts) or [Made(list(PARTS), name="result", artifact_id="one")]))
+        return Task.objects.select_related("context").get(pk=held.task.pk)
+
+    return deliver
+
+
+def shown(task) -> dict:
+    """The task as it goes over the wire."""
+    return json.loads(json.dumps(wire.load_task(task)))
+
+
+def only(task) -> Artifact:
+    return Artifact.objects.select_related("task__context").get(task=task)
+
+
+def verdicts(answer) -> list[Verdict]:
+    return [verdict_on_wire(one, answer["id"], answer["contextId"]) for one in answer["artifacts"]]
+
+
+def test_what_was_delivered_is_good_in_the_record_and_on_the_wire(complete, signing):
+    task = complete()
+    assert verdict_on(only(task)) == Verdict.GOOD
+    assert verdicts(shown(task)) == [Verdict.GOOD]
+    signature = shown(task)["artifacts"][0]["metadata"][cards.signature_extension()]
+    assert signature["agent"] == identity.did_of(signing)
+    assert signature["inputSnapshot"] == Run.objects.get(task=task).input_hash
+    assert cards.signature_extension() in [one["uri"] for one in cards.extensions(signing)]
+
+
+def test_a_replay_gives_the_same_signatures(complete):
+    task = complete()
+    rotate(task.agent)
+    assert replay.differences(task.context_id) == []
+    [event] = Event.objects.filter(task=task, type="agent_complete")
+    assert event.payload["signatures"]["one"] == only(task).signature
+    Artifact.objects.filter(task=task).update(signature={})
+    assert replay.differences(task.context_id) != []
+
+
+def test_what_was_streamed_or_kept_in_files_is_signed_as_a_whole(ada, signing, said, complete, settings):
+    held = begin(accept.accept(ada.principal, signing, said()).run)
+    say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
+    end(held, Completed("done"))
+    row = only(held.task)
+    assert len(row.parts) == 2
+    assert verdict_on(row) == Verdict.GOOD
+    settings.INLINE_PART_BYTES = 1  # everything goes to files
+    task = complete()
+    assert all("stored" in part for part in only(task).parts if "url" not in part)
+    assert verdict_on(only(task)) == Verdict.GOOD
+    assert verdicts(shown(task)) == [Verdict.GOOD]
+
+
+def changes():
+    """Every way in which an answer may differ from the one that was signed."""
+
+    def part(number, **values):
+        def change(answer):
+            answer["artifacts"][0]["parts"][number].update(values)
+
+        return change
+
+    def artifact(**values):
+        return lambda answer: answer["artifacts"][0].update(values)
+
+    def claim(**values):
+        return lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension()].update(values)
+
+    def parts(change):
+        return lambda answer: change(answer["artifacts"][0]["parts"])
+
+    last = LARGE_TEXT[:-1] + "!"
+    return {
+        "text": part(0, text="hellp"),
+        "media type": part(0, mediaType="text/html"),
+        "metadata of a part": part(0, metadata={"n": 2}),
+        "bytes": part(1, raw="aGVsbG4="),
+        "spelling of bytes": part(1, raw="aGVsbG9="),
+        "long bytes": part(2, raw=PARTS[2]["raw"].replace("eHh4", "eHh5", 1)),
+        "spelling of long bytes": part(2, raw=PARTS[2]["raw"] + "\n"),
+        "file name": part(1, filename="b.bin"),
+        "data": part(3, data={**DATA, "c": 1}),
+        "order in data": part(3, data={**DATA, "b": [2.5, 1, None, "ü"]}),
+        "link": part(4, url="https://example.org/elsewherf"),
+        "long text": part(5, text=LARGE_TEXT[:INLINE_BYTES] + "!"),
+        "name of long text": part(5, filename="other.txt"),
+        "stored text": part(6, text=last),
+        "stored data": part(7, data={"rows": [last]}),
+        "a second content": part(5, raw="aGVsbG8="),
+        "an unknown field": part(0, extra=1),
+        "order of parts": parts(lambda parts: parts.reverse()),
+        "a part less": parts(lambda parts: parts.pop()),
+        "a part more": parts(lambda parts: parts.append({"text": ""})),
+        "artifact id": artifact(artifactId="two"),
+        "name": artifact(name="another"),
+        "task id": lambda answer: answer.update(id="another"),
+        "context id": lambda answer: answer.update(contextId="another"),
+        "agent": claim(agent="did:web:127.0.0.1%3A8000:a2a:hello"),
+        "time": claim(created="2026-01-01T00:00:00.000Z"),
+        "input": claim(inputSnapshot="0" * 64),
+        "a claim less": lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension()].pop("created"),
+        "no parts": artifact(parts=None),
+        "a file that is none": parts(lambda parts: parts.append({"stored": {"sha256": "../../etc/passwd", "size": 1}})),
+        "no signature in it": claim(signature=None),
+        "another shape": artifact(metadata={cards.signature_extension(): "x"}),
+    }
+
+
+def test_anything_that_differs_from_what_was_signed_breaks_it(complete):
+    signed = shown(complete())
+    assert verdicts(signed) == [Verdict.GOOD]
+    for name, change in changes().items():
+        answer = copy.deepcopy(signed)
+        change(answer)
+        assert verdicts(answer) == [Verdict.BROKEN], name
+
+
+def test_a_row_or_a_file_that_was_tampered_with_is_never_good(complete, settings):
+    row = only(complete())
+    for field, value in (
+        ("parts", [{"text": "hello"}]),
+        ("name", "another"),
+        ("artifact_id", "two"),
+        ("signature", {"signature": "x"}),
+        ("signature", {"signature": "e30..AA", "agent": "a", "created": "c", "inputSnapshot": "i"}),
+    ):
+        Artifact.objects.filter(pk=row.pk).update(**{field: value})
+        assert verdict_on(only(row.task)) not in (Verdict.GOOD, Verdict.MISSING), field
+        Artifact.objects.filter(pk=row.pk).update(**{field: getattr(row, field)})
+    assert verdict_on(only(row.task)) == Verdict.GOOD
+    path = settings.DATA_DIR / "files"
+    stored = next(part["stored"]["sha256"] for part in row.parts if "stored" in part)
+    (path / stored[:2] / stored[2:]).write_text("something else")
+    try:
+        assert verdict_on(only(row.task)) == Verdict.BROKEN
+    finally:
+        (path / stored[:2] / stored[2:]).unlink()
+    assert verdict_on(only(row.task)) == Verdict.BROKEN
+
+
+def test_neither_the_signature_of_another_artifact_does_nor_the_key_of_another_agent(complete, countdown):
+    task = complete(Made([{"text": "a"}], artifact_id="a"), Made([{"text": "a"}], artifact_id="b"))
+    answer = shown(task)
+    first, second = answer["artifacts"]
+    assert verdicts(answer) == [Verdict.GOOD, Verdict.GOOD]
+    second["metadata"] = first["metadata"]
+    assert verdicts(answer) == [Verdict.GOOD, Verdict.BROKEN]
+    row = only(complete())
+    for agent in (countdown, None):
+        SigningKey.objects.update(agent=agent)
+        assert verdict_on(row) == Verdict.BROKEN
+        if agent:
+            assert verdicts(shown(row.task)) == [Verdict.BROKEN]
+
+
+def test_rotation_keeps_old_signatures_good_and_revocation_does_not(complete):
+    row = only(complete())
+    rotate(row.task.agent, "ES256")
+    later = only(complete())
+    assert [verdict_on(row), verdict_on(later)] == [Verdict.GOOD, Verdict.GOOD]
+    revoke(SigningKey.objects.order_by("pk").first())
+    assert [verdict_on(row), verdict_on(later)] == [Verdict.REVOKED, Verdict.GOOD]
+    assert verdicts(shown(row.task)) == [Verdict.REVOKED]
+
+
+def test_a_key_that_nobody_knows_is_not_good_nor_one_that_cannot_be(complete):
+    row = only(complete())
+    name = row.signature["signature"].rpartition(".")[2]
+    for kid in ("\0" * 43, "x" * 43, "", None, ["x"]):
+        header = base64.urlsafe_b64encode(json.dumps({"alg": "EdDSA", "kid": kid}).encode()).decode().rstrip("=")
+        row.signature["signature"] = f"{header}..{name}"
+        assert verdict_on(row) == Verdict.UNKNOWN_KEY, kid
+    row = only(row.task)
+    SigningKey.objects.all().delete()
+    assert verdict_on(row) == Verdict.UNKNOWN_KEY
+
+
+def test_an_agent_that_does_not_sign_delivers_without_a_signature_also_where_it_writes_one(complete, countdown):
+    row = only(complete(agent=countdown))
+    assert row.signature == {}
+    assert verdict_on(row) == Verdict.MISSING
+    assert verdicts(shown(row.task)) == [Verdict.MISSING]
+    assert cards.signature_extension() not in [one["uri"] for one in cards.extensions(countdown)]
+    forged = Made([{"text": "a"}], metadata={cards.signature_extension(): {"signature": "good"}})
+    task = complete(forged, agent=countdown)
+    assert verdict_on(only(task)) == Verdict.MISSING
+    assert verdicts(shown(task)) == [Verdict.BROKEN]
+
+
+def test_nothing_of_a_task_that_failed_is_signed(ada, signing, said):
+    held = begin(accept.accept(ada.principal, signing, said()).run)
+    say(held, chunk("lines", "1\n"))
+    end(held, Failed("no"))
+    assert Artifact.objects.get(task=held.task).signature == {}
+
+
+def test_a_signature_costs_no_statement(ada, signing, countdown, said):
+    def statements(agent) -> int:
+        held = begin(accept.accept(ada.principal, agent, said()).run)
+        with CaptureQueriesContext(connection) as captured:
+            end(held, Completed("done", [Made([{"text": "a"}])]), input_hash=held.input_hash)
+        if agent == signing:
+            assert only(held.task).signature["inputSnapshot"] == held.input_hash
+        assert verdict_on(only(held.task)) == (Verdict.GOOD if agent == signing else Verdict.MISSING)
+        return len(captured)
+
+    for agent in (signing, countdown):
+        statements(agent)
+    assert statements(signing) == statements(countdown)
+
+
+def test_a_key_that_was_made_in_a_transaction_that_failed_signs_nothing(signing):
+    with transaction.atomic():
+        lost = signing_keys.signer_of(signing)
+        transaction.set_rollback(True)
+    assert signing_keys.signer_of(signing).kid != lost.kid
+
+
+def test_what_cannot_be_signed_is_delivered_without_a_signature(complete, settings):
+    """Numbers without a canonical form; an agent whose key cannot be read."""
+    task = complete(Made([{"data": 2**53 + 1}]))
+    assert task.state == "completed"
+    assert verdict_on(only(task)) == Verdict.MISSING
+    signing_keys.forget()
+    settings.MASTER_KEY = "A" * 43
+    task = complete()
+    assert task.state == "completed"
+    assert verdict_on(only(task)) == Verdict.MISSING
+
+
+def run(*words) -> int:
+    try:
+        call_command("verify_artifact", *words)
+    except CommandError as error:
+        return error.returncode
+    return 0
+
+
+def test_the_command_says_by_its_exit_status_what_it_found(complete, countdown, capsys):
+    task = complete()
+    assert run(str(task.pk)) == 0
+    assert capsys.readouterr().out == "one: good\n"
+    assert run(str(task.pk), "one") == 0
+    assert run(str(complete(agent=countdown).pk)) == 6
+    revoke(SigningKey.objects.get())
+    assert run(str(task.pk)) == 5
+    Artifact.objects.update(name="x")
+    assert run(str(task.pk)) == 3
+    SigningKey.objects.all().delete()
+    assert run(str(task.pk)) == 4
+
+
+def test_what_cannot_be_verified_is_said_to_be_so(complete):
+    absent = "1f0e3dad-9990-4345-8c1b-b3e1f1a2c3d4"
+    for words in ([], ["nobody"], [absent], ["--file", "nowhere.json"], [str(complete().pk), "another"]):
+        assert run(*words) == 1, words
+
+
+def test_the_command_reads_answers_from_files(complete, tmp_path, capsys):
+    task = shown(complete())
+    for answer in (task, {"task": task}, {"jsonrpc": "2.0", "id": 1, "result": {"task": task}}, {"result": task}):
+        (tmp_path / "task.json").write_text(json.dumps(answer))
+        assert run("--file", str(tmp_path / "task.json")) == 0
+    broken = copy.deepcopy(task)
+    broken["artifacts"][0]["parts"][0]["text"] += "!"
+    (tmp_path / "task.json").write_text(json.dumps(broken))
+    assert run("--file", str(tmp_path / "task.json"), "one") == 3
+    for nothing in ("", "[]", "{}", '{"artifacts": 1, "id": 2}', '{"result": null}', "[" * 100_000):
+        (tmp_path / "task.json").write_text(nothing)
+        assert run("--file", str(tmp_path / "task.json")) == 1, nothing
+
+
+def test_links_to_our_own_files_stand_for_what_is_behind_them_and_others_are_broken(complete, monkeypatch):
+    monkeypatch.setattr(wire, "INLINE_AT_EDGE", 1)
+    answer = shown(complete(Made([{"text": LARGE_TEXT}, {"data": {"rows": [LARGE_TEXT]}}])))
+    first, second = answer["artifacts"][0]["parts"]
+    assert first["url"].startswith("http://127.0.0.1:8000/files/")
+    assert verdicts(answer) == [Verdict.GOOD]
+    swapped, where = (first["url"], second["url"]), first["url"].rpartition("/")[0]
+    second["url"], first["url"] = swapped
+    assert verdicts(answer) == [Verdict.BROKEN]
+    second["url"] = swapped[1]
+    for name in ("..%2F..%2Fetc", "x" * 64, "0" * 64):
+        first["url"] = f"{where}/{name}"
+        assert verdicts(answer) == [Verdict.BROKEN], name
+    first["url"] = swapped[0]
+    assert verdicts(answer) == [Verdict.GOOD]
+
+
+def test_operators_see_what_a_signature_is_worth(admin_client, complete):
+    row = only(complete())
+    where = reverse("admin:record_artifact_change", args=[row.pk])
+    assert "did:web:127.0.0.1%3A8000:a2a:echo" in admin_client.get(where).content.decode()
+    for change, word in (({"name": "another"}, "broken"), ({"signature": {}}, "missing")):
+        Artifact.objects.update(**change)
+        assert word in admin_client.get(where).content.decode()

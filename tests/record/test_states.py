@@ -1,0 +1,120 @@
+"""A task changes state only along the table, by compare-and-swap; what has ended absorbs everything."""
+
+import uuid
+
+import pytest
+
+from agentkit import Completed, Failed, InputRequired
+from apps.engine import accept, canceling
+from apps.engine.claim import claim
+from apps.record import ledger, replay
+from apps.record.errors import TaskFinished, TaskNotCancelable
+from apps.record.events import EventType
+from apps.record.leases import LeaseLost
+from apps.record.ledger import StaleTransition
+from apps.record.lifecycle import TERMINAL, IllegalTransition, TaskState
+from apps.record.models import Context, Run, Task
+from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.services("transitions are a compare-and-swap of the database")]
+
+S = TaskState
+ANSWERED = {S.WORKING, S.CANCELED, S.FAILED, S.REJECTED}
+ALLOWED = {
+    S.SUBMITTED: {S.WORKING, S.REJECTED, S.CANCELED, S.FAILED},
+    S.WORKING: set(S) - {S.SUBMITTED},
+    S.INPUT_REQUIRED: ANSWERED,
+    S.AUTH_REQUIRED: ANSWERED,
+    **{ended: set() for ended in (S.COMPLETED, S.FAILED, S.REJECTED, S.CANCELED)},
+}
+WAY_TO = {S.SUBMITTED: [], S.REJECTED: [S.REJECTED], S.CANCELED: [S.CANCELED], S.FAILED: [S.FAILED]}
+
+
+@pytest.fixture
+def sent(ada, echo, said):
+    return accept.accept(ada.principal, echo, said())
+
+
+def move(sent, *states):
+    for state in states:
+        with ledger.writing(sent.context) as log:
+            log.add(EventType.AGENT_STATUS, {"state": state}, task=sent.task)
+
+
+@pytest.mark.parametrize("old", S)
+def test_every_pair_of_states_is_as_the_table_says(ada, echo, said, old):
+    for new in S:
+        sent = accept.accept(ada.principal, echo, said())
+        move(sent, *WAY_TO.get(old, [S.WORKING] if old == S.WORKING else [S.WORKING, old]))
+        before = log_of(sent.context)
+        if new in ALLOWED[old]:
+            move(sent, new)
+            assert state_of(sent.task) == new
+        else:
+            with pytest.raises(IllegalTransition):
+                move(sent, new)
+            assert (state_of(sent.task), log_of(sent.context)) == (old, before), new
+        assert replay.differences(sent.context) == []
+
+
+def test_terminal_states_are_those_that_nothing_follows():
+    assert {state for state in S if not ALLOWED[state]} == TERMINAL
+
+
+def test_a_state_that_changed_around_the_ledger_is_not_overwritten(sent):
+    before = log_of(sent.context)
+    with pytest.raises(StaleTransition), ledger.writing(sent.context) as log:  # noqa: PT012
+        log.add(EventType.AGENT_STATUS, {"state": S.WORKING}, task=sent.task)
+        Task.objects.filter(pk=sent.task).update(state=S.CANCELED)
+    assert log_of(sent.context) == before
+
+
+def test_a_task_is_not_reached_through_the_log_of_another_context_nor_a_log_that_does_not_exist(sent, ada, echo, said):
+    other = accept.accept(ada.principal, echo, said())
+    with pytest.raises(Task.DoesNotExist), ledger.writing(other.context) as log:
+        log.add(EventType.AGENT_STATUS, {"state": S.WORKING}, task=sent.task)
+    with pytest.raises(Task.DoesNotExist), ledger.writing(other.context) as log:
+        log.add(EventType.AGENT_STATUS, {"state": S.WORKING})
+    with pytest.raises(Context.DoesNotExist), ledger.writing(uuid.uuid4()) as log:
+        log.add(EventType.SESSION_RENAMED, {"title": "new"})
+
+
+def test_a_late_result_and_a_second_cancel_change_nothing(sent):
+    held = begin(sent.run)
+    canceling.cancel_found(Task.objects.get(pk=sent.task))
+    before = log_of(sent.context)
+    canceling.cancel_found(Task.objects.get(pk=sent.task))
+    for outcome in (Completed("late"), Failed("late"), InputRequired("late?")):
+        with pytest.raises(LeaseLost):
+            end(held, outcome)
+    with pytest.raises(LeaseLost):
+        say(held, chunk("late", "late"))
+    assert state_of(sent.task) == S.CANCELED
+    assert log_of(sent.context) == before
+
+
+def test_a_late_cancel_leaves_a_note_and_a_late_message_is_refused_and_not_stored(sent, ada, echo, said):
+    end(begin(sent.run), Completed("done"))
+    before = log_of(sent.context)
+    with pytest.raises(TaskNotCancelable):
+        canceling.cancel_found(Task.objects.get(pk=sent.task))
+    assert state_of(sent.task) == S.COMPLETED
+    assert log_of(sent.context) == before
+    assert [note["note"] for note in Run.objects.get(pk=sent.run).notes] == ["A cancel came after the task had ended."]
+    with pytest.raises(TaskFinished):
+        accept.accept(ada.principal, echo, said(taskId=str(sent.task)))
+    assert log_of(sent.context) == before
+
+
+def test_a_second_worker_changes_nothing_and_leaves_a_note_nor_is_a_finished_run_to_be_had_again(sent):
+    held = begin(sent.run, "the first")
+    before = log_of(sent.context)
+    assert claim(sent.run, "the second") is None
+    run = Run.objects.get(pk=sent.run)
+    assert (run.worker, run.attempt, run.fence) == ("the first", 1, 1)
+    assert [note["note"] for note in run.notes] == ["the second came second."]
+    assert log_of(sent.context) == before
+    end(held, Completed("done"))
+    let_the_lease_run_out(held.hold)
+    assert claim(sent.run, "another") is None
+    assert state_of(sent.task) == S.COMPLETED

@@ -1,0 +1,24 @@
+"""What the tests of remote agents share."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+
+import outbound
+from tests.remote.card_server import CardServer, serving
+
+
+@pytest.fixture
+def outward() -> Iterator[None]:
+    """This machine itself may be called."""
+    outbound.configure(["127.0.0.1"])
+    yield
+    outbound.configure(settings.OUTBOUND_ALLOW)
+
+
+@pytest.fixture
+def cards_at(outward: None) -> Iterator[CardServer]:
+    """A web server that may be called, without pages yet."""
+    with serving() as server:
+        yield server

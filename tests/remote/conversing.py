@@ -1,0 +1,104 @@
+"""Talking to a remote agent by way of the record, with a real worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import db
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.engine import canceling, send
+from apps.record import replay
+from apps.record.models import Artifact, Event, Run, Task
+from apps.remote.registering import register_remote
+
+JSON = dict[str, Any]
+SOON = 20.0  # seconds in which what a test waits for must happen
+
+
+def remote_agent(card: JSON, slug: str = "remote", **policies: Any) -> Agent:
+    """A registered remote agent with this card."""
+    return register_remote(slug, card=json.dumps(card), access=Agent.Access.AUTHENTICATED, **policies)
+
+
+@dataclass
+class Talk:
+    """A user's conversation with an agent."""
+
+    user: User
+    agent: Agent
+    context_id: str = ""
+
+    async def say(self, text: str = "hello", *, task: Task | None = None, **fields: Any) -> Task:
+        """Send a message; gives its task at once."""
+        message: JSON = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **fields}
+        if task is not None:
+            message["taskId"] = str(task.pk)
+        elif self.context_id:
+            message["contextId"] = self.context_id
+        receipt = await db.run(send.accept_and_publish, self.user.principal, self.agent, message)
+        found = await db.run(_task, receipt.task)
+        self.context_id = found.context.context_id
+        return found
+
+    async def ask(self, text: str = "hello", *, task: Task | None = None, **fields: Any) -> Task:
+        """Send a message; gives its task when it settles."""
+        return await self.settled(await self.say(text, task=task, **fields))
+
+    async def settled(self, task: Task) -> Task:
+        async with asyncio.timeout(SOON):
+            after = await db.run(_newest_message, task)
+            return await send.settled(task.context_id, task.pk, after, lambda found: _task(found.pk))
+
+    async def cancel(self, task: Task) -> None:
+        await db.run(canceling.cancel, self.user.principal, self.agent, str(task.pk))
+
+
+def _task(key: uuid.UUID) -> Task:
+    return Task.objects.select_related("context", "agent").get(pk=key)
+
+
+def _newest_message(task: Task) -> int:
+    return Event.objects.filter(task=task.pk, type="user_message").order_by("-index").values_list("index", flat=True)[0]
+
+
+async def until(condition: Callable[[], Any], within: float = SOON) -> Any:
+    """What `condition`, called where the database may be asked, gives as soon as that is something."""
+    async with asyncio.timeout(within):
+        while not (found := await db.run(condition)):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # nobody announces what is written beside the log
+        return found
+
+
+def words(task: Task) -> str:
+    """What the status of a task says."""
+    return "".join(part.get("text", "") for part in (task.status_message or {}).get("parts", []))
+
+
+def delivered(task: Task) -> dict[str, Any]:
+    """The content of what a task delivered, by name: text, or a list of parts."""
+    found = Artifact.objects.delivered().filter(task=task.pk)
+    return {one.name: content(one.parts) for one in found}
+
+
+def content(parts: list[JSON]) -> Any:
+    return "".join(part["text"] for part in parts) if all("text" in part for part in parts) else parts
+
+
+def run_of(task: Task) -> Run:
+    """The newest run of a task."""
+    return Run.objects.filter(task=task.pk).order_by("-turn")[0]
+
+
+def said(task: Task, type_: str) -> list[Any]:
+    """The payloads of a task's events of one type."""
+    return list(Event.objects.filter(task=task.pk, type=type_).order_by("index").values_list("payload", flat=True))
+
+
+def is_whole(task: Task) -> bool:
+    return replay.differences(task.context_id) == []

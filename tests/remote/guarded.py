@@ -1,0 +1,134 @@
+"""Remote agents that let nobody in without a credential, and the servers that they and their tokens are at."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, unquote_plus, urlsplit
+
+import httpx
+
+import outbound
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import house_workspace
+from outbound.transports import Transport
+from tests.outbound.receiving import answer
+from tests.remote import card_server
+
+JSON_TYPE = "Content-Type: application/json"
+
+
+def card(url: str, schemes: dict[str, Any] | None = None, *alternatives: dict[str, list[str]], **more: Any) -> Any:
+    """A card of an agent at this URL with security schemes, of which one of the alternatives is required."""
+    wanted = {"securitySchemes": schemes or {}, "securityRequirements": [required(one) for one in alternatives]}
+    return card_server.card(url, **{"name": "Vault", **wanted, **more})
+
+
+def required(schemes: dict[str, list[str]]) -> Any:
+    return {"schemes": {name: {"list": scopes} for name, scopes in schemes.items()}}
+
+
+def registered(said: Any, slug: str = "vault", **fields: Any) -> Agent:
+    """A remote agent whose approved card is this."""
+    given = {"kind": Agent.Kind.REMOTE, "name": said["name"], "description": "-", "workspace": house_workspace()}
+    agent = Agent.objects.create(slug=slug, **given | fields)
+    return approved(agent, said)
+
+
+def approved(agent: Agent, said: Any) -> Agent:
+    """The agent with another card."""
+    number = agent.versions.count() + 1
+    content = {"kind": "remote", "card": said}
+    agent.current_version = AgentVersion.objects.create(agent=agent, number=number, content=content, sha256="0" * 64)
+    agent.save(update_fields=["current_version"])
+    return agent
+
+
+def api_key(place: str, name: str) -> Any:
+    return {"apiKeySecurityScheme": {"location": place, "name": name}}
+
+
+def http(scheme: str) -> Any:
+    return {"httpAuthSecurityScheme": {"scheme": scheme}}
+
+
+def oauth2(token_url: str, flow: str = "clientCredentials") -> Any:
+    return {"oauth2SecurityScheme": {"flows": {flow: {"tokenUrl": token_url, "scopes": {"read": "Reads."}}}}}
+
+
+def open_id(url: str) -> Any:
+    return {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
+
+
+def client(**options: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=Transport(outbound.exchange()), **options)
+
+
+class Request:
+    """A request as a server got it."""
+
+    def __init__(self, content: bytes) -> None:
+        head, _, self.body = content.partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        self.method, self.target, _ = lines[0].split(" ")
+        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.target).query)
+
+    @property
+    def form(self) -> dict[str, str]:
+        return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
+
+
+def letting_in(is_known: Callable[[Request], bool]) -> Any:
+    """An agent that answers whom it knows, and 401 to others."""
+
+    async def answering(content: bytes, writer: Any) -> None:
+        known = is_known(Request(content))
+        writer.write(answer(b'{"ok": true}') if known else answer(b"who?", "401 Unauthorized"))
+
+    return answering
+
+
+class Issuer:
+    """An authorization server for one client; its tokens are t-1, t-2, … and all are good until they are refused."""
+
+    def __init__(self, client_id: str = "parley", client_secret: str = "client-secret-1", **said: Any) -> None:
+        self.client = client_id, client_secret
+        self.said = {"expires_in": 3600, "token_type": "Bearer"} | said
+        self.by_header = True
+        self.asked: list[Request] = []
+        self.refused: set[str] = set()
+        self.issued: list[str] = []
+
+    async def __call__(self, content: bytes, writer: Any) -> None:
+        request = Request(content)
+        self.asked.append(request)
+        if self._client_of(request) != self.client:
+            writer.write(answer(json.dumps({"error": "invalid_client"}).encode(), "401 Unauthorized", JSON_TYPE))
+            return
+        token = f"t-{len(self.issued) + 1}-{uuid.uuid4().hex}"
+        self.issued.append(token)
+        writer.write(answer(json.dumps({"access_token": token} | self.said).encode(), "200 OK", JSON_TYPE))
+
+    def _client_of(self, request: Request) -> tuple[str, str] | None:
+        scheme, _, pair = request.headers.get("authorization", "").partition(" ")
+        if scheme == "Basic" and self.by_header:
+            name, _, secret = base64.b64decode(pair).decode().partition(":")
+            return unquote_plus(name), unquote_plus(secret)
+        form = request.form
+        return (form["client_id"], form["client_secret"]) if "client_secret" in form else None
+
+    def knows(self, request: Request) -> bool:
+        """Is the request signed with a token that is good?"""
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return token in self.issued and token not in self.refused

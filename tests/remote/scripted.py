@@ -1,0 +1,195 @@
+"""A remote agent of which a test says, method by method, what it answers: JSON-RPC of A2A 1.0, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tests.remote.card_server import card
+
+JSON = dict[str, Any]
+CUT = {"cut": True}  # in a stream: the connection breaks here
+ENDED = ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED")
+
+
+class RpcError(Exception):
+    def __init__(
+        self, code: int, message: str = "no", status: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code, self.status, self.headers = code, status, headers
+
+
+class Scripted:
+    """The agent.
+
+    Attributes:
+        requests: what came, as (method, params).
+        headers: those of each request.
+        callers: the ports that requests came from: one for each connection.
+        task: what GetTask answers, and CancelTask ends; None: it knows none.
+        sent: what SendMessage and SendStreamingMessage answer: a function of the params that gives the events, or
+            raises RpcError.
+        subscribed: the same for SubscribeToTask.
+        is_down: answers everything with a bare 503.
+        authorization: what a request must have as its header, if anything.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[tuple[str, JSON]] = []
+        self.headers: list[dict[str, str]] = []
+        self.callers: set[int] = set()
+        self.task: JSON | None = None
+        self.sent: Callable[[JSON], AsyncIterator[JSON]] = nothing
+        self.subscribed: Callable[[JSON], AsyncIterator[JSON]] = nothing
+        self.is_down = False
+        self.authorization = ""
+
+    def card(self, **capabilities: Any) -> JSON:
+        return card(self.url, capabilities={"streaming": True, **capabilities})
+
+    def count(self, *methods: str) -> int:
+        """How many requests of these methods came."""
+        return sum(method in methods for method, _ in self.requests)
+
+    @property
+    def sends(self) -> list[JSON]:
+        """The messages that were sent to it."""
+        return [params["message"] for method, params in self.requests if method.startswith("Send")]
+
+    def is_at(self, state: str, text: str = "", artifacts: list[JSON] | None = None, **more: Any) -> None:
+        """Its task is in this state from now on."""
+        self.task = task(state, text, artifacts or [], **more)
+
+    async def answer(self, request: Request) -> Response:
+        if self.is_down:
+            return Response(status_code=503)
+        if self.authorization not in ("", request.headers.get("authorization")):
+            return Response(status_code=401, headers={"WWW-Authenticate": 'Basic realm="vault"'})
+        body = json.loads(await request.body())
+        self.headers.append(dict(request.headers))
+        if request.client:
+            self.callers.add(request.client.port)
+        method, params = body["method"], body.get("params", {})
+        self.requests.append((method, params))
+        try:
+            match method:
+                case "SendStreamingMessage":
+                    return _stream(body["id"], self.sent(params))
+                case "SubscribeToTask":
+                    if self.task and self.task["status"]["state"] in ENDED:
+                        raise RpcError(-32004, "The task has ended.")
+                    return _stream(body["id"], self.subscribed(params))
+                case "SendMessage":
+                    result = await anext(aiter(self.sent(params)))
+                case "GetTask" | "CancelTask" if self.task is None:
+                    raise RpcError(-32001, "There is no such task.")
+                case "GetTask":
+                    result = self.task
+                case "CancelTask":
+                    self.is_at("CANCELED")
+                    result = self.task
+                case _:
+                    result = params
+        except RpcError as error:
+            told = {"code": error.code, "message": str(error)}
+            return JSONResponse({"jsonrpc": "2.0", "id": body["id"], "error": told}, error.status, error.headers)
+        return JSONResponse({"jsonrpc": "2.0", "id": body["id"], "result": result})
+
+
+async def nothing(_: JSON) -> AsyncIterator[JSON]:
+    for event in ():
+        yield event
+
+
+def events(*given: JSON) -> Callable[[JSON], AsyncIterator[JSON]]:
+    async def play(_: JSON) -> AsyncIterator[JSON]:
+        for event in given:
+            yield event
+
+    return play
+
+
+def refusing(code: int, **about: Any) -> Callable[[JSON], AsyncIterator[JSON]]:
+    def refuse(_: JSON) -> AsyncIterator[JSON]:
+        raise RpcError(code, **about)
+
+    return refuse
+
+
+def in_turn(*plays: Callable[[JSON], AsyncIterator[JSON]]) -> Callable[[JSON], AsyncIterator[JSON]]:
+    """One after the other, the last again and again."""
+    left = list(plays)
+    return lambda params: (left.pop(0) if len(left) > 1 else left[0])(params)
+
+
+def task(
+    state: str = "WORKING", text: str = "", artifacts: list[JSON] | None = None, key: str = "t1", **more: Any
+) -> JSON:
+    return {
+        "id": key,
+        "contextId": "c1",
+        "status": status(state, text, **more),
+        **({"artifacts": artifacts} if artifacts else {}),
+    }
+
+
+def status(state: str, text: str = "", **more: Any) -> JSON:
+    message = {"messageId": f"m-{text}", "role": "ROLE_AGENT", "parts": [{"text": text}], **more}
+    return {"state": f"TASK_STATE_{state}"} | ({"message": message} if text or more else {})
+
+
+def now(state: str, text: str = "", metadata: JSON | None = None, key: str = "t1", **more: Any) -> JSON:
+    """A status update."""
+    update: JSON = {"taskId": key, "contextId": "c1", "status": status(state, text, **more)}
+    return {"statusUpdate": update | ({"metadata": metadata} if metadata else {})}
+
+
+def made(text: str, name: str = "answer", append: bool = False, last: bool = False, **more: Any) -> JSON:
+    """An artifact update."""
+    about = {"taskId": more.pop("task", "t1"), "contextId": "c1", "append": append, "lastChunk": last}
+    return {"artifactUpdate": {**about, "artifact": artifact(text, name, **more)}}
+
+
+def artifact(text: str, name: str = "answer", **more: Any) -> JSON:
+    return {"artifactId": more.pop("id", name), "name": name, "parts": more.pop("parts", [{"text": text}]), **more}
+
+
+def _stream(key: Any, played: AsyncIterator[JSON]) -> StreamingResponse:
+    async def lines() -> AsyncIterator[str]:
+        async for event in played:
+            if event is CUT:
+                raise ConnectionResetError
+            yield f"data: {json.dumps({'jsonrpc': '2.0', 'id': key, 'result': event})}\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream")
+
+
+@contextmanager
+def serving() -> Iterator[Scripted]:
+    """An agent that listens at a free port."""
+    agent = Scripted()
+    listening = socket.create_server(("127.0.0.1", 0))
+    agent.url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    app = Starlette(routes=[Route("/", agent.answer, methods=["POST"])])
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, lifespan="off"))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
+    thread.start()
+    try:
+        yield agent
+    finally:
+        server.should_exit = True
+        thread.join(5)
+        listening.close()
