@@ -28,14 +28,22 @@ class Gated(SkillHandler):
     async def on_request(self, task: TaskContext) -> str:
         executed("gated", task)
         await task.progress(f"waiting at {task.message.text}")
-        while not GATES[task.message.text].is_set():  # noqa: ASYNC110 - the gate is of another thread
-            await asyncio.sleep(0.01)
+        await opened(GATES[task.message.text])
         return task.message.text
 
 
+async def opened(gate: threading.Event) -> None:
+    while not gate.is_set():  # noqa: ASYNC110 - the gate is of another thread
+        await asyncio.sleep(0.01)
+
+
 class Asking(SkillHandler):
+    """Asks for a colour; of what is named like a gate, when that is open."""
+
     async def on_request(self, task: TaskContext) -> Outcome:
         executed("asking", task)
+        if gate := GATES.get(task.message.text):
+            await opened(gate)
         schema = {"type": "object", "properties": {"shade": {"type": "string"}, "colour": {"type": "string"}}}
         return InputRequired(f"Which colour for {task.message.text}?", slot="colour", schema=schema)
 

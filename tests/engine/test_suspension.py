@@ -74,7 +74,11 @@ async def test_a_question_goes_up_and_its_answer_down_through_every_level(ada, c
 
 
 async def test_one_question_after_the_other_while_siblings_go_on(ada, cast, said):
-    parent = await asked(ada, cast, said, "asking: one\ngated: a\nasking: two")
+    begun = await sent(ada.principal, cast["caller"], said("asking: b\ngated: a\nasking: c"))
+    await until(lambda: Task.objects.filter(parent=begun.task).count() == 3)
+    GATES["b"].set()
+    GATES["c"].set()
+    parent = await ended(begun)
     first = words(parent)
     sibling = await db.run(child_of, parent, "gated")
     await until(lambda: state_of(sibling.pk) == "working")
@@ -82,11 +86,11 @@ async def test_one_question_after_the_other_while_siblings_go_on(ada, cast, said
     await until(both)
     parent = await answered(ada, cast, said, parent, "blue")
     assert parent.state == TaskState.INPUT_REQUIRED
-    assert {first, words(parent)} == {"Which colour for one?", "Which colour for two?"}
+    assert {first, words(parent)} == {"Which colour for b?", "Which colour for c?"}
     GATES["a"].set()
     parent = await answered(ada, cast, said, parent, "red")
-    colours = ("blue", "red") if first.endswith("one?") else ("red", "blue")
-    assert words(parent) == f"one: {colours[0]} | a | two: {colours[1]} (1)"
+    colours = ("blue", "red") if first.endswith("b?") else ("red", "blue")
+    assert words(parent) == f"b: {colours[0]} | a | c: {colours[1]} (1)"
     assert EXECUTED["gated:a"] == 1
     await the_record_holds()
 
