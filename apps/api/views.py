@@ -2,7 +2,7 @@
 
 DRF has no asynchronous views. Here its negotiation, authentication, permissions and counting run once, on the database
 bridge. A handler that is a plain method is called there too, with the database in hand; one that is `async def` is
-awaited on the event loop, may wait as long as it likes, and reaches the database by `bridge.run`.
+awaited on the event loop, may wait as long as it likes, and reaches the database by `db.run`.
 """
 
 from __future__ import annotations

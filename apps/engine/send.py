@@ -52,7 +52,7 @@ async def send(
     """Send a user's message (A2A shape, checked by the edge) to an agent that `principal` may use.
 
     A message that continues a task, or for which `require_task` is set, leads to a task; otherwise the agent chooses,
-    as it does which of its skills takes a new task. What answers the `question` of another task (see `intake`) is a
+    as it does which of its skills takes a new task. What answers the `question` of another task (see `accept`) is a
     task too, for the `skill` that asked. With `asked` it answers that question of its task or nothing.
     What is to be written `alongside` a task is written once, and not where the agent answers with a message.
     `traceparent` is the caller's span (see `record.tracing`), if it told one.
@@ -105,7 +105,7 @@ def accept_and_publish(
     asked: int | None = None,
     traceparent: str = "",
 ) -> Receipt:
-    """Record the message (see `intake.accept`) and name its run to the workers. Raises errors.Refusal."""
+    """Record the message (see `accept.accept`) and name its run to the workers. Raises errors.Refusal."""
     known: dict[str, Any] = {"sender": sender, "skill": skill, "parent": parent, "question": question, "asked": asked}
     receipt = accept.accept(principal, agent, message, alongside, **known, traceparent=traceparent)
     if receipt.run is not None:

@@ -53,7 +53,7 @@ def _stored(part: Part) -> Part:
 
 
 def touch(sha256: str) -> bool:
-    """Is there a file of this content? Then nobody takes it for a forgotten one for a while (`unused`)."""
+    """Is there a file of this content? Then nobody takes it for a forgotten one for a while (`unused_blobs`)."""
     try:
         os.utime(default_storage.path(path_of(sha256)))
     except FileNotFoundError:

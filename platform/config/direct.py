@@ -40,7 +40,7 @@ class DirectHandler(ASGIHandler):
 
     Django's own handler gives every request a thread, because middleware and signal receivers may need it; a caller
     that waits for minutes would keep that thread, and a database connection with it. The views behind this handler
-    need neither: they reach the database through `bridge` and look at credentials themselves.
+    need neither: they reach the database through `db` and look at credentials themselves.
     """
 
     def load_middleware(self, is_async: bool = False) -> None:

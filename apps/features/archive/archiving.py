@@ -1,7 +1,7 @@
 """A session goes into cold storage: written, read back, and only then deleted from the tables, in one transaction.
 
 A process that dies at any step leaves the session whole, in the tables or in the file, and at most a file that nobody
-names, which `unused` removes.
+names, which `unused_blobs` removes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def cool(context_id: uuid.UUID) -> str:
         _hand_over(context, name, written, now)
     except (StaysWarm, files.DamagedArchive, Context.DoesNotExist):
         default_storage.delete(name)
-        raise  # any other error may have come after the commit: `unused` deletes the file if nobody names it
+        raise  # any other error may have come after the commit: `unused_blobs` deletes the file if nobody names it
     return name
 
 

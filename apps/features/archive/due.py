@@ -58,7 +58,7 @@ def cool_due() -> int:
 def cool_whole(context: Context) -> None:
     """Move a session, after the conversations in which agents worked for it.
 
-    Raises what `cooling.cool` raises; then each of them is whole, in the tables or in its file.
+    Raises what `archiving.cool` raises; then each of them is whole, in the tables or in its file.
     """
     for child in archiving.children(context):
         cool_whole(child)
