@@ -34,13 +34,13 @@ def measured(steps: int, rounds: int) -> Figures:
     django.setup()
     from django.template.loader import render_to_string
 
-    from apps.plans.pictures import gantt, graph
+    from apps.plans import pictures
     from benchmarks import plans
 
     boxes, rows, now = plans.boxes(steps), plans.rows(steps), plans.BEGAN
     ways: dict[str, Callable[[], str]] = {
-        "graph": lambda: render_to_string("plans/_graph.html", {"graph": graph.drawn(boxes)}),
-        "in time": lambda: render_to_string("plans/_gantt.html", {"gantt": gantt.in_time(rows, now)}),
+        "graph": lambda: render_to_string("plans/_graph.html", {"graph": pictures.draw_graph(boxes)}),
+        "in time": lambda: render_to_string("plans/_gantt.html", {"gantt": pictures.draw_gantt(rows, now)}),
     }
     figures: Figures = {}
     for title, way in ways.items():

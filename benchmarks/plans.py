@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 import random
 
-from apps.plans.pictures.folding import StepBox
-from apps.plans.pictures.gantt import Spell, StepRow
+from apps.plans.pictures import Spell, StepBox, StepRow
 
 BEGAN = datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC)
 STATES = ("done", "done", "done", "failed", "running", "asking", "waiting")

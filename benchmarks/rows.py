@@ -23,10 +23,10 @@ from apps.accounts.models import User  # noqa: E402
 from apps.agents.models import Agent  # noqa: E402
 from apps.agents.registration import register_hosted  # noqa: E402
 from apps.plans.definitions import PlanDefinition  # noqa: E402
-from apps.plans.registration import register_plan  # noqa: E402
+from apps.plans.registry import register_plan  # noqa: E402
 from benchmarks.agents import AGENTS  # noqa: E402
 from benchmarks.definitions import PLANS  # noqa: E402
-from examples.loading import DEMO  # noqa: E402
+from examples.showcase import DEMO  # noqa: E402
 
 PER_CONTEXT = 100
 PER_TASK = 7  # events that a task of `echo` has

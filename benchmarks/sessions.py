@@ -24,7 +24,7 @@ from apps.accounts.models import User  # noqa: E402
 from apps.agents.models import Agent  # noqa: E402
 from apps.record.events import EventType  # noqa: E402
 from apps.record.models import Context, Event, Message  # noqa: E402
-from examples.loading import DEMO  # noqa: E402
+from examples.showcase import DEMO  # noqa: E402
 
 TURN = 50  # events from one message of the person's to the next
 WORDS = "Some words of an answer, about as many as a stream brings at once. "

@@ -35,7 +35,7 @@ class Trace:
         self._last = threading.local()
 
     def enter(self, code: CodeType, _: int) -> None:
-        if code.co_qualname in ("Threads.call", "ThreadPoolExecutor.submit"):
+        if code.co_qualname == "ThreadPoolExecutor.submit":
             self.hops += 1
         if not code.co_filename.startswith(OURS):
             return
@@ -118,11 +118,13 @@ async def trace(key: str, door: str) -> tuple[Trace, float]:
             await send()
         took = (time.process_time() - began) * 10
         await asyncio.sleep(AFTERWARDS)
-        traced = Trace()
-        with traced.recording():
-            await send()
-            await asyncio.sleep(AFTERWARDS)
-    return traced, took
+        traces = []
+        for _ in range(5):
+            traces.append(Trace())
+            with traces[-1].recording():
+                await send()
+                await asyncio.sleep(AFTERWARDS)
+    return min(traces, key=lambda one: one.calls.total()), took  # the others have a periodic job in them
 
 
 def main() -> None:
@@ -132,9 +134,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="parley-trace-", ignore_cleanup_errors=True) as folder:
         key = prepare(folder)
-        from apps.engine import embedded
+        from apps.engine import jobs
 
-        with embedded.worker(grace=1):
+        with jobs.embedded_worker(grace=1):
             traced, took = asyncio.run(trace(key, options.door))
         files = traced.files()
         if options.list:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agentkit import AgentFailure, Artifact, File, Message, TaskContext, UnreadableContent
-from examples.report.figures import clipped
+from examples.texts import cut
 
 
 def one_line(text: str) -> str:
     """The text as a line, without invisible characters: it will stand in tables and headings."""
-    return clipped(text, max(len(text), 1))
+    return cut(text, max(len(text), 1))
 
 
 Line = Annotated[str, AfterValidator(one_line)]
@@ -54,7 +56,7 @@ def optional[R: Result](task: TaskContext, wanted: type[R]) -> R | None:
             except ValidationError as error:
                 where = ".".join(map(str, error.errors()[0]["loc"])) or "as a whole"
                 raise AgentFailure(
-                    f"The {wanted.called()} that I was given cannot be read ({clipped(where, 80)} is not as it should "
+                    f"The {wanted.called()} that I was given cannot be read ({cut(where, 80)} is not as it should "
                     f"be): take it as the agent {wanted.MAKER} delivered it.",
                     "unreadable_input",
                 ) from None
@@ -95,9 +97,19 @@ def chosen(task: TaskContext, field: str, options: Mapping[str, Sequence[str]]) 
     return named[0] if len(named) == 1 else None
 
 
-def document(name: str, text: str, media_type: str, description: str = "") -> Artifact:
+def document(name: str, text: str, media_type: str = "text/markdown", description: str = "") -> Artifact:
     """A text file as an artifact: with a file name, so that it is taken for a file where it is sent on."""
     return Artifact([{"text": text, "filename": name, "mediaType": media_type}], name, description)
+
+
+def csv_table(name: str, rows: Sequence[Mapping[str, Any]]) -> Artifact:
+    """A CSV file; numbers with six significant digits."""
+    file = io.StringIO()
+    lines = csv.writer(file, lineterminator="\n")
+    lines.writerow(rows[0] if rows else [])
+    for row in rows:
+        lines.writerow([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row.values()])
+    return document(name, file.getvalue(), "text/csv")
 
 
 def as_json(result: Result, description: str = "") -> Artifact:

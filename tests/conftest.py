@@ -16,11 +16,11 @@ from pytest_django import DjangoDbBlocker
 
 import db as database
 from apps.accounts.models import User
-from apps.agents import signing_keys
+from apps.agents import signing
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine import embedded
-from apps.remote import breaker
+from apps.engine import jobs
+from apps.remote import circuit_breaker
 from tests import emptying, stack
 
 # An example of Hypothesis may take as long as a busy machine needs: what ends a test that hangs is its timeout.
@@ -78,14 +78,14 @@ def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _what_is_remembered_is_of_the_test() -> None:
     """A process goes on with what it read for some seconds; the database of the next test knows nothing of it."""
-    signing_keys.forget()
-    breaker.forget()
+    signing.clear_signers()
+    circuit_breaker.clear_cache()
 
 
 @pytest.fixture
 def worker(transactional_db: None) -> Iterator[None]:
     """A real Celery worker with its beat, in threads of the test's process."""
-    with embedded.worker(grace=1):
+    with jobs.embedded_worker(grace=1):
         yield
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import db
 from agentkit import Chunk, Emission, Outcome
-from apps.engine.assignments import Assignment
+from apps.engine.assignment import Assignment
 from apps.engine.claim import claim
 from apps.engine.finish import Ending, finish
-from apps.engine.recording import Recording, line_of
-from apps.engine.turn import execute
-from apps.record.leases import Hold
+from apps.engine.recorder import EventBatch, event_of
+from apps.engine.turn import execute_turn
 from apps.record.models import Event, Run, Task
-from db import statements
+from apps.record.runs import Lease
+from db import sql
 
 
 def begin(run_id: uuid.UUID | None, worker: str = "") -> Assignment:
@@ -28,29 +28,33 @@ def begin(run_id: uuid.UUID | None, worker: str = "") -> Assignment:
 
 def say(assignment: Assignment, *emissions: Emission) -> None:
     """Record what a handler says. Raises LeaseLost."""
-    Recording(assignment, [line_of(emission) for emission in emissions]).write()
+    EventBatch(assignment, [event_of(emission) for emission in emissions]).write()
 
 
 def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.UUID | None:
     """Record how the turn ended; gives the next turn's run. Raises LeaseLost."""
-    known = {"turn": assignment.turn, "quiet_until": assignment.quiet_until, "span": assignment.span}
-    ending = Ending(assignment.hold, outcome, streamed=True, **known, **fields)
+    known = {
+        "turn": assignment.turn,
+        "no_other_events_until": assignment.no_other_events_until,
+        "span": assignment.span,
+    }
+    ending = Ending(assignment.lease, outcome, streamed=True, **known, **fields)
     return finish(assignment.task, assignment.message, ending)
 
 
 async def carry_out(run_id: uuid.UUID | None) -> None:
     """Take the turn of a run as a worker process does, without one."""
     assignment = await db.run(begin, run_id)
-    await execute(assignment, lambda: False)
+    await execute_turn(assignment, lambda: False)
 
 
 def chunk(artifact_id: str, text: str, *, append: bool = False, last: bool = True) -> Chunk:
     return Chunk(artifact_id, artifact_id, "", [{"text": text}], append, last)
 
 
-def let_the_lease_run_out(hold: Hold) -> None:
-    past = statements.database_time() - datetime.timedelta(seconds=1)
-    Run.objects.filter(pk=hold.run_id, state=Run.State.RUNNING).update(lease_until=past)
+def let_the_lease_run_out(lease: Lease) -> None:
+    past = sql.database_time() - datetime.timedelta(seconds=1)
+    Run.objects.filter(pk=lease.run_id, state=Run.State.RUNNING).update(lease_until=past)
 
 
 def state_of(task_id: uuid.UUID) -> str:

@@ -1,41 +1,63 @@
-"""Cards at their well-known paths (A2A 1.0 §8.2, 0.3 §5.3), signed, for caches to keep and to ask again cheaply.
+"""Discovery: agents' cards, public keys and identities at well-known addresses, as documents that caches keep.
 
-At `agent-card.json` a card is of 1.0, and of 0.3 for who names that version; at `agent.json` it is of 0.3.
+At `agent-card.json` a card is of 1.0 (A2A 1.0 §8.2), and of 0.3 for who names that version; at `agent.json` it is of
+0.3 (0.3 §5.3). Cards are signed.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from django.db.models import Max
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response
+from django.utils.http import http_date
 
 import db
-from apps.a2a import versions
-from apps.a2a.callers import check_access, find_agent
-from apps.a2a.documents import document, read_only
-from apps.a2a.errors import JSON, AgentNotFound, ExtendedAgentCardNotConfigured, Unauthenticated
-from apps.a2a.old.cards import old_card
-from apps.accounts.credentials import principal_of
+from apps.a2a import http
+from apps.a2a.authentication import check_access, find_agent
+from apps.a2a.errors import JSON, AgentNotFound, ExtendedAgentCardNotConfigured, MethodNotAllowed, Unauthenticated
+from apps.a2a.v0_3 import downgrade_card
+from apps.accounts.authentication import api_key_principal
 from apps.accounts.principals import Principal
-from apps.agents import card_signatures, cards, directory
+from apps.agents import card_signatures, cards, identity
 from apps.agents.models import Agent
 from apps.record.errors import UnsupportedOperation
+
+
+def read_only(view: View) -> View:
+    """A view of a document: other methods are refused, and so is what it raises, as errors of HTTP+JSON are."""
+
+    @functools.wraps(view)
+    async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            if request.method not in ("GET", "HEAD"):
+                raise MethodNotAllowed(("GET", "HEAD"))
+            return await view(request, *args, **kwargs)
+        except Exception as error:
+            return http.error_response(error)
+
+    return answer
 
 
 @read_only
 async def agent_card(request: HttpRequest, slug: str, is_old: bool = False) -> HttpResponseBase:
     """`GET /a2a/<slug>/.well-known/agent-card.json`. One that is not listed shows it to who may use it."""
-    agent, card, changed = await db.run(_signed_card, request.headers.get("Authorization", ""), slug)
-    return _response(request, card, changed, is_old=is_old, private=is_private(agent))
+    agent, card, changed = await db.run(_signed_agent_card, request.headers.get("Authorization", ""), slug)
+    return _card_response(request, card, changed, is_old=is_old, private=is_private(agent))
 
 
 @read_only
 async def platform_card(request: HttpRequest, is_old: bool = False) -> HttpResponseBase:
     """`GET /.well-known/agent-card.json`: a card for all agents that everybody may see."""
-    card, changed = await db.run(find_listed)
-    return _response(request, card, changed, is_old=is_old, private=False)
+    card, changed = await db.run(signed_platform_card)
+    return _card_response(request, card, changed, is_old=is_old, private=False)
 
 
 def extended_card(principal: Principal, agent: Agent) -> JSON:
@@ -51,10 +73,10 @@ def extended_card(principal: Principal, agent: Agent) -> JSON:
         )
     if not agent.extended_card:
         raise ExtendedAgentCardNotConfigured
-    return card_signatures.signed(cards.extended_card(agent), agent)
+    return card_signatures.signed_card(cards.extended_card(agent), agent)
 
 
-def find_listed() -> tuple[JSON, datetime.datetime]:
+def signed_platform_card() -> tuple[JSON, datetime.datetime]:
     """The platform's card, signed by it, and when any agent was last changed, also one that it no longer shows.
 
     Raises AgentNotFound where there is none to show.
@@ -63,17 +85,16 @@ def find_listed() -> tuple[JSON, datetime.datetime]:
     if not agents:
         raise AgentNotFound("There is no agent here that everybody may see.")
     newest: datetime.datetime = Agent.objects.aggregate(newest=Max("updated_at"))["newest"]
-    return card_signatures.signed(directory.card(agents), None), card_signatures.changed_at(newest, None)
+    return card_signatures.signed_card(cards.platform_card(agents), None), card_signatures.card_changed_at(newest, None)
 
 
-def find_shown(authorization: str, slug: str) -> Agent:
-    """The agent whose card may be seen. Raises BadCredentials, Unauthenticated, AgentNotFound.
+def _check_visible(authorization: str, agent: Agent) -> Agent:
+    """The agent, if its card may be seen. Raises BadCredentials, Unauthenticated, AgentNotFound.
 
     How to sign in stands in the card, so that the card of an agent for known callers is open to all.
     """
-    agent = find_agent(slug)
     if is_private(agent):
-        check_access(principal_of(authorization), agent)
+        check_access(api_key_principal(authorization), agent)
     return agent
 
 
@@ -82,16 +103,84 @@ def is_private(agent: Agent) -> bool:
     return not agent.is_listed
 
 
-def _signed_card(authorization: str, slug: str) -> tuple[Agent, JSON, datetime.datetime]:
-    agent = find_shown(authorization, slug)
-    signed = card_signatures.signed(cards.card(agent), agent)
-    return agent, signed, card_signatures.changed_at(agent.updated_at, agent)
+def _signed_agent_card(authorization: str, slug: str) -> tuple[Agent, JSON, datetime.datetime]:
+    agent = _check_visible(authorization, find_agent(slug))
+    signed = card_signatures.signed_card(cards.agent_card(agent), agent)
+    return agent, signed, card_signatures.card_changed_at(agent.updated_at, agent)
 
 
-def _response(
+def _card_response(
     request: HttpRequest, card: JSON, changed: datetime.datetime, *, is_old: bool, private: bool
 ) -> HttpResponseBase:
     """The card in the version that is asked for. Raises AgentNotFound where old clients reach nobody."""
-    old = is_old or versions.named(request) == versions.OLD
-    shown, validator = (old_card(card), "") if old else (card, card_signatures.validator(card))
-    return document(request, shown, validator=validator, changed=changed, private=private, vary=versions.HEADER)
+    old = is_old or http.requested_version(request) == http.V0_3
+    shown, validator = (downgrade_card(card), "") if old else (card, card_signatures.card_etag(card))
+    return document_response(
+        request, shown, validator=validator, changed=changed, private=private, vary=http.VERSION_HEADER
+    )
+
+
+KEY_SET_TYPE = "application/jwk-set+json"
+DID_TYPE = "application/did+json"
+
+
+@read_only
+async def key_set(request: HttpRequest) -> HttpResponseBase:
+    """`GET /.well-known/jwks.json`: every public key whose signatures are trusted."""
+    return document_response(request, await db.run(identity.key_set), content_type=KEY_SET_TYPE)
+
+
+@read_only
+async def platform_identity(request: HttpRequest) -> HttpResponseBase:
+    """`GET /.well-known/did.json`: the platform's own identity."""
+    return document_response(request, await db.run(identity.did_document, None), content_type=DID_TYPE)
+
+
+@read_only
+async def agent_identity(request: HttpRequest, slug: str) -> HttpResponseBase:
+    """`GET /a2a/<slug>/did.json`: an agent's identity, for whoever may see its card.
+
+    An agent that is switched off keeps it, or nobody could verify what it has signed.
+    """
+    agent, document = await db.run(_visible_identity, request.headers.get("Authorization", ""), slug)
+    return document_response(request, document, content_type=DID_TYPE, private=is_private(agent))
+
+
+def _visible_identity(authorization: str, slug: str) -> tuple[Agent, JSON]:
+    agent = _check_visible(authorization, find_agent(slug, or_disabled=True))
+    return agent, identity.did_document(agent)
+
+
+MAX_AGE = 300  # seconds
+
+View = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
+
+
+def document_response(
+    request: HttpRequest,
+    shown: JSON,
+    *,
+    content_type: str = http.JSON_TYPE,
+    validator: str = "",
+    changed: datetime.datetime | None = None,
+    private: bool = False,
+    vary: str = "",
+) -> HttpResponseBase:
+    """The document with what caches need, or a 304.
+
+    Attributes:
+        validator: a strong ETag, in quotes; by default one of the content.
+        changed: when it last changed, if that is known.
+        private: is it for this caller alone?
+        vary: the request header on which it depends.
+    """
+    content = json.dumps(shown, ensure_ascii=False).encode()
+    response = HttpResponse(content, content_type=content_type)
+    response["ETag"] = validator or f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    response["Cache-Control"] = f"{'private' if private else 'public'}, max-age={MAX_AGE}"
+    seconds = int(changed.timestamp()) if changed else None
+    if seconds is not None:
+        response["Last-Modified"] = http_date(seconds)
+    if vary:
+        response["Vary"] = vary
+    return get_conditional_response(request, response["ETag"], seconds, response) or response

@@ -1,30 +1,173 @@
-"""A2A extensions of a request (A2A 1.0 §3.2.6): those that it asks for and the agent's card declares are activated."""
+"""A2A extensions (A2A 1.0 §3.2.6): their activation, the pages that describe our own, and negotiation.
+
+Activated are those that a request asks for and the agent's card declares. Negotiation says which agents would take a
+piece of work, and how well each fits (docs/extensions/negotiation-v1.md).
+"""
 
 from __future__ import annotations
 
-from django.http import HttpRequest
+from functools import cache
+from typing import Annotated, Self
 
-from apps.a2a.errors import ExtensionSupportRequired
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from apps.a2a import http
+from apps.a2a.errors import JSON, AgentNotFound, ExtensionSupportRequired, Forbidden, MethodNotAllowed
+from apps.a2a.protojson import Integer, Lines, Number, ProtoMessage, Text
+from apps.accounts.principals import READ
 from apps.agents import cards
 from apps.agents.models import Agent
+from apps.agents.negotiation import Assessment, Weights, WorkRequest
+from apps.features.routing import ranking
+from apps.record.content.strict_json import LARGEST_EXACT
 
-HEADER = "A2A-Extensions"
-OLD_HEADER = "X-A2A-Extensions"
+EXTENSIONS_HEADER = "A2A-Extensions"
+OLD_EXTENSIONS_HEADER = "X-A2A-Extensions"
 
 
-def negotiate(agent: Agent, request: HttpRequest) -> list[str]:
+def activate(agent: Agent, request: HttpRequest) -> list[str]:
     """The URIs that are activated; unknown ones are ignored. Raises ExtensionSupportRequired."""
-    declared = cards.extensions(agent)
-    if not declared:
-        return []
-    named = requested(request)
+    named = requested_extensions(request)
+    if not named and not any(own.get("required") for own in agent.capabilities.get("extensions", [])):
+        return []  # nothing is asked for, and nothing of the agent's own has to be
+    declared = cards.card_extensions(agent)
     for extension in declared:
         if extension.get("required") and extension["uri"] not in named:
-            raise ExtensionSupportRequired(f"The agent requires {extension['uri']}. Name it in the {HEADER} header.")
+            raise ExtensionSupportRequired(
+                f"The agent requires {extension['uri']}. Name it in the {EXTENSIONS_HEADER} header."
+            )
     return [extension["uri"] for extension in declared if extension["uri"] in named]
 
 
-def requested(request: HttpRequest) -> set[str]:
+def requested_extensions(request: HttpRequest) -> set[str]:
     """The URIs of the extensions that a request names."""
-    named = ",".join(request.headers.get(header, "") for header in (HEADER, OLD_HEADER))
-    return {uri.strip() for uri in named.split(",")}
+    named = ",".join(request.headers.get(header, "") for header in (EXTENSIONS_HEADER, OLD_EXTENSIONS_HEADER))
+    return {uri.strip() for uri in named.split(",")} - {""}
+
+
+@require_safe
+def extension_page(request: HttpRequest, name: str, version: int) -> HttpResponse:
+    """`GET /ext/<name>/v<version>`, as text that people and programs can read."""
+    text = _pages().get(f"{name}-v{version}")
+    if text is None:
+        raise Http404
+    response = HttpResponse(text, content_type="text/plain; charset=utf-8")
+    response["Cache-Control"] = "public, max-age=3600"
+    return response
+
+
+@cache
+def _pages() -> dict[str, str]:
+    return {page.stem: page.read_text() for page in settings.EXTENSION_PAGES.glob("*.md")}
+
+
+MEDIA_RANGE = r"^([A-Za-z0-9_.+-]+/(\*|[A-Za-z0-9_.+-]+)|\*/\*)$"
+
+
+@csrf_exempt
+async def negotiation(request: HttpRequest, slug: str = "") -> HttpResponseBase:
+    """The answer of one agent, or of all, in the words of HTTP+JSON. It needs no A2A-Version: it is of our own."""
+    try:
+        if request.method != "POST":
+            raise MethodNotAllowed(("POST",))
+        http.check_content_type(request)
+        incoming = await http.authenticate_request(request, slug)
+        if not incoming.principal.may(READ):
+            raise Forbidden(f"This API key may not do this: it lacks the scope {READ}.")
+        headers = _activation_header(incoming)
+        work = NegotiationRequest.read(await http.read_object(request.body)).work()
+        return http.json_response(
+            await _rank(incoming, work), headers=headers, content_type=http.response_type(request)
+        )
+    except Exception as error:
+        return http.error_response(error, http.response_type(request))
+
+
+async def _rank(incoming: http.AuthenticatedRequest, work: WorkRequest) -> JSON:
+    ranked = await ranking.rank_agents(incoming.principal, work, incoming.agent)
+    if incoming.agent is None:
+        return {"agents": [_assessment_json(one) for one in ranked]}
+    if not ranked:  # it was switched off just now
+        raise AgentNotFound
+    return ranked[0].wire
+
+
+def _assessment_json(one: Assessment) -> JSON:
+    agent = one.agent
+    return {"agent": agent.slug, "name": agent.name, "url": cards.agent_url(agent), "health": agent.health, **one.wire}
+
+
+def _activation_header(incoming: http.AuthenticatedRequest) -> dict[str, str]:
+    """The header that names the extension, for who named it."""
+    uri = cards.extension_uri("negotiation")
+    named = uri in requested_extensions(incoming.request)
+    return {EXTENSIONS_HEADER: uri} if named else {}
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("Is required.")
+    return text
+
+
+Summary = Annotated[Text, Field(max_length=settings.MAX_SUMMARY_LENGTH)]
+MediaRanges = Annotated[
+    list[Annotated[str, StringConstraints(pattern=MEDIA_RANGE, to_lower=True)]], Field(max_length=100)
+]
+Weight = Annotated[Number, Field(ge=0, le=1_000_000)]
+USUAL = Weights()
+
+
+class NegotiationWeights(ProtoMessage):
+    """How much each subscore counts, where that is not as usual."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    skill: Weight = USUAL.skill
+    io: Weight = USUAL.io
+    performance: Weight = USUAL.performance
+    load: Weight = USUAL.load
+    cost: Weight = USUAL.cost
+
+    @model_validator(mode="after")
+    def check_sum(self) -> Self:
+        if not any(self.model_dump().values()):
+            raise ValueError("Must not all be zero.")
+        return self
+
+
+class NegotiationRequest(ProtoMessage):
+    """A piece of work, whose fields the extension spells in snake_case."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    task_summary: Annotated[Summary, AfterValidator(_not_blank)]
+    task_details: Summary = ""
+    input_mime_types: MediaRanges = []
+    output_mime_types: MediaRanges = []
+    max_latency_ms: Annotated[Integer, Field(ge=1, lt=2**31)] | None = None
+    max_cost_amount: Annotated[Number, Field(ge=0, le=LARGEST_EXACT)] | None = None
+    required_tools: Lines = []
+    forbidden_tools: Lines = []
+    min_score: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    weights: NegotiationWeights = NegotiationWeights()
+
+    def work(self) -> WorkRequest:
+        """The same, as it is put to agents."""
+        return WorkRequest(
+            summary=self.task_summary,
+            details=self.task_details,
+            input_types=self.input_mime_types,
+            output_types=self.output_mime_types,
+            max_latency_ms=self.max_latency_ms,
+            max_cost=self.max_cost_amount,
+            required_tools=self.required_tools,
+            forbidden_tools=self.forbidden_tools,
+            min_score=self.min_score,
+            weights=Weights(**self.weights.model_dump()),
+        )

@@ -1,4 +1,4 @@
-"""The Celery tasks: a wake-up names a webhook; the sweep finds what wake-ups and couriers lost."""
+"""The Celery tasks: a wake-up names a webhook; the sweep finds what wake-ups and workers lost."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from typing import Any
 from celery import shared_task
 from celery.signals import worker_shutdown
 
-from apps.a2a.webhooks import queues
-from apps.a2a.webhooks.courier import close_this_process, this_process
-from apps.a2a.webhooks.publishing import DELIVER, sweep
+from apps.a2a import webhooks
+from apps.a2a.webhooks import DELIVER_TASK, close_delivery_thread, delivery_thread, publish_due_webhooks
 
 
-@shared_task(name=DELIVER)  # type: ignore[untyped-decorator]
+@shared_task(name=DELIVER_TASK)  # type: ignore[untyped-decorator]
 def deliver(config: str) -> None:
-    this_process().offer(uuid.UUID(config))
+    delivery_thread().wake(uuid.UUID(config))
 
 
 @shared_task(name="a2a.sweep")  # type: ignore[untyped-decorator]
 def sweep_webhooks() -> None:
-    sweep()
+    publish_due_webhooks()
 
 
 @shared_task(name="a2a.forget")  # type: ignore[untyped-decorator]
-def forget_delivered() -> None:
-    queues.forget_delivered()
+def delete_delivered() -> None:
+    webhooks.delete_old_deliveries()
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
-def stop_calling(**_: Any) -> None:
-    close_this_process()
+def close_worker(**_: Any) -> None:
+    close_delivery_thread()

@@ -7,7 +7,7 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
-from apps.accounts.encrypted import EncryptedTextField
+from apps.accounts.encryption import EncryptedTextField
 from apps.record.models import Task
 
 

@@ -1,4 +1,4 @@
-"""The operations of A2A 1.0 (§3.1), whatever binding they are called through.
+"""The operations of A2A 1.0 (§3.1), and how a request of either binding and version is carried out by one.
 
 An operation answers with a JSON object, or with updates to be streamed. It raises record.errors.Refusal:
 what can be refused is refused before the first update.
@@ -7,48 +7,101 @@ what can be refused is refused before the first update.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from django.http import HttpRequest
+
 import db
-from apps.a2a import discovery, snapshots, streams, versions
-from apps.a2a.contexts import list_contexts
-from apps.a2a.errors import JSON, Forbidden
-from apps.a2a.listing import list_tasks
+from apps.a2a import discovery, extensions, http, tasks, webhooks
+from apps.a2a.authentication import agent_of_tenant, authenticate_for_agent
+from apps.a2a.errors import JSON, Forbidden, PushNotificationNotSupported
 from apps.a2a.requests import (
-    Sending,
-    read_asking,
-    read_asking_for_webhook,
-    read_clearing,
-    read_context_listing,
-    read_feedback,
-    read_listing,
-    read_listing_of_webhooks,
-    read_new_webhook,
-    read_nothing,
-    read_sending,
+    ClearContextRequest,
+    CreateWebhookRequest,
+    FeedbackRequest,
+    ListContextsRequest,
+    ListTasksRequest,
+    ListWebhooksRequest,
+    OneWebhookRequest,
+    Request,
+    SendMessageRequest,
+    TaskRequest,
+    check_media_types,
+    check_output_modes,
 )
-from apps.a2a.streams import Updates
-from apps.a2a.webhooks import configs
+from apps.a2a.tasks import Updates, list_contexts, list_tasks
+from apps.a2a.v0_3 import FIRST_WEBHOOK, METHODS, Form, downgrade_refusal, downgrade_stream
+from apps.accounts import quotas
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
-from apps.engine.send import Sent, send, settled
-from apps.features.sessions import deletion, feedback
-from apps.record import whole_tasks, wire
-from apps.record.errors import InvalidParams, UnsupportedOperation
+from apps.engine.send import Sent, send, wait_until_settled
+from apps.features.sessions import commands, deletion
+from apps.record import lookup, wire
+from apps.record.errors import InvalidParams, Refusal, UnsupportedOperation
+
+Execute = Callable[[http.AuthenticatedRequest, str, Any], Awaitable[http.Answer]]
+"""Lets an operation, by its name in some version, answer a request. Raises record.errors.Refusal."""
+
+
+async def execute(
+    incoming: http.AuthenticatedRequest, method: str, params: Any, version: str = http.V1_0
+) -> http.Answer:
+    """Let the operation `method` answer a caller who speaks `version`. Raises record.errors.Refusal, QuotaExceeded."""
+    request, principal = incoming.request, incoming.principal
+    check_scope(principal, method)
+    agent = incoming.agent
+    if agent is None:
+        agent = await db.run(agent_of_tenant, principal, params)
+    activated = extensions.activate(agent, request)
+    headers = {extensions.EXTENSIONS_HEADER: ", ".join(activated)} if activated else {}
+    call = Call(request, principal, agent, params, version)
+    with ExitStack() as stack:
+        if method in STREAMING_OPERATIONS:
+            stack.callback(quotas.open_stream(principal, http.address_of(request)))
+        operation = OPERATIONS.get(method) or EXTENSION_METHODS[method]
+        recheck = partial(_recheck, request.headers.get("Authorization", ""), agent.slug, method)
+        return http.Answer(await operation(call), headers, stack.pop_all().close, recheck)
+
+
+def _recheck(authorization: str, slug: str, method: str) -> None:
+    principal, _ = authenticate_for_agent(authorization, slug, None)
+    check_scope(principal, method)
+
+
+async def execute_old(incoming: http.AuthenticatedRequest, name: str, params: Any, form: Form) -> http.Answer:
+    """Let the operation of the method `name` answer. Raises Refusal with 0.3's names of methods and fields."""
+    method = FIRST_WEBHOOK if _asks_for_any_webhook(name, params) else METHODS[name]
+    upgraded = method.upgrade(params, form)
+    try:
+        answer = await execute(incoming, method.operation, upgraded, http.V0_3)
+    except Refusal as error:
+        raise downgrade_refusal(error, method, form) from None
+    content = answer.content
+    old = downgrade_stream(content, method, form) if answer.is_stream else method.downgrade(content, form)
+    activated = answer.headers.get(extensions.EXTENSIONS_HEADER)
+    return replace(answer, content=old, headers={extensions.OLD_EXTENSIONS_HEADER: activated} if activated else {})
+
+
+def _asks_for_any_webhook(name: str, params: Any) -> bool:
+    return (
+        name == "tasks/pushNotificationConfig/get"
+        and isinstance(params, dict)
+        and not (params.get("pushNotificationConfigId") or params.get("push_notification_config_id"))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """Who calls which agent with what: the request message in its ProtoJSON form."""
 
+    request: HttpRequest
     principal: Principal
     agent: Agent
     params: Any
-    last_event_id: str = ""  # of a stream that is to be resumed
-    version: str = versions.CURRENT  # of A2A that the caller speaks, and in which its webhooks are called
-    traceparent: str = ""  # the caller's span (W3C Trace Context), as it was sent
+    version: str  # of A2A that the caller speaks, and in which its webhooks are called
 
 
 Operation = Callable[[Call], Awaitable[JSON | Updates]]
@@ -56,62 +109,69 @@ Operation = Callable[[Call], Awaitable[JSON | Updates]]
 
 async def _send(call: Call) -> JSON:
     """SendMessage: waits until the task ends or asks for something, unless the caller will not."""
-    sending = read_sending(call.params, call.agent, call.version)
-    sent = await _sent(call, sending)
+    request = SendMessageRequest.read(call.params, call.agent)
+    sent = await _send_message(call, request)
     if sent.task is None:
         return {"message": sent.answer}
-    show = partial(wire.load_task, history_length=sending.history_length)
-    if sending.return_immediately:
-        return {"task": await db.run(snapshots.load, sent.task, show)}
-    find = partial(whole_tasks.find, history_length=sending.history_length)
-    return {"task": await settled(sent.context, sent.task, sent.index, show, sent.since, find)}
+    history_length = request.configuration.history_length
+    show = partial(wire.load_task, history_length=history_length)
+    if request.configuration.return_immediately:
+        return {"task": await db.run(tasks.load_task, sent.task, show)}
+    find = partial(lookup.find_whole_task, history_length=history_length)
+    return {"task": await wait_until_settled(sent.context, sent.task, sent.index, show, sent.since, find)}
 
 
 async def _send_streaming(call: Call) -> Updates:
     """SendStreamingMessage: a task as it was when the message came in, and everything since."""
     _require_streaming(call.agent)
-    sending = read_sending(call.params, call.agent, call.version)
-    sent = await _sent(call, sending)
+    request = SendMessageRequest.read(call.params, call.agent)
+    sent = await _send_message(call, request)
     if sent.task is None:
-        return streams.answered(sent.index, sent.answer or {})
-    snapshot = await db.run(snapshots.accepted, sent.task, sent.index, sending.history_length)
-    return streams.begun(snapshot, streams.at_a_question)
+        return tasks.message_stream(sent.index, sent.answer or {})
+    snapshot = await db.run(tasks.accepted_snapshot, sent.task, sent.index, request.configuration.history_length)
+    return tasks.task_stream(snapshot, tasks.closes_at_question)
 
 
-async def _sent(call: Call, sending: Sending) -> Sent:
-    alongside = None
-    if sending.webhook is not None:
-        await configs.vet(sending.webhook, "configuration.taskPushNotificationConfig.url")
-        alongside = configs.keep_with(sending.webhook)
-    span = call.traceparent
-    return await send(call.principal, call.agent, sending.message, alongside=alongside, traceparent=span)
+async def _send_message(call: Call, request: SendMessageRequest) -> Sent:
+    """Raises PushNotificationNotSupported, ContentTypeNotSupported, and what `send` raises."""
+    webhook, extra_writes = request.configuration.task_push_notification_config, None
+    if webhook is not None and not call.agent.calls_webhooks:
+        raise PushNotificationNotSupported
+    message = request.message.stored()
+    check_media_types(call.agent, message)
+    check_output_modes(call.agent, request.configuration.accepted_output_modes or [])
+    if webhook is not None:
+        await webhooks.vet_url(webhook, "configuration.taskPushNotificationConfig.url")
+        extra_writes = webhooks.create_with_task(webhook, call.version)
+    span = call.request.headers.get("traceparent", "")  # the caller's (W3C Trace Context)
+    return await send(call.principal, call.agent, message, extra_writes=extra_writes, traceparent=span)
 
 
 async def _get(call: Call) -> JSON:
-    asking = read_asking(call.params, call.agent)
-    return await db.run(snapshots.find, call.principal, call.agent, asking.task, asking.history_length)
+    request = TaskRequest.read(call.params, call.agent)
+    return await db.run(tasks.find_task, call.principal, call.agent, request.id, request.history_length)
 
 
 async def _list(call: Call) -> JSON:
-    listing = read_listing(call.params, call.agent)
-    return await db.run(list_tasks, call.principal, call.agent, listing)
+    request = ListTasksRequest.read(call.params, call.agent)
+    return await db.run(list_tasks, call.principal, call.agent, request)
 
 
 async def _cancel(call: Call) -> JSON:
-    asking = read_asking(call.params, call.agent)
-    return await db.run(snapshots.cancel, call.principal, call.agent, asking.task)
+    request = TaskRequest.read(call.params, call.agent)
+    return await db.run(tasks.cancel_task, call.principal, call.agent, request.id)
 
 
 async def _subscribe(call: Call) -> Updates:
     """SubscribeToTask: the task and what follows; with a `Last-Event-ID`, only what was missed and what follows."""
     _require_streaming(call.agent)
-    asking = read_asking(call.params, call.agent)
-    snapshot = await db.run(snapshots.now, call.principal, call.agent, asking.task)
-    if call.last_event_id:
-        return streams.resumed(snapshot, _index(call.last_event_id, snapshot.index))
+    request = TaskRequest.read(call.params, call.agent)
+    snapshot = await db.run(tasks.current_snapshot, call.principal, call.agent, request.id)
+    if last_event_id := call.request.headers.get("Last-Event-ID", ""):
+        return tasks.resumed_stream(snapshot, _resume_index(last_event_id, snapshot.index))
     if snapshot.state.is_terminal:
         raise UnsupportedOperation("The task has ended, so there is nothing to subscribe to. GetTask shows it.")
-    return streams.begun(snapshot, streams.at_the_end)
+    return tasks.task_stream(snapshot, tasks.closes_at_end)
 
 
 def _require_streaming(agent: Agent) -> None:
@@ -119,7 +179,7 @@ def _require_streaming(agent: Agent) -> None:
         raise UnsupportedOperation("This agent does not stream. Use SendMessage and GetTask.")
 
 
-def _index(last_event_id: str, newest: int) -> int:
+def _resume_index(last_event_id: str, newest: int) -> int:
     is_index = last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 20
     if not is_index or int(last_event_id) > newest:
         raise InvalidParams("Last-Event-ID must be the id of an event that this task's stream sent.", "Last-Event-ID")
@@ -127,52 +187,52 @@ def _index(last_event_id: str, newest: int) -> int:
 
 
 async def _create_webhook(call: Call) -> JSON:
-    task, webhook = read_new_webhook(call.params, call.agent, call.version)
-    await configs.vet(webhook, "url")
-    return await db.run(configs.create, call.principal, call.agent, task, webhook)
+    request = CreateWebhookRequest.read(call.params, call.agent)
+    await webhooks.vet_url(request, "url")
+    return await db.run(webhooks.create_config, call.principal, call.agent, request, call.version)
 
 
 async def _get_webhook(call: Call) -> JSON:
-    asking = read_asking_for_webhook(call.params, call.agent)
-    return await db.run(configs.find, call.principal, call.agent, asking)
+    request = OneWebhookRequest.read(call.params, call.agent)
+    return await db.run(webhooks.find_config, call.principal, call.agent, request)
 
 
 async def _list_webhooks(call: Call) -> JSON:
-    listing = read_listing_of_webhooks(call.params, call.agent)
-    return await db.run(configs.listed, call.principal, call.agent, listing)
+    request = ListWebhooksRequest.read(call.params, call.agent)
+    return await db.run(webhooks.list_configs, call.principal, call.agent, request)
 
 
 async def _delete_webhook(call: Call) -> JSON:
-    asking = read_asking_for_webhook(call.params, call.agent)
-    return await db.run(configs.delete, call.principal, call.agent, asking)
+    request = OneWebhookRequest.read(call.params, call.agent)
+    return await db.run(webhooks.delete_config, call.principal, call.agent, request)
 
 
 async def _extended_card(call: Call) -> JSON:
-    read_nothing(call.params, call.agent)
+    Request.read(call.params, call.agent)
     return await db.run(discovery.extended_card, call.principal, call.agent)
 
 
 async def _feedback(call: Call) -> JSON:
     """tasks/feedback of our own extension."""
-    asked = read_feedback(call.params, call.agent)
-    await db.run(feedback.give, call.principal, call.agent, asked.task, asked.feedback)
+    request = FeedbackRequest.read(call.params, call.agent)
+    await db.run(commands.give_feedback, call.principal, call.agent, request.task_id, request.stored())
     return {}
 
 
 async def _list_contexts(call: Call) -> JSON:
     """contexts/list of our own extension."""
-    listing = read_context_listing(call.params, call.agent)
-    return await db.run(list_contexts, call.principal, call.agent, listing)
+    request = ListContextsRequest.read(call.params, call.agent)
+    return await db.run(list_contexts, call.principal, call.agent, request)
 
 
 async def _clear_context(call: Call) -> JSON:
     """contexts/clear of our own extension."""
-    context_id = read_clearing(call.params, call.agent)
-    await db.run(deletion.clear, call.principal, call.agent, context_id)
+    request = ClearContextRequest.read(call.params, call.agent)
+    await db.run(deletion.delete_context, call.principal, call.agent, request.context_id)
     return {}
 
 
-CHANGING = frozenset(
+WRITE_OPERATIONS = frozenset(
     {
         "SendMessage",
         "SendStreamingMessage",
@@ -186,13 +246,13 @@ CHANGING = frozenset(
 """The operations that a key needs the scope to write for; the others are for reading."""
 
 
-STREAMING = frozenset({"SendStreamingMessage", "SubscribeToTask"})
+STREAMING_OPERATIONS = frozenset({"SendStreamingMessage", "SubscribeToTask"})
 """The operations that answer with updates; the others answer with a JSON object."""
 
 
 def check_scope(principal: Principal, method: str) -> None:
     """Raises Forbidden where the caller's key is limited to other things."""
-    scope = WRITE if method in CHANGING else READ
+    scope = WRITE if method in WRITE_OPERATIONS else READ
     if not principal.may(scope):
         raise Forbidden(f"This API key may not do this: it lacks the scope {scope}.")
 
@@ -212,7 +272,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 """By the names that the protocol gives them, which are JSON-RPC's method names."""
 
-OWN_METHODS: dict[str, Operation] = {
+EXTENSION_METHODS: dict[str, Operation] = {
     "tasks/feedback": _feedback,
     "contexts/list": _list_contexts,
     "contexts/clear": _clear_context,

@@ -1,212 +1,200 @@
-"""The request messages of the operations (A2A 1.0 §3.1), read from their ProtoJSON form."""
+"""The request messages of the operations (A2A 1.0 §3.1, §4.1.4, §4.3), read from their ProtoJSON form and checked.
+
+They have the names of specification/a2a.proto. `read` takes the params and the agent that is called.
+"""
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
-from typing import Any
+import re
+from typing import Annotated, Any, Self, cast
 
+from django.conf import settings
 from django.utils.dateparse import parse_datetime
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, model_validator
 
 from apps.a2a.errors import JSON, PushNotificationNotSupported
-from apps.a2a.fields import Fields
-from apps.a2a.messages import check_media_types, check_output_modes, read_message
-from apps.a2a.webhooks.reading import (
-    Webhook,
-    WebhookAsking,
-    WebhookListing,
-    read_webhook,
-    read_webhook_asking,
-    read_webhook_listing,
-)
+from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
 from apps.agents.models import Agent
-from apps.features.sessions import feedback
-from apps.record.errors import InvalidParams
+from apps.features.sessions import commands
+from apps.record.errors import ContentTypeNotSupported
 from apps.record.events import Feedback
-from apps.record.lifecycle import TaskState
+from apps.record.models import TaskState
 
+
+def _tenant(name: str, info: ValidationInfo) -> str:
+    if name not in ("", cast(Agent, info.context).slug):
+        raise ValueError("Names another agent than the URL does.")
+    return name
+
+
+class Request(ProtoMessage):
+    """A request to an agent. One of which only the tenant matters is no more than this."""
+
+    tenant: Annotated[str, AfterValidator(_tenant)] = ""
+
+
+HistoryLength = Annotated[Integer, Field(ge=0, lt=2**31)]
+PageSize = Annotated[Integer, Field(ge=1, le=100)]
 PAGE_SIZE = 50
-LARGEST_PAGE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """SendMessageRequest. A history length of None is the platform's default."""
-
-    message: JSON
-    history_length: int | None
-    return_immediately: bool
-    webhook: Webhook | None = None
+PART_KINDS = ("text", "raw", "url", "data")
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """A request about one task: GetTask, CancelTask, SubscribeToTask."""
-
-    task: str
-    history_length: int | None = None
+def _file_name(path: str) -> str:
+    """The last component of a path; whatever stands before it is the sender's business."""
+    name = re.split(r"[/\\]", path)[-1]
+    return name if name.strip(". ") else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """ListTasksRequest."""
+class Part(ProtoMessage):
+    """A part of a message: exactly one of `PART_KINDS`, and what goes with it."""
 
-    context: str
-    state: TaskState | None
-    since: datetime.datetime | None
-    page_size: int
-    page_token: str
-    history_length: int | None
-    include_artifacts: bool
+    nullable = frozenset({"data"})
+
+    text: Text | None = None
+    raw: Base64 | None = None
+    url: Url | None = None
+    data: Value = None
+    filename: Annotated[Line, AfterValidator(_file_name)] = ""
+    media_type: Line = ""
+    metadata: Struct | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def check_kind(cls, part: Any) -> Any:
+        if isinstance(part, dict):
+            kinds = [kind for kind in PART_KINDS if part.get(kind) is not None or (kind == "data" and kind in part)]
+            if len(kinds) != 1:
+                raise ValueError("Must have exactly one of text, raw, url and data.")
+        return part
+
+    def stored(self) -> JSON:
+        """The part in the form in which it is stored: fields that say nothing are left out."""
+        kind = next(kind for kind in PART_KINDS if kind in self.model_fields_set)
+        optional = {"filename": self.filename, "mediaType": self.media_type, "metadata": self.metadata}
+        return {kind: getattr(self, kind)} | {name: value for name, value in optional.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
-class ContextListing:
-    """The params of `contexts/list`."""
-
-    page_size: int
-    page_token: str
+def _user_role(value: Any) -> str:
+    if value not in ("ROLE_USER", 1) or value is True:  # ProtoJSON writes an enum by name or by number
+        raise ValueError("Must be ROLE_USER: that is how a client speaks.")
+    return "ROLE_USER"
 
 
-@dataclass(frozen=True, slots=True)
-class GivingFeedback:
-    """The params of `tasks/feedback`."""
+class Message(ProtoMessage):
+    """A user's message."""
 
-    task: str
-    feedback: Feedback
+    role: Annotated[str, PlainValidator(_user_role)]
+    message_id: RequiredLine
+    parts: Annotated[list[Part], Field(min_length=1, max_length=settings.MAX_PARTS)]
+    context_id: Line = ""
+    task_id: Line = ""
+    metadata: Struct | None = None
+    extensions: Lines | None = None
+    reference_task_ids: Lines | None = None
+
+    def stored(self) -> JSON:
+        """The message in the form in which it is stored: fields that say nothing are left out."""
+        message = {
+            "messageId": self.message_id,
+            "role": self.role,
+            "parts": [part.stored() for part in self.parts],
+        }
+        optional = {
+            "contextId": self.context_id,
+            "taskId": self.task_id,
+            "metadata": self.metadata,
+            "extensions": self.extensions,
+            "referenceTaskIds": self.reference_task_ids,
+        }
+        return message | {name: value for name, value in optional.items() if value}
 
 
-def read_sending(params: Any, agent: Agent, version: str) -> Sending:
-    """An inline webhook is called in `version`.
+AUTH_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 §11.1
+HEADER_VALUE = re.compile(r"(?! )[ -~]{0,4096}(?<! )")  # what an HTTP header takes
 
-    Raises InvalidParams, PushNotificationNotSupported, ContentTypeNotSupported.
+
+def _auth_scheme(name: str) -> str:
+    if not AUTH_SCHEME.fullmatch(name):
+        raise ValueError("Must be the name of an HTTP authentication scheme, such as Bearer.")
+    return name
+
+
+def _header_value(text: str) -> str:
+    if not HEADER_VALUE.fullmatch(text):
+        raise ValueError("Must be at most 4096 visible ASCII characters, with no space at either end.")
+    return text
+
+
+HeaderValue = Annotated[str, AfterValidator(_header_value)]
+
+
+class AuthenticationInfo(ProtoMessage):
+    """How a webhook knows that it is Parley who calls."""
+
+    scheme: Annotated[str, AfterValidator(_auth_scheme)]
+    credentials: HeaderValue = ""
+
+
+class Webhook(ProtoMessage):
+    """A TaskPushNotificationConfig without its task. An empty `id` lets the server choose."""
+
+    id: Line = ""
+    url: Url
+    token: HeaderValue = ""
+    authentication: AuthenticationInfo | None = None
+
+
+class SendMessageConfiguration(ProtoMessage):
+    """A history length of None is the platform's default."""
+
+    accepted_output_modes: Lines | None = None
+    task_push_notification_config: Webhook | None = None
+    history_length: HistoryLength | None = None
+    return_immediately: bool = False
+
+
+class SendMessageRequest(Request):
+    """SendMessage, SendStreamingMessage."""
+
+    metadata: Struct | None = None
+    message: Message
+    configuration: SendMessageConfiguration = SendMessageConfiguration()
+
+
+MEDIA_RANGE = re.compile(r"[^/\s]+/[^/\s]+")
+
+
+def check_media_types(agent: Agent, message: JSON) -> None:
+    """Raises ContentTypeNotSupported for a part whose media type is stated and not among what the agent takes."""
+    if refused := agent.refused_type(message["parts"]):
+        taken = ", ".join(agent.input_modes)
+        raise ContentTypeNotSupported(f"The agent does not take {refused}. It takes {taken}.")
+
+
+def check_output_modes(agent: Agent, accepted: list[str]) -> None:
+    """Raises ContentTypeNotSupported where the agent makes nothing of what the client accepts.
+
+    A client that names something other than a media type, such as `text`, is taken to accept anything.
     """
-    fields = _fields(params, agent)
-    fields.struct("metadata")
-    described = fields.message("message", required=True)
-    message = read_message(described) if described else {}
-    configuration = fields.message("configuration") or Fields({})
-    accepted = configuration.lines("acceptedOutputModes")
-    webhook = configuration.message("taskPushNotificationConfig")
-    if webhook is not None and not agent.calls_webhooks:
-        raise PushNotificationNotSupported
-    sending = Sending(
-        message,
-        _history_length(configuration),
-        configuration.flag("returnImmediately"),
-        read_webhook(webhook, version) if webhook is not None else None,
-    )
-    fields.check()
-    check_media_types(agent, message)
-    check_output_modes(agent, accepted)
-    return sending
+    modes = [mode.partition(";")[0].strip().lower() for mode in accepted]
+    if modes and all(MEDIA_RANGE.fullmatch(mode) for mode in modes) and not agent.makes_any_of(modes):
+        made = ", ".join(agent.output_modes)
+        raise ContentTypeNotSupported(f"The agent makes none of the acceptedOutputModes. It makes {made}.")
 
 
-def read_asking(params: Any, agent: Agent) -> Asking:
-    """Raises InvalidParams."""
-    fields = _fields(params, agent)
-    asking = Asking(fields.text("id", required=True, single_line=True), _history_length(fields))
-    fields.struct("metadata")
-    fields.check()
-    return asking
+class TaskRequest(Request):
+    """GetTask, CancelTask, SubscribeToTask."""
+
+    id: RequiredLine
+    history_length: HistoryLength | None = None
+    metadata: Struct | None = None
 
 
-def read_listing(params: Any, agent: Agent) -> Listing:
-    """Raises InvalidParams."""
-    fields = _fields(params, agent)
-    listing = Listing(
-        context=fields.text("contextId", single_line=True),
-        state=_state(fields),
-        since=_time(fields, "statusTimestampAfter"),
-        page_size=fields.integer("pageSize", 1, LARGEST_PAGE) or PAGE_SIZE,
-        page_token=fields.text("pageToken"),
-        history_length=_history_length(fields),
-        include_artifacts=fields.flag("includeArtifacts"),
-    )
-    fields.check()
-    return listing
-
-
-def read_context_listing(params: Any, agent: Agent) -> ContextListing:
-    """Raises InvalidParams."""
-    fields = _fields(params, agent)
-    page_size = fields.integer("pageSize", 1, LARGEST_PAGE) or PAGE_SIZE
-    listing = ContextListing(page_size, fields.text("pageToken"))
-    fields.check()
-    return listing
-
-
-def read_clearing(params: Any, agent: Agent) -> str:
-    """The contextId. Raises InvalidParams."""
-    fields = _fields(params, agent)
-    context_id = fields.text("contextId", required=True, single_line=True)
-    fields.check()
-    return context_id
-
-
-def read_feedback(params: Any, agent: Agent) -> GivingFeedback:
-    """Raises InvalidParams."""
-    fields = _fields(params, agent)
-    task = fields.text("taskId", required=True, single_line=True)
-    rating = fields.integer("rating", 1, 5)
-    if fields.raw("rating") is None:
-        fields.refuse("rating", "Is required: a number of stars from 1 to 5.")
-    text, metadata = fields.text("feedback"), fields.struct("metadata")
-    if len(text) > feedback.LONGEST:
-        fields.refuse("feedback", f"At most {feedback.LONGEST} characters.")
-    fields.check()
-    given: Feedback = {"rating": rating or 0}
-    if text:
-        given["feedback"] = text
-    if metadata:
-        given["metadata"] = metadata
-    return GivingFeedback(task, given)
-
-
-def read_new_webhook(params: Any, agent: Agent, version: str) -> tuple[str, Webhook]:
-    """The task and the webhook that it is to get. Raises PushNotificationNotSupported, InvalidParams."""
-    fields = _webhook_fields(params, agent)
-    task, webhook = fields.text("taskId", required=True, single_line=True), read_webhook(fields, version)
-    fields.check()
-    return task, webhook
-
-
-def read_asking_for_webhook(params: Any, agent: Agent) -> WebhookAsking:
-    """Raises PushNotificationNotSupported, InvalidParams."""
-    return read_webhook_asking(_webhook_fields(params, agent))
-
-
-def read_listing_of_webhooks(params: Any, agent: Agent) -> WebhookListing:
-    """Raises PushNotificationNotSupported, InvalidParams."""
-    return read_webhook_listing(_webhook_fields(params, agent))
-
-
-def _webhook_fields(params: Any, agent: Agent) -> Fields:
-    if not agent.calls_webhooks:
-        raise PushNotificationNotSupported
-    return _fields(params, agent)
-
-
-def read_nothing(params: Any, agent: Agent) -> None:
-    """A request of which only the tenant matters. Raises InvalidParams."""
-    _fields(params, agent).check()
-
-
-def _fields(params: Any, agent: Agent) -> Fields:
-    if not isinstance(params, dict):
-        raise InvalidParams("params must be an object.", "params")
-    fields = Fields(params)
-    if fields.text("tenant") not in ("", agent.slug):
-        fields.refuse("tenant", "Names another agent than the URL does.")
-    return fields
-
-
-def _history_length(fields: Fields) -> int | None:
-    return fields.integer("historyLength", 0)
-
-
-# ProtoJSON writes an enum by name or by number; these are the numbers of specification/a2a.proto.
-_NUMBERED = (
+# The numbers of the states in specification/a2a.proto.
+_STATES_BY_NUMBER = (
     None,
     TaskState.SUBMITTED,
     TaskState.WORKING,
@@ -218,31 +206,98 @@ _NUMBERED = (
     TaskState.AUTH_REQUIRED,
 )
 STATES: dict[Any, TaskState | None] = {
-    None: None,
     "TASK_STATE_UNSPECIFIED": None,
-    **dict(enumerate(_NUMBERED)),
+    **dict(enumerate(_STATES_BY_NUMBER)),
     **{state.wire: state for state in TaskState},
 }
 
 
-def _state(fields: Fields) -> TaskState | None:
-    named = fields.raw("status")
-    if isinstance(named, bool | dict | list) or named not in STATES:
-        fields.refuse("status", "Is no state of a task, such as TASK_STATE_WORKING.")
-        return None
-    return STATES[named]
+def _state(value: Any) -> TaskState | None:
+    if isinstance(value, bool | dict | list) or value not in STATES:
+        raise ValueError("Is no state of a task, such as TASK_STATE_WORKING.")
+    return STATES[value]
 
 
-def _time(fields: Fields, name: str) -> datetime.datetime | None:
-    text = fields.text(name)
-    if not text:
+def _time(text: Any) -> datetime.datetime | None:
+    if text == "":
         return None
     try:
-        time = parse_datetime(text) if "T" in text.upper() else None
+        time = parse_datetime(text) if isinstance(text, str) and "T" in text.upper() else None
         in_utc = time.astimezone(datetime.UTC) if time and time.tzinfo else None
     except (ValueError, OverflowError):  # a time that no calendar has, or none in UTC
         in_utc = None
     if in_utc is None:
-        fields.refuse(name, "Must be a time with its zone, such as 2026-01-31T12:00:00Z.")
-        return None
+        raise ValueError("Must be a time with its zone, such as 2026-01-31T12:00:00Z.")
     return in_utc
+
+
+class ListTasksRequest(Request):
+    """ListTasks."""
+
+    context_id: Line = ""
+    status: Annotated[TaskState | None, PlainValidator(_state)] = None
+    status_timestamp_after: Annotated[datetime.datetime | None, PlainValidator(_time)] = None
+    page_size: PageSize = PAGE_SIZE
+    page_token: Text = ""
+    history_length: HistoryLength | None = None
+    include_artifacts: bool = False
+
+
+class WebhookRequest(Request):
+    """A request about webhooks. Reading one raises PushNotificationNotSupported, too."""
+
+    task_id: RequiredLine
+
+    @classmethod
+    def read(cls, params: Any, context: Any = None) -> Self:
+        if not cast(Agent, context).calls_webhooks:
+            raise PushNotificationNotSupported
+        return super().read(params, context)
+
+
+class CreateWebhookRequest(Webhook, WebhookRequest):
+    """CreateTaskPushNotificationConfig."""
+
+
+class OneWebhookRequest(WebhookRequest):
+    """GetTaskPushNotificationConfig, DeleteTaskPushNotificationConfig."""
+
+    id: RequiredLine
+
+
+class ListWebhooksRequest(WebhookRequest):
+    """ListTaskPushNotificationConfigs."""
+
+    page_size: PageSize = PAGE_SIZE
+    page_token: Line = ""
+
+
+class ListContextsRequest(Request):
+    """`contexts/list` of our own extension."""
+
+    page_size: PageSize = PAGE_SIZE
+    page_token: Text = ""
+
+
+class ClearContextRequest(Request):
+    """`contexts/clear` of our own extension."""
+
+    context_id: RequiredLine
+
+
+class FeedbackRequest(Request):
+    """`tasks/feedback` of our own extension."""
+
+    task_id: RequiredLine
+    rating: Annotated[Integer, Field(ge=1, le=5)]
+    feedback: Annotated[Text, Field(max_length=commands.MAX_FEEDBACK_LENGTH)] = ""
+    metadata: Struct | None = None
+
+    def stored(self) -> Feedback:
+        """The feedback in the form in which it is stored."""
+        given: Feedback = {"rating": self.rating}
+        if self.feedback:
+            given["feedback"] = self.feedback
+        if self.metadata:
+            given["metadata"] = self.metadata
+        return given

@@ -1,6 +1,6 @@
 from django.apps import AppConfig
 
-from apps.accounts.keyring import keyring
+from apps.accounts.encryption import keyring
 
 
 class AccountsConfig(AppConfig):

@@ -1,10 +1,11 @@
-"""Who may do what: users, their workspaces and their API keys."""
+"""People, workspaces, API keys, and the audit log."""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
 import secrets
+from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
@@ -207,3 +208,14 @@ class AuditLine(models.Model):
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("An audit line is never deleted.")
+
+
+AuditAct = AuditLine.Act
+
+
+def write_audit_line(
+    act: AuditAct, subject: object, actor: Principal | str, counts: Mapping[str, int] | None = None
+) -> None:
+    """Write a line, in the transaction of what it tells of. `actor` is a caller, or the name of a rule or program."""
+    name = actor if isinstance(actor, str) else actor.sender or "anonymous"
+    AuditLine.objects.create(act=act, subject=str(subject), actor=name, counts=dict(counts or {}))

@@ -27,7 +27,7 @@ AWAY_SECONDS = 10.0  # how long a Redis that does not answer is left alone
 STREAM_RETRY_SECONDS = 10  # a guess: nobody knows when the caller closes another
 
 
-class TooMuch(Exception):
+class QuotaExceeded(Exception):
     """A caller asks for more than it may; `retry_after` are the seconds after which it may ask again."""
 
     def __init__(self, message: str, retry_after: int) -> None:
@@ -35,7 +35,7 @@ class TooMuch(Exception):
         self.retry_after = retry_after
 
 
-def caller_of(principal: Principal, address: str) -> str:
+def caller_key(principal: Principal, address: str) -> str:
     """The name under which a caller is counted. Who has one address of an IPv6 network has all of its /64."""
     if principal.is_known:
         return principal.sender
@@ -50,27 +50,27 @@ def caller_of(principal: Principal, address: str) -> str:
 
 
 def count_request(principal: Principal, address: str) -> None:
-    """Raises TooMuch."""
+    """Raises QuotaExceeded."""
     limit = settings.REQUESTS_PER_MINUTE if principal.is_known else settings.ANONYMOUS_REQUESTS_PER_MINUTE
-    requests.count(caller_of(principal, address), limit)
+    request_counter.count(caller_key(principal, address), limit)
 
 
 def count_act(principal: Principal) -> None:
-    """Count what costs more than to look something up: a fork, an edit, a start of work. Raises TooMuch."""
-    acts.count(caller_of(principal, ""), settings.ACTS_PER_MINUTE)
+    """Count what costs more than to look something up: a fork, an edit, a start of work. Raises QuotaExceeded."""
+    act_counter.count(caller_key(principal, ""), settings.ACTS_PER_MINUTE)
 
 
 def count_view(address: str) -> None:
-    """Count a look at something that is shared by a link, by the address it comes from. Raises TooMuch."""
-    views.count(caller_of(ANONYMOUS, address), settings.SHARED_VIEWS_PER_MINUTE)
+    """Count a look at something that is shared by a link, by the address it comes from. Raises QuotaExceeded."""
+    view_counter.count(caller_key(ANONYMOUS, address), settings.SHARED_VIEWS_PER_MINUTE)
 
 
 def open_stream(principal: Principal, address: str) -> Callable[[], None]:
-    """Count a stream of the caller as open; returns how to say that it has ended. Raises TooMuch."""
-    return streams.open(caller_of(principal, address), settings.STREAMS_PER_CALLER)
+    """Count a stream of the caller as open; returns how to say that it has ended. Raises QuotaExceeded."""
+    return stream_counter.open(caller_key(principal, address), settings.STREAMS_PER_CALLER)
 
 
-class Requests:
+class RequestCounter:
     """What each caller asked for in the current minute: this process's at once, those of others within a second.
 
     `name` is that of the count, which processes share, and `words` say to people what is counted.
@@ -87,7 +87,7 @@ class Requests:
         self._teller: threading.Thread | None = None
 
     def count(self, caller: str, limit: int) -> None:
-        """Raises TooMuch for a request of the caller beyond the limit."""
+        """Raises QuotaExceeded for a request of the caller beyond the limit."""
         now = time()
         with self._lock:
             self._turn_to(int(now // MINUTE))
@@ -98,7 +98,7 @@ class Requests:
             self._tell()
         if counted > limit:
             wait = math.ceil(MINUTE - now % MINUTE)
-            raise TooMuch(f"More than {limit} {self._words} in a minute. Go on in {wait} s.", wait)
+            raise QuotaExceeded(f"More than {limit} {self._words} in a minute. Go on in {wait} s.", wait)
 
     def exchange(self, store: redis.Redis) -> None:
         """Add what was counted here since the last time to the counts of all, and learn those. Raises RedisError."""
@@ -143,7 +143,7 @@ class Requests:
                 sleep(AWAY_SECONDS)
 
 
-class Streams:
+class StreamCounter:
     """The open streams of each caller in this process, which is what they cost something in."""
 
     def __init__(self) -> None:
@@ -151,10 +151,12 @@ class Streams:
         self._open: Counter[str] = Counter()
 
     def open(self, caller: str, limit: int) -> Callable[[], None]:
-        """Raises TooMuch for one more than the limit; returns how to say, once, that the stream has ended."""
+        """Raises QuotaExceeded for one more than the limit; returns how to say, once, that the stream has ended."""
         with self._lock:
             if self._open[caller] >= limit:
-                raise TooMuch(f"More than {limit} streams at the same time. Close one first.", STREAM_RETRY_SECONDS)
+                raise QuotaExceeded(
+                    f"More than {limit} streams at the same time. Close one first.", STREAM_RETRY_SECONDS
+                )
             self._open[caller] += 1
         return lambda: self._close(caller)
 
@@ -171,7 +173,7 @@ def _shared_url() -> str:
     return url if url.startswith("redis") else ""
 
 
-requests = Requests()
-acts = Requests("acts", "forks, edits and starts of work")
-views = Requests("views", "looks at shared sessions")
-streams = Streams()
+request_counter = RequestCounter()
+act_counter = RequestCounter("acts", "forks, edits and starts of work")
+view_counter = RequestCounter("views", "looks at shared sessions")
+stream_counter = StreamCounter()

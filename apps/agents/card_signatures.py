@@ -13,28 +13,27 @@ from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from apps.agents import identity
-from apps.agents.jose import Signer
 from apps.agents.models import Agent
-from apps.agents.signing_keys import signer_of
+from apps.agents.signing import Signer, signer_of
 
 JSON = dict[str, Any]
 
-WELL_KNOWN = "google.protobuf."  # types of any JSON value, in which nothing is a default
-EMPTY: tuple[Any, ...] = ("", [], {}, False, 0)
+ANY_JSON_TYPES = "google.protobuf."  # types of any JSON value, in which nothing is a default
+DEFAULTS: tuple[Any, ...] = ("", [], {}, False, 0)
 
 
-def signed(card: JSON, agent: Agent | None) -> JSON:
+def signed_card(card: JSON, agent: Agent | None) -> JSON:
     """The card's content and its signature by the agent's key (with None: the platform's). Mostly without a query.
 
     What is sent is what was signed, in another order at most: nothing that the signature does not cover.
     """
-    shown = content(card)
+    shown = card_content(card)
     signer = signer_of(agent)
     protected, signature = _sign(rfc8785.dumps(shown), signer, identity.key_set_url())
     return {**shown, "signatures": [{"protected": protected, "signature": signature}]}
 
 
-def content(card: JSON) -> JSON:
+def card_content(card: JSON) -> JSON:
     """What a card says, by the presence rules of §8.4.1.
 
     Fields that are required stay, and so do optional ones that are set, whatever they are set to; any other field with
@@ -45,7 +44,7 @@ def content(card: JSON) -> JSON:
     return shown
 
 
-def validator(card: JSON) -> str:
+def card_etag(card: JSON) -> str:
     """A strong validator for HTTP (quoted) of a signed card: it changes with the content and with the key.
 
     The signature itself is left out, for an algorithm may give another one each time.
@@ -55,7 +54,7 @@ def validator(card: JSON) -> str:
     return f'"{hashlib.sha256(rfc8785.dumps(told)).hexdigest()[:32]}"'
 
 
-def changed_at(content: datetime.datetime, agent: Agent | None) -> datetime.datetime:
+def card_changed_at(content: datetime.datetime, agent: Agent | None) -> datetime.datetime:
     """When a signed card last changed whose content did so at that time: then, or with the key."""
     return max(content, signer_of(agent).since)
 
@@ -69,12 +68,12 @@ def _sign(payload: bytes, signer: Signer, key_set_url: str) -> tuple[str, str]:
 
 def _present(value: Any, kind: Descriptor) -> Any:
     """The fields of a message in its JSON form that count as present."""
-    if not isinstance(value, dict) or kind.full_name.startswith(WELL_KNOWN):
+    if not isinstance(value, dict) or kind.full_name.startswith(ANY_JSON_TYPES):
         return value
     shown = {}
     for field in kind.fields:
         given = value.get(field.json_name, value.get(field.name))
-        if given is not None and (_is_kept_empty(field) or given not in EMPTY):
+        if given is not None and (_is_kept_empty(field) or given not in DEFAULTS):
             shown[field.json_name] = _inside(field, given)
     return shown
 

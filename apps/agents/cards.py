@@ -1,5 +1,7 @@
-"""An agent's card (A2A 1.0 §4.4), with absolute URLs from `PUBLIC_BASE_URL`."""
+"""Agent cards (A2A 1.0 §4.4), with absolute URLs from `PUBLIC_BASE_URL`: one for each agent, and the platform's own."""
 
+from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 from django.conf import settings
@@ -11,7 +13,7 @@ PROTOCOL_VERSION = "1.0"
 OLD_VERSION = "0.3"
 BINDINGS = ("JSONRPC", "HTTP+JSON")  # of which clients take the first that they know
 
-HEALTH = {
+HEALTH_REASONS = {
     Agent.Health.OK: "",
     Agent.Health.DEGRADED: "It works, but not as well as it should at the moment.",
     Agent.Health.UNAVAILABLE: "It cannot work at the moment. The operators can see why.",
@@ -29,23 +31,23 @@ SECURITY_SCHEMES = {
 SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": list(SCOPES)}}}]
 
 
-def endpoint(agent: Agent) -> str:
+def agent_url(agent: Agent) -> str:
     """The agent's URL: that of JSON-RPC, and the one below which HTTP+JSON has its addresses."""
     return f"{settings.PUBLIC_BASE_URL}/a2a/{agent.slug}"
 
 
-def card(agent: Agent) -> dict[str, Any]:
+def agent_card(agent: Agent) -> dict[str, Any]:
     """The agent's public card as an A2A 1.0 `AgentCard` in its JSON form."""
     shown = {
         "name": agent.name,
         "description": agent.description,
         "version": agent.version,
-        "supportedInterfaces": interfaces(endpoint(agent), agent.slug) + old_interfaces(endpoint(agent)),
+        "supportedInterfaces": interfaces_at(agent_url(agent), agent.slug) + interfaces_0_3_at(agent_url(agent)),
         "provider": provider(),
-        "capabilities": capabilities(agent),
+        "capabilities": card_capabilities(agent),
         "defaultInputModes": agent.input_modes,
         "defaultOutputModes": agent.output_modes,
-        "skills": skills(agent),
+        "skills": card_skills(agent),
     }
     if not agent.is_public or agent.has_extended_card:
         shown["securitySchemes"] = SECURITY_SCHEMES
@@ -56,12 +58,12 @@ def card(agent: Agent) -> dict[str, Any]:
 
 def extended_card(agent: Agent) -> dict[str, Any]:
     """The card for callers with credentials: the public one with what the agent's `extended_card` says beyond it."""
-    shown, beyond = card(agent), agent.extended_card
+    shown, beyond = agent_card(agent), agent.extended_card
     skills = {skill["id"]: skill for skill in [*shown["skills"], *beyond.get("skills", [])]}
     return {**shown, **beyond, "skills": list(skills.values())}
 
 
-def interfaces(url: str, tenant: str) -> list[dict[str, str]]:
+def interfaces_at(url: str, tenant: str) -> list[dict[str, str]]:
     """How an agent can be talked to at a URL, by every binding; without a tenant none needs to be named."""
     named = {"tenant": tenant} if tenant else {}
     return [
@@ -69,7 +71,7 @@ def interfaces(url: str, tenant: str) -> list[dict[str, str]]:
     ]
 
 
-def old_interfaces(url: str) -> list[dict[str, str]]:
+def interfaces_0_3_at(url: str) -> list[dict[str, str]]:
     """The same for clients of 0.3, which know no tenants."""
     return [{"url": url, "protocolBinding": binding, "protocolVersion": OLD_VERSION} for binding in BINDINGS]
 
@@ -79,22 +81,22 @@ def provider() -> dict[str, str]:
     return {"organization": "Parley", "url": settings.PUBLIC_BASE_URL}
 
 
-def capabilities(agent: Agent) -> dict[str, Any]:
+def card_capabilities(agent: Agent) -> dict[str, Any]:
     """What the endpoint does for this agent."""
     able = {
         "streaming": agent.streams,
         "pushNotifications": agent.calls_webhooks,
         "extendedAgentCard": agent.has_extended_card,
     }
-    return able | ({"extensions": declared} if (declared := extensions(agent)) else {})
+    return able | ({"extensions": declared} if (declared := card_extensions(agent)) else {})
 
 
-def extensions(agent: Agent) -> list[dict[str, Any]]:
+def card_extensions(agent: Agent) -> list[dict[str, Any]]:
     """The A2A extensions that the agent declares (`{"uri", "description"?, "required"?}`): the platform's, its own."""
     declared = [*platform_extensions(agent), *agent.capabilities.get("extensions", [])]
     if agent.sign_artifacts:
-        declared.append({"uri": signature_extension(), "description": "Artifacts of completed tasks are signed."})
-    return [*declared, health_of(agent)]
+        declared.append({"uri": signature_extension_uri(), "description": "Artifacts of completed tasks are signed."})
+    return [*declared, health_extension(agent)]
 
 
 def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
@@ -106,26 +108,82 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
     }
     if agent.streams:
         described["cursor"] = "Streams that can be taken up again after the last event that was seen."
-    return [{"uri": extension(name), "description": description} for name, description in described.items()]
+    return [{"uri": extension_uri(name), "description": description} for name, description in described.items()]
 
 
-def health_of(agent: Agent) -> dict[str, Any]:
+def health_extension(agent: Agent) -> dict[str, Any]:
     """The extension that says whether the agent can work (`docs/extensions/health-v1.md`), without internals."""
-    params = {"status": agent.health} | ({"reason": reason} if (reason := HEALTH[Agent.Health(agent.health)]) else {})
-    return {"uri": extension("health"), "description": "Whether the agent can work.", "params": params}
+    params = {"status": agent.health} | (
+        {"reason": reason} if (reason := HEALTH_REASONS[Agent.Health(agent.health)]) else {}
+    )
+    return {"uri": extension_uri("health"), "description": "Whether the agent can work.", "params": params}
 
 
-def signature_extension() -> str:
+def signature_extension_uri() -> str:
     """The URI of the extension by which artifacts carry signatures (`docs/extensions/signature-v1.md`)."""
-    return extension("signature")
+    return extension_uri("signature")
 
 
-def extension(name: str) -> str:
+def extension_uri(name: str) -> str:
     """The URI of an extension of the platform's, where its page is."""
     return f"{settings.PUBLIC_BASE_URL}/ext/{name}/v1"
 
 
-def skills(agent: Agent) -> list[dict[str, Any]]:
+def card_skills(agent: Agent) -> list[dict[str, Any]]:
     """The agent's skills; of one that names none a general one, for a card must have one."""
     general = {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
     return agent.skills or [general]
+
+
+def platform_url() -> str:
+    """The front door's URL: `tenant` says which agent is meant."""
+    return f"{settings.PUBLIC_BASE_URL}/a2a"
+
+
+def platform_card(agents: Sequence[Agent]) -> dict[str, Any]:
+    """A card for these agents, one at least, as an A2A 1.0 `AgentCard` in its JSON form.
+
+    It promises what each of them does; what only some need, such as credentials, stands with their skills.
+    """
+    shown = {
+        "name": "Parley",
+        "description": f"A platform of {len(agents)} agents. The tenant of an interface names the agent behind it.",
+        "version": version("parley"),
+        "supportedInterfaces": _platform_interfaces(agents),
+        "provider": provider(),
+        "capabilities": _common_capabilities(agents),
+        "defaultInputModes": sorted({mode for agent in agents for mode in agent.input_modes}),
+        "defaultOutputModes": sorted({mode for agent in agents for mode in agent.output_modes}),
+        "skills": [skill for agent in agents for skill in _qualified_skills(agent)],
+    }
+    closed = [not agent.is_public for agent in agents]
+    if any(closed) or any(agent.has_extended_card for agent in agents):
+        shown["securitySchemes"] = SECURITY_SCHEMES
+    if all(closed):
+        shown["securityRequirements"] = SECURITY_REQUIREMENTS
+    return shown
+
+
+def _platform_interfaces(agents: Sequence[Agent]) -> list[dict[str, str]]:
+    """Those of the agents by their tenants; where there is a router, first those that need none, and old ones last."""
+    has_router = any(agent.slug == settings.ROUTER_AGENT for agent in agents)
+    tenants = [""] * has_router + [agent.slug for agent in agents]
+    current = [interface for tenant in tenants for interface in interfaces_at(platform_url(), tenant)]
+    return current + (interfaces_0_3_at(platform_url()) if has_router else [])
+
+
+def _common_capabilities(agents: Sequence[Agent]) -> dict[str, Any]:
+    first, *others = [card_capabilities(agent) for agent in agents]
+    able = {name: all(each[name] for each in (first, *others)) for name in first if name != "extensions"}
+    extensions = [
+        one for one in first.get("extensions", []) if all(one in each.get("extensions", []) for each in others)
+    ]
+    return able | ({"extensions": extensions} if extensions else {})
+
+
+def _qualified_skills(agent: Agent) -> list[dict[str, Any]]:
+    """The agent's skills, under ids that no other agent's have, with what else holds for them alone."""
+    own: dict[str, Any] = {"inputModes": agent.input_modes, "outputModes": agent.output_modes}
+    if not agent.is_public:
+        own["securityRequirements"] = SECURITY_REQUIREMENTS
+    return [own | skill | {"id": f"{agent.slug}/{skill['id']}"} for skill in card_skills(agent)]

@@ -1,7 +1,11 @@
-"""What an agent without code is made of, and whether it can be: the same for a form, for a file and for a version."""
+"""Agents without code: their definition, the tools they may use, and the secrets for their tool servers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any, Self
 
 import pydantic
@@ -14,18 +18,62 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 import outbound
 from agentkit import HandlerError
-from apps.agents import tools
-from apps.agents.models import Agent
+from agentkit.tools import ToolFunction, is_tool, traits_of
+from apps.agents.models import Agent, ToolSecret
+
+
+@dataclass(frozen=True)
+class RegisteredTool:
+    """A function as operators and language models see it; its signature says what it takes."""
+
+    name: str
+    description: str
+    function: ToolFunction
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the description, as one line."""
+        return " ".join(self.description.split("\n\n")[0].split())
+
+
+def registered_tools() -> dict[str, RegisteredTool]:
+    """The tools by their names, in the order of the setting.
+
+    Raises HandlerError for a module that cannot be imported or has no tools, and for two tools of one name.
+    """
+    return _load_tools(tuple(settings.AGENT_TOOLS))
+
+
+@cache
+def _load_tools(modules: tuple[str, ...]) -> dict[str, RegisteredTool]:
+    found: dict[str, RegisteredTool] = {}
+    for module in modules:
+        for tool in _tools_of(module):
+            if found.setdefault(tool.name, tool) is not tool:
+                raise HandlerError(f"Two functions of AGENT_TOOLS are named {tool.name}. Give one another name.")
+    return found
+
+
+def _tools_of(module_name: str) -> list[RegisteredTool]:
+    try:
+        module = import_module(module_name)
+    except Exception as error:
+        raise HandlerError(f"The module {module_name!r} of AGENT_TOOLS cannot be imported: {error}") from error
+    if functions := [one for one in vars(module).values() if is_tool(one)]:
+        described = [(traits_of(function), function) for function in functions]
+        return [RegisteredTool(traits.name, traits.description, function) for traits, function in described]
+    raise HandlerError(f"The module {module_name!r} of AGENT_TOOLS has no tools: mark its functions with @tool().")
+
 
 JSON = dict[str, Any]
 
-MOST_BYTES = 200_000  # of a definition as a file
+MOST_FILE_BYTES = 200_000  # of a definition as a file
 MOST_STEPS = 100
 LONGEST_URL = 2000
-HEADER = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"  # RFC 9110 §5.1
+HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"  # RFC 9110 §5.1
 
 
-def plain(text: Any) -> Any:
+def clean_text(text: Any) -> Any:
     """Lines end alike wherever they were written. Raises ValueError for what no database keeps."""
     if not isinstance(text, str):
         return text
@@ -34,20 +82,20 @@ def plain(text: Any) -> Any:
     return text.replace("\r\n", "\n").strip()
 
 
-Text = Annotated[str, Field(min_length=1), BeforeValidator(plain)]
-Line = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(plain)]
-Name = Annotated[str, Field(min_length=1, max_length=120), BeforeValidator(plain)]
-Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL), BeforeValidator(plain)]
+Text = Annotated[str, Field(min_length=1), BeforeValidator(clean_text)]
+Line = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(clean_text)]
+Name = Annotated[str, Field(min_length=1, max_length=120), BeforeValidator(clean_text)]
+Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL), BeforeValidator(clean_text)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 MaxTokens = Annotated[int, Field(ge=1, le=10_000_000)]
-ModelName = Annotated[str, Field(max_length=200), BeforeValidator(plain)]
+ModelName = Annotated[str, Field(max_length=200), BeforeValidator(clean_text)]
 
 
-class Exact(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SkillDefinition(Exact):
+class SkillDefinition(StrictModel):
     """A skill of the agent's card (A2A 1.0 §4.4.5). Without an id it has one made of its name."""
 
     id: Line = ""
@@ -58,8 +106,8 @@ class SkillDefinition(Exact):
 
     @property
     def wire(self) -> JSON:
-        told = {"id": self.id, "name": self.name, "description": self.description, "tags": self.tags}
-        return told | ({"examples": self.examples} if self.examples else {})
+        skill = {"id": self.id, "name": self.name, "description": self.description, "tags": self.tags}
+        return skill | ({"examples": self.examples} if self.examples else {})
 
     @model_validator(mode="before")
     @classmethod
@@ -69,14 +117,14 @@ class SkillDefinition(Exact):
         return given
 
 
-class ToolServer(Exact):
+class ToolServer(StrictModel):
     """An MCP server whose tools the agent may use. The secret that `header` carries is kept apart (`ToolSecret`)."""
 
     url: Url
-    header: Annotated[str, Field(pattern=HEADER)] = "Authorization"
+    header: Annotated[str, Field(pattern=HEADER_NAME)] = "Authorization"
 
 
-class Definition(Exact):
+class Definition(StrictModel):
     """An agent without code: what its card says, and how a language model does its work.
 
     Attributes:
@@ -110,13 +158,13 @@ class Definition(Exact):
         try:
             return cls.model_validate(content)
         except pydantic.ValidationError as error:
-            raise ValidationError(sentences(error)) from None
+            raise ValidationError(field_errors(error)) from None
 
     @classmethod
     def from_yaml(cls, text: str) -> Self:
         """From a file's text. Raises ValidationError."""
-        if len(text.encode()) > MOST_BYTES:
-            raise ValidationError({"file": f"It is larger than {MOST_BYTES:,} bytes."})
+        if len(text.encode()) > MOST_FILE_BYTES:
+            raise ValidationError({"file": f"It is larger than {MOST_FILE_BYTES:,} bytes."})
         try:
             content = yaml.safe_load(text)
         except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
@@ -159,11 +207,11 @@ def as_yaml(content: JSON) -> str:
         return written
     order = {name: place for place, name in enumerate(("kind", *Definition.model_fields))}
     names = sorted(content, key=lambda name: order.get(name, len(order)))
-    told = {name: content[name] for name in names if content[name] not in (None, "", [], {})}
-    return yaml.dump(told, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=100)
+    filled = {name: content[name] for name in names if content[name] not in (None, "", [], {})}
+    return yaml.dump(filled, Dumper=_BlockDumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-class _Readable(yaml.SafeDumper):
+class _BlockDumper(yaml.SafeDumper):
     """Texts of many lines are written as such."""
 
 
@@ -171,16 +219,16 @@ def _as_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Readable.add_representer(str, _as_block)
+_BlockDumper.add_representer(str, _as_block)
 
 
-def check(definition: Definition, slug: str) -> None:
+def check_definition(definition: Definition, slug: str) -> None:
     """Raises ValidationError where the agent `slug` could not work as it is defined, with a sentence for each field."""
     problems = {
         "tools": _problem_of_tools(definition.tools),
         "agents": _problem_of_agents(definition.agents, slug),
         "mcp_servers": _problem_of_servers([server.url for server in definition.mcp_servers]),
-        "skills": _problem_of_names("Two skills have the id", [skill.id for skill in definition.skills]),
+        "skills": _problem_of_duplicates("Two skills have the id", [skill.id for skill in definition.skills]),
     }
     if found := {field: problem for field, problem in problems.items() if problem}:
         raise ValidationError(found)
@@ -190,12 +238,12 @@ def _problem_of_tools(names: list[str]) -> str:
     if not names:
         return ""
     try:
-        known = tools.registered()
+        known = registered_tools()
     except HandlerError as error:
         return str(error)
     if unknown := [name for name in names if name not in known]:
         return f"There is no tool {', '.join(unknown)}. There are: {', '.join(known) or 'none'}."
-    return _problem_of_names("It is given twice:", names)
+    return _problem_of_duplicates("It is given twice:", names)
 
 
 def _problem_of_agents(slugs: list[str], slug: str) -> str:
@@ -204,7 +252,7 @@ def _problem_of_agents(slugs: list[str], slug: str) -> str:
     known = set(Agent.objects.filter(slug__in=slugs).values_list("slug", flat=True))
     if unknown := [one for one in slugs if one not in known]:
         return f"There is no agent {', '.join(unknown)}. Write the slugs of agents that are registered here."
-    return _problem_of_names("It is given twice:", slugs)
+    return _problem_of_duplicates("It is given twice:", slugs)
 
 
 def _problem_of_servers(urls: list[str]) -> str:
@@ -213,15 +261,15 @@ def _problem_of_servers(urls: list[str]) -> str:
             outbound.guard().check(url)  # its name is looked up, and judged, when it is called
         except outbound.Forbidden as refusal:
             return f"{url}: {refusal}"
-    return _problem_of_names("It is given twice:", urls)
+    return _problem_of_duplicates("It is given twice:", urls)
 
 
-def _problem_of_names(sentence: str, names: list[str]) -> str:
+def _problem_of_duplicates(sentence: str, names: list[str]) -> str:
     twice = sorted({name for name in names if names.count(name) > 1})
     return f"{sentence} {', '.join(twice)}." if twice else ""
 
 
-def sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
+def field_errors(error: pydantic.ValidationError) -> dict[str, list[str]]:
     """By field: what is wrong with it, and where in it."""
     found: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False):
@@ -231,3 +279,24 @@ def sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
         said = "This cannot be empty" if is_empty else problem["msg"].removeprefix("Value error, ").rstrip(".")
         found.setdefault(field, []).append(f"{where}{said}.")
     return found
+
+
+def save_tool_secrets(agent: Agent, servers: Sequence[dict[str, Any]]) -> None:
+    """Keep what rows of the form say: a new secret, the old one, or none. Those of other URLs are forgotten."""
+    staying = [server["url"].strip() for server in servers if not server["forget"] or server["secret"]]
+    agent.tool_secrets.exclude(url__in=staying).delete()
+    for server in servers:
+        if server["secret"]:
+            ToolSecret.objects.update_or_create(
+                agent=agent, url=server["url"].strip(), defaults={"secret": server["secret"]}
+            )
+
+
+def tool_server_headers(agent: Agent, definition: Definition) -> dict[str, dict[str, str]]:
+    """For the URL of each MCP server, the header that lets the agent in. Raises CannotDecrypt."""
+    if not definition.mcp_servers:
+        return {}
+    kept = dict(ToolSecret.objects.filter(agent=agent).values_list("url", "secret"))
+    return {
+        server.url: {server.header: kept[server.url]} if server.url in kept else {} for server in definition.mcp_servers
+    }

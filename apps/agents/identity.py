@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from django.conf import settings
 
-from apps.agents import cards, directory, signing_keys
+from apps.agents import cards, signing
 from apps.agents.models import Agent, SigningKey
 
 JSON = dict[str, Any]
@@ -34,7 +34,7 @@ def did_document(agent: Agent | None) -> JSON:
     keys = SigningKey.objects.of(agent)
     trusted = list(keys.trusted())
     if not trusted and not keys.exists():
-        trusted = [signing_keys.make_first(agent)]
+        trusted = [signing.make_key(agent)]
     methods = [_verification_method(did, key) for key in trusted]
     return {
         "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"],
@@ -64,5 +64,5 @@ def _verification_method(did: str, key: SigningKey) -> JSON:
 
 
 def _service(did: str, agent: Agent | None) -> JSON:
-    url = cards.endpoint(agent) if agent else directory.endpoint()
+    url = cards.agent_url(agent) if agent else cards.platform_url()
     return {"id": f"{did}#a2a", "type": "A2A", "serviceEndpoint": url}

@@ -1,4 +1,4 @@
-"""The registry of agents, hosted here or remote."""
+"""The registry of agents, hosted here or remote, with their versions, stats, tool secrets and signing keys."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from django.db import models
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from apps.accounts.encrypted import EncryptedTextField
+from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
-from apps.agents.card_content import check_capabilities, check_extended_card, check_words
-from apps.agents.standing_in import check_fallbacks
-from apps.agents.stats import AgentStats
+from apps.agents.validators import check_capabilities, check_extended_card, check_names
 
-__all__ = ["Agent", "AgentQuerySet", "AgentStats", "SigningKey", "SigningKeyQuerySet"]
-
+MOST_FALLBACKS = 5  # of one agent
 HOUSE_SLUGS = frozenset({"person"})
 """Whoever has one of these is trusted with what people are asked: hosted agents alone, which operators register."""
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
@@ -123,7 +120,7 @@ class Agent(models.Model):
         help_text="What a task costs, in this installation's currency; 0: it is free.",
     )
     tools = models.JSONField(
-        default=list, blank=True, validators=[check_words], help_text="Names of the tools that the agent uses."
+        default=list, blank=True, validators=[check_names], help_text="Names of the tools that the agent uses."
     )
     fallbacks = models.JSONField(
         default=list,
@@ -164,11 +161,25 @@ class Agent(models.Model):
 
     def clean(self) -> None:
         """Raises ValidationError for a fallback that cannot be one, and for an agent that nobody could use."""
-        check_fallbacks(self)
+        if problem := self._fallback_problem():
+            raise ValidationError({"fallbacks": problem})
         if self.slug in HOUSE_SLUGS and self.kind != Agent.Kind.HOSTED:
             raise ValidationError({"slug": f"{self.slug} is an agent of the platform's own. Choose another slug."})
         if self.access == Agent.Access.WORKSPACE and self.workspace_id and self.workspace.personal_of_id is None:
             raise ValidationError({"access": "The installation's own workspace has no members. Choose another."})
+
+    def _fallback_problem(self) -> str:
+        """Why the fallbacks cannot be used; "" where they can."""
+        slugs: Any = self.fallbacks
+        if not isinstance(slugs, list) or not all(isinstance(slug, str) and slug for slug in slugs):
+            return 'Write a list of slugs, such as ["report"].'
+        if len(slugs) > MOST_FALLBACKS or len(set(slugs)) < len(slugs):
+            return f"Name at most {MOST_FALLBACKS} agents, each once."
+        if self.slug in slugs:
+            return "An agent cannot stand in for itself."
+        existing = set(Agent.objects.filter(slug__in=slugs).values_list("slug", flat=True)) if slugs else set()
+        missing = [slug for slug in slugs if slug not in existing]
+        return f"There is no agent {', '.join(missing)}. Register it first." if missing else ""
 
     @property
     def streams(self) -> bool:
@@ -337,3 +348,55 @@ class SigningKey(models.Model):
     def published(self) -> dict[str, str]:
         """The public key as it stands in a JSON Web Key Set (RFC 7517)."""
         return {**self.public, "kid": self.kid, "alg": self.algorithm, "use": "sig"}
+
+
+class AgentStats(models.Model):
+    """The measured facts of an agent, as of `updated_at`. Times are in seconds; None where nothing was measured.
+
+    A "recent" run is one of the newest `monitoring.MEASURED_RUNS` that came to an end by themselves: what a person
+    stopped is neither success nor failure.
+    """
+
+    agent = models.OneToOneField("agents.Agent", on_delete=models.CASCADE, primary_key=True, related_name="stats")
+    runs = models.PositiveIntegerField(default=0, help_text="Recent runs.")
+    succeeded = models.PositiveIntegerField(default=0, help_text="Recent runs that did not fail.")
+    newest_runs = models.PositiveSmallIntegerField(default=0, help_text="The newest of them, by which health is told.")
+    newest_succeeded = models.PositiveSmallIntegerField(default=0)
+    took_p50 = models.FloatField(null=True, help_text="Of recent turns that succeeded: from start to end.")
+    took_p95 = models.FloatField(null=True)
+    waited_p50 = models.FloatField(null=True, help_text="Of the same: from the message to the start.")
+    waited_p95 = models.FloatField(null=True)
+    input_tokens = models.PositiveBigIntegerField(default=0, help_text="Of language models, in recent runs.")
+    output_tokens = models.PositiveBigIntegerField(default=0)
+    queued = models.PositiveIntegerField(default=0, help_text="Turns that waited at that moment.")
+    running = models.PositiveIntegerField(default=0)
+    tasks = models.PositiveBigIntegerField(default=0, help_text="How often a task was the answer.")
+    messages = models.PositiveBigIntegerField(default=0, help_text="How often a message was.")
+    tasks_of_a_day = models.PositiveIntegerField(default=0, help_text="In the last 24 hours.")
+    messages_of_a_day = models.PositiveIntegerField(default=0)
+    # What was counted up to a time that no transaction is older than, so that it need not be counted again.
+    counted_to = models.DateTimeField(null=True)
+    tasks_counted = models.PositiveBigIntegerField(default=0)
+    messages_counted = models.PositiveBigIntegerField(default=0)
+    ratings = models.PositiveIntegerField(default=0, help_text="Tasks that somebody gave stars.")
+    mean_rating = models.FloatField(null=True, help_text="From 1 to 5; of each task the newest counts.")
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        verbose_name_plural = "agent stats"
+
+    def __str__(self) -> str:
+        return f"stats of {self.agent_id}"
+
+    @property
+    def success_rate(self) -> float | None:
+        return self.succeeded / self.runs if self.runs else None
+
+    @property
+    def latency_ms(self) -> int | None:
+        return caller_latency_ms(self.took_p50, self.waited_p50)
+
+
+def caller_latency_ms(took: float | None, waited: float | None) -> int | None:
+    """How long a caller waits for a turn, given the seconds that it takes and those before it starts."""
+    return None if took is None else round(1000 * (took + (waited or 0.0)))

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from apps.agents.matching import Match
 from apps.agents.models import Agent
+from apps.agents.search import SkillMatch
 
 JSON = dict[str, Any]
 
 GOOD_MATCH = 0.3  # a best skill above this adds to the confidence
-MATCHES_TOLD = 5  # of one agent
+MATCHES_SHOWN = 5  # of one agent
 DIGITS = 4  # of what is told
 
 
@@ -48,7 +48,7 @@ class Subscores:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class WorkRequest:
     """A piece of work as it is put to agents. None and empty lists mean that nothing is asked for."""
 
     summary: str
@@ -68,7 +68,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Measurements:
     """What is measured of an agent; None where nothing is known."""
 
     latency_ms: int | None = None
@@ -83,9 +83,9 @@ class Assessment:
     score: float
     confidence: float
     rejection: str | None
-    matches: Sequence[Match]  # the best first
+    matches: Sequence[SkillMatch]  # the best first
     matched_tags: Sequence[str]
-    facts: Facts
+    facts: Measurements
     subscores: Subscores
 
     @property
@@ -112,7 +112,7 @@ class Assessment:
                     "score": round(match.score, DIGITS),
                     "reasons": match.reasons,
                 }
-                for match in self.matches[:MATCHES_TOLD]
+                for match in self.matches[:MATCHES_SHOWN]
             ],
             "matched_tags": list(self.matched_tags),
             "latency_estimate_ms": self.facts.latency_ms,
@@ -121,7 +121,7 @@ class Assessment:
         }
 
 
-def assess(ask: Ask, agent: Agent, facts: Facts, skills: Sequence[Match]) -> Assessment:
+def assess(ask: WorkRequest, agent: Agent, facts: Measurements, skills: Sequence[SkillMatch]) -> Assessment:
     """How an agent fits what is asked; `skills` says how each of its skills does."""
     matches = sorted((match for match in skills if match.score > 0), key=lambda match: -match.score)
     best = matches[0].score if matches else 0.0
@@ -137,7 +137,7 @@ def assess(ask: Ask, agent: Agent, facts: Facts, skills: Sequence[Match]) -> Ass
         agent,
         score,
         confidence_in(ask, facts, best),
-        next(reasons_against(ask, agent, facts, score), None),
+        next(rejection_reasons(ask, agent, facts, score), None),
         matches,
         list(dict.fromkeys(tag for match in matches for tag in match.tags)),
         facts,
@@ -145,7 +145,7 @@ def assess(ask: Ask, agent: Agent, facts: Facts, skills: Sequence[Match]) -> Ass
     )
 
 
-def reasons_against(ask: Ask, agent: Agent, facts: Facts, score: float) -> Iterator[str]:
+def rejection_reasons(ask: WorkRequest, agent: Agent, facts: Measurements, score: float) -> Iterator[str]:
     """Why the agent would not take it, the first reason first."""
     if not agent.skills:
         yield "no_skills_advertised"
@@ -165,7 +165,7 @@ def reasons_against(ask: Ask, agent: Agent, facts: Facts, score: float) -> Itera
         yield "score_below_threshold"
 
 
-def io_score(ask: Ask, agent: Agent) -> float:
+def io_score(ask: WorkRequest, agent: Agent) -> float:
     """The share of the media types asked for that the agent takes and makes; 1 where none is asked for."""
     fits = [agent.takes(one) for one in ask.input_types]
     fits += [agent.makes_any_of([one]) for one in ask.output_types]
@@ -191,7 +191,7 @@ def cost_score(cost: float, budget: float | None) -> float:
     return max(0.0, 1 - 0.5 * cost / budget) if budget > 0 else 0.0
 
 
-def confidence_in(ask: Ask, facts: Facts, best: float) -> float:
+def confidence_in(ask: WorkRequest, facts: Measurements, best: float) -> float:
     """How much the assessment is worth: the more is known, the more."""
     known = (bool(ask.input_types or ask.output_types), facts.latency_ms is not None, facts.queue_depth is not None)
     return min(1.0, 0.5 + (0.2 if best > GOOD_MATCH else 0.1) + 0.1 * sum(known))

@@ -11,15 +11,15 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from pydantic import ConfigDict, Field
 
-from apps.agents.definitions import Exact, Line, MaxTokens, ModelName, Temperature, sentences
+from apps.agents.definitions import Line, MaxTokens, ModelName, StrictModel, Temperature, field_errors
 from apps.agents.models import Agent
 
 JSON = dict[str, Any]
 
-LARGEST = 16 * 1024  # bytes of JSON
+MOST_OPTION_BYTES = 16 * 1024  # bytes of JSON
 
 
-class _Hosted(pydantic.BaseModel):
+class _HostedOptions(pydantic.BaseModel):
     """Whatever its handler reads; `credentials` are the services whose credentials it may be lent: by default, all."""
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -27,73 +27,73 @@ class _Hosted(pydantic.BaseModel):
     credentials: list[Line] | None = Field(None, max_length=100)
 
 
-class _Settings(Exact):
+class _ModelSettings(StrictModel):
     model_config = ConfigDict(strict=True)
 
     temperature: Temperature | None = None
     max_tokens: MaxTokens | None = None
 
 
-class _Model(Exact):
+class _ModelOptions(StrictModel):
     """What a definition says of the model, in whose place this is."""
 
     model_config = ConfigDict(strict=True)
 
     model: Annotated[ModelName, Field(min_length=1)] | None = None
-    settings: _Settings = _Settings()
+    settings: _ModelSettings = _ModelSettings()
 
 
-def read(agent: Agent, options: JSON) -> JSON:
+def read_options(agent: Agent, options: JSON) -> JSON:
     """The options, as they are recorded. Raises ValidationError with a sentence for each that cannot be set."""
     try:
         text = json.dumps(options, ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
     except ValueError:  # UnicodeEncodeError is one
         raise ValidationError({"options": "Write JSON, with texts in Unicode."}) from None
-    if size > LARGEST:
-        raise ValidationError({"options": f"They are larger than {LARGEST:,} bytes."})
+    if size > MOST_OPTION_BYTES:
+        raise ValidationError({"options": f"They are larger than {MOST_OPTION_BYTES:,} bytes."})
     if "\\u0000" in text.replace("\\\\", ""):
         raise ValidationError({"options": "Write text without control characters."})
     try:
         return READERS[agent.kind](agent, options)
     except pydantic.ValidationError as error:
-        raise ValidationError(sentences(error)) from None
+        raise ValidationError(field_errors(error)) from None
 
 
-def _of_hosted(_: Agent, options: JSON) -> JSON:
-    _Hosted.model_validate(options)
+def _hosted_options(_: Agent, options: JSON) -> JSON:
+    _HostedOptions.model_validate(options)
     return options
 
 
-def _of_model(agent: Agent, options: JSON) -> JSON:
-    read: JSON = _Model.model_validate(options).model_dump(exclude_none=True, exclude_defaults=True)
-    chosen, known = read.get("model"), models_of(agent)
+def _model_options(agent: Agent, options: JSON) -> JSON:
+    read: JSON = _ModelOptions.model_validate(options).model_dump(exclude_none=True, exclude_defaults=True)
+    chosen, known = read.get("model"), model_choices(agent)
     if chosen and "*" not in settings.LLM_MODELS and chosen not in known:
         raise ValidationError({"model": f"Choose one of these: {', '.join(known) or 'there is none'}."})
     return read
 
 
-def models_of(agent: Agent) -> list[str]:
+def model_choices(agent: Agent) -> list[str]:
     """What people may choose: models cost their operators money."""
     own = agent.current_version.content.get("model", "") if agent.current_version else ""
     return list(dict.fromkeys(name for name in (own, settings.LLM_MODEL, *settings.LLM_MODELS) if name))
 
 
-def _of_remote(_: Agent, options: JSON) -> JSON:
+def _no_options_of_remote(_: Agent, options: JSON) -> JSON:
     if options:
         raise ValidationError({"options": "A remote agent takes none: A2A has no place for them."})
     return {}
 
 
-def _of_plan(_: Agent, options: JSON) -> JSON:
+def _no_options_of_plan(_: Agent, options: JSON) -> JSON:
     if options:
         raise ValidationError({"options": "A plan takes none: its inputs are given in the message."})
     return {}
 
 
 READERS: dict[str, Callable[[Agent, JSON], JSON]] = {
-    Agent.Kind.HOSTED: _of_hosted,
-    Agent.Kind.MODEL: _of_model,
-    Agent.Kind.PLAN: _of_plan,
-    Agent.Kind.REMOTE: _of_remote,
+    Agent.Kind.HOSTED: _hosted_options,
+    Agent.Kind.MODEL: _model_options,
+    Agent.Kind.PLAN: _no_options_of_plan,
+    Agent.Kind.REMOTE: _no_options_of_remote,
 }

@@ -1,6 +1,5 @@
 """Registering an agent: its handler or its definition says what it is, the platform how it is used."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -29,23 +28,23 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     `policies` are further fields of Agent, such as `access`; those not given keep their value.
     Raises agentkit.HandlerError for a path that leads to no handler, ValidationError for a value that cannot be.
     """
-    described = described_by(load_handler(handler), slug)
+    described = handler_fields(load_handler(handler), slug)
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
-    agent = found_or_new(slug)
+    agent = get_or_new(slug)
     if agent.kind in settings.RESTORERS:
         what = "a plan" if agent.kind == Agent.Kind.PLAN else "an agent without code"
         raise ValidationError({"slug": f"{slug} is {what}. Choose another slug, or delete it first."})
     if not agent.is_available:  # its handler was loaded just now
         fields |= {"health": Agent.Health.OK, "ailment": ""}
     set_fields(agent, fields)
-    versions.keep(agent, versions.stated(agent))
+    versions.save_version(agent, versions.hosted_content(agent))
     return agent
 
 
 @transaction.atomic
 def register_model(slug: str, definition: Definition, *, author: User | None = None, **policies: Any) -> Agent:
     """Register or update the agent without code `slug`; policies as of `register_hosted`. Raises ValidationError."""
-    agent = found_or_new(slug)
+    agent = get_or_new(slug)
     if agent.pk and agent.kind != Agent.Kind.MODEL:
         raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
     define(agent, definition, author=author, **policies)
@@ -57,23 +56,23 @@ def define(
     agent: Agent, definition: Definition, *, author: User | None = None, note: str = "", **policies: Any
 ) -> AgentVersion:
     """Make the agent what the definition says, as a new version where it differs. Raises ValidationError."""
-    definitions.check(definition, agent.slug)
+    definitions.check_definition(definition, agent.slug)
     capabilities = {**agent.capabilities, "streaming": definition.streaming}
     set_fields(agent, {**policies, **definition.stated, "capabilities": capabilities})
-    return versions.keep(agent, definition.content, author=author, note=note)
+    return versions.save_version(agent, definition.content, author=author, note=note)
 
 
-def goes_back(agent: Agent) -> bool:
+def is_revertible(agent: Agent) -> bool:
     """Is it what its versions say, so that it can go back to one?"""
     return agent.kind in settings.RESTORERS
 
 
-def go_back(version: AgentVersion, author: User | None) -> AgentVersion:
+def revert(version: AgentVersion, author: User | None) -> AgentVersion:
     """Make the agent what it was in that version, as a new one.
 
     Raises ValidationError where it cannot work so any more, or is what its handler or its card says.
     """
-    if not goes_back(version.agent):
+    if not is_revertible(version.agent):
         raise ValidationError({"version": "This agent is what its handler says. Change the handler."})
     restore: Callable[..., AgentVersion] = import_string(settings.RESTORERS[version.agent.kind])
     return restore(version, author=author, note=f"Back to version {version.number}.")
@@ -84,7 +83,7 @@ def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVe
     return define(version.agent, Definition.read(version.content), author=author, note=note)
 
 
-def found_or_new(slug: str) -> Agent:
+def get_or_new(slug: str) -> Agent:
     """The agent, or one that is not saved yet."""
     return Agent.objects.filter(slug=slug).first() or Agent(slug=slug, workspace=house_workspace())
 
@@ -97,12 +96,12 @@ def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
     agent.save()
 
 
-def described_by(handler: SkillHandler, slug: str) -> dict[str, Any]:
+def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
     """The fields of Agent that a handler states about itself."""
     name = handler.name or slug.replace("-", " ").capitalize()
     return {
         "name": name,
-        "description": handler.description or first_sentence(handler.__doc__) or f"The agent {name}.",
+        "description": handler.description or f"The agent {name}.",
         "version": handler.version,
         "skills": [skill.wire for skill in handler.skills],
         "input_modes": list(handler.input_modes),
@@ -114,10 +113,6 @@ def described_by(handler: SkillHandler, slug: str) -> dict[str, Any]:
     }
 
 
-def first_sentence(text: str | None) -> str:
-    return re.split(r"\n\s*\n", (text or "").strip(), maxsplit=1)[0].strip()
-
-
-def explain(error: ValidationError) -> str:
+def error_text(error: ValidationError) -> str:
     """A validation error as sentences, each with the field it is about."""
     return " ".join(f"{field}: {' '.join(messages)}" for field, messages in error.message_dict.items())

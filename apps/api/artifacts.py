@@ -9,6 +9,7 @@ from django.http import FileResponse, StreamingHttpResponse
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,24 +18,22 @@ import db
 from apps.accounts.principals import Principal
 from apps.agents import identity
 from apps.agents.models import SigningKey
-from apps.api import pages
-from apps.api.fields import Line, Listing, Query, Shape, page_of
-from apps.api.problems import NotFound
-from apps.api.schema import A_FILE, documented
-from apps.api.sending import session_of
-from apps.api.shapes.artifacts import artifacts_json
-from apps.api.shapes.declared import ArtifactShape
-from apps.api.shapes.provenance import ProvenanceShape
-from apps.api.views import Endpoint
-from apps.features.provenance.walking import provenance_of
-from apps.features.sharing import bundles, downloads
+from apps.api.framework import pagination
+from apps.api.framework.problems import NotFound
+from apps.api.framework.schema import FILE_ANSWERS, documented
+from apps.api.framework.serializers import Line, Listing, Query, Shape, Struct, page_of
+from apps.api.framework.views import Endpoint
+from apps.api.messages import find_session
+from apps.api.shapes import JSON, ArtifactShape, artifacts_json
+from apps.features.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind, NodeKind
+from apps.features.provenance.traversal import provenance_of
+from apps.features.sharing import downloads
 from apps.features.signing import signatures
 from apps.features.signing.signatures import Verdict
-from apps.record import cold, lineage
-from apps.record.events import JSON
+from apps.record import lineage, lookup
+from apps.record.content.parts import pieces_joined
+from apps.record.lineage import artifact_versions
 from apps.record.models import Artifact, Task
-from apps.record.parts import pieces_joined
-from apps.record.versions import versions_in
 
 RESULTS = {Verdict.GOOD: "valid", Verdict.MISSING: "unsigned"}
 """What a verdict comes to; any other is `invalid`."""
@@ -97,20 +96,20 @@ class Artifacts(Endpoint):
     )
     def get(self, request: Request) -> Response:
         asked = self.query(ArtifactListing)
-        context = session_of(self.principal, asked["session"])
+        context = find_session(self.principal, asked["session"])
         narrowed = {name: asked[name] for name in ("task", "name") if name in asked}
         rows, bound = lineage.artifacts(context).filter(**narrowed), (context.pk, *narrowed.items())
-        shown, following = pages.page(rows, ("first_event", "id"), asked, self.principal, "artifacts", *bound)
-        items = artifacts_json(context.pk, shown, versions_in(context) if shown else {})
+        shown, following = pagination.paginate(rows, ("first_event", "id"), asked, self.principal, "artifacts", *bound)
+        items = artifacts_json(context.pk, shown, artifact_versions(context) if shown else {})
         return Response({"items": items, "nextCursor": following})
 
 
 class OneArtifact(Endpoint):
     @documented("artifacts_retrieve", "One artifact", answers={200: ArtifactShape}, refuses=[404])
     def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
-        row = find(self.principal, task, artifact)
+        row = find_artifact(self.principal, task, artifact)
         context = row.task.context
-        return Response(artifacts_json(context.pk, [row], versions_in(context))[0])
+        return Response(artifacts_json(context.pk, [row], artifact_versions(context))[0])
 
 
 class ArtifactBundle(Endpoint):
@@ -118,14 +117,14 @@ class ArtifactBundle(Endpoint):
         "artifacts_bundle",
         "All that a session delivered, as one ZIP",
         query=Bundling,
-        answers={**A_FILE, (200, "application/zip"): OpenApiTypes.BINARY},
+        answers={**FILE_ANSWERS, (200, "application/zip"): OpenApiTypes.BINARY},
         refuses=[404],
     )
     async def get(self, request: Request, session: uuid.UUID) -> StreamingHttpResponse:
         """The newest version of each name. What is a link elsewhere is named in its `links.txt`."""
         every = self.query(Bundling)["every_version"]
-        context = await db.run(session_of, self.principal, session)
-        return downloads.as_zip(context, await db.run(bundles.of_session, context, every_version=every))
+        context = await db.run(find_session, self.principal, session)
+        return downloads.zip_response(context, await db.run(downloads.bundle_of_session, context, every_version=every))
 
 
 class ArtifactContent(Endpoint):
@@ -133,15 +132,15 @@ class ArtifactContent(Endpoint):
         "artifacts_content",
         "The content of one part of an artifact, as a file",
         query=Content,
-        answers=A_FILE,
+        answers=FILE_ANSWERS,
         refuses=[404],
     )
     async def get(self, request: Request, task: uuid.UUID, artifact: str) -> FileResponse:
         """Text that was streamed in pieces is one part. A part that is a link elsewhere has no content here."""
         asked = self.query(Content)
         part, name = await db.run(find_part, self.principal, task, artifact, asked["part"])
-        return downloads.streamed(
-            await asyncio.to_thread(downloads.as_file, part, name, is_download=not asked["inline"])
+        return downloads.stream_response(
+            await asyncio.to_thread(downloads.file_response, part, name, is_download=not asked["inline"])
         )
 
 
@@ -149,7 +148,48 @@ class ArtifactVerification(Endpoint):
     @documented("artifacts_verify", "Verify a signature", answers={200: Verification}, refuses=[404])
     def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
         """It says what `manage.py verify_artifact` does: the content is read again, and held to the signed digest."""
-        return Response(verification_json(find(self.principal, task, artifact)))
+        return Response(verification_json(find_artifact(self.principal, task, artifact)))
+
+
+@extend_schema_serializer(component_name="ProvenanceNode")
+class NodeShape(Shape):
+    """Something that led to an artifact, or the artifact itself."""
+
+    id = serializers.CharField()
+    kind = serializers.ChoiceField([kind.value for kind in NodeKind])
+    prov = serializers.ChoiceField(sorted(set(PROV_TYPES.values())), help_text="What it is in the PROV data model.")
+    name = serializers.CharField(help_text="What people call it.")
+    at = serializers.DateTimeField(allow_null=True, help_text="When it was begun, said or made.")
+    details = Struct(help_text="What there is depends on the kind: of a file its SHA-256, name, media type and size.")
+
+
+class _Link(Shape):
+    """From what came later to what it came of."""
+
+    kind = serializers.ChoiceField([kind.value for kind in EdgeKind])
+    relation = serializers.ChoiceField(sorted(set(PROV_RELATIONS.values())), help_text="The relation of PROV.")
+    details = Struct(help_text="Of carried_out_by, the turns; of given, the message.")
+
+
+EdgeShape = type(
+    "ProvenanceEdge",
+    (_Link,),
+    {
+        "from": serializers.CharField(help_text="The id of a node."),
+        "to": serializers.CharField(help_text="The id of a node that is earlier."),
+        "__doc__": _Link.__doc__,
+    },
+)
+
+
+@extend_schema_serializer(component_name="Provenance")
+class ProvenanceShape(Shape):
+    """What led to an artifact: a graph of entities, activities and agents (W3C PROV)."""
+
+    artifact = serializers.CharField(help_text="The id of its node.")
+    nodes = NodeShape(many=True)
+    edges = EdgeShape(many=True)
+    truncated = serializers.BooleanField(help_text="There is more: the nodes here are the nearest.")
 
 
 class ArtifactProvenance(Endpoint):
@@ -159,16 +199,16 @@ class ArtifactProvenance(Endpoint):
 
         Tasks that were deleted, or are not yours, are nodes of the kind `unavailable`.
         """
-        return Response(provenance_of(self.principal, find(self.principal, task, artifact)).json)
+        return Response(provenance_of(self.principal, find_artifact(self.principal, task, artifact)).json)
 
 
-def find(principal: Principal, task: uuid.UUID, artifact: str) -> Artifact:
+def find_artifact(principal: Principal, task: uuid.UUID, artifact: str) -> Artifact:
     """What was delivered under this id by a task of the caller's. Raises NotFound."""
     mine = Task.objects.visible_to(principal).filter(pk=task)
     delivered = Artifact.objects.delivered().select_related("task__context").filter(task__in=mine)
     named = delivered.filter(artifact_id=artifact)
     row = named.first() if "\0" not in artifact else None
-    if row is None and "\0" not in artifact and cold.bring_back_tasks(principal, [task]):
+    if row is None and "\0" not in artifact and lookup.restore_tasks(principal, [task]):
         row = named.all().first()
     if row is None:
         raise NotFound("There is no such artifact. Tasks show what they made when they have completed.")
@@ -202,7 +242,7 @@ def _key_json(key: SigningKey) -> JSON:
 
 def find_part(principal: Principal, task: uuid.UUID, artifact: str, number: int) -> tuple[JSON, str]:
     """A part of what was delivered, and a name for it. Raises NotFound, also for a part that is a link."""
-    row = find(principal, task, artifact)
+    row = find_artifact(principal, task, artifact)
     parts = pieces_joined(row.parts)
     if number >= len(parts) or "url" in parts[number]:
         raise NotFound("There is no such part, or its content is kept elsewhere: see the artifact's parts.")

@@ -1,10 +1,18 @@
-"""`GET /events`: what happens in one's sessions, as server-sent events over one connection, from a position on."""
+"""What happens in one's sessions, live from a position on (`GET /events`), and replayed (`GET /sessions/{id}/play`).
+
+A `Follower` is told events, each with the position after it, and resets: as server-sent events here, over a WebSocket
+in `consumers`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest, QueryDict
 from django.urls import path
@@ -16,16 +24,20 @@ from rest_framework.request import Request
 
 import db
 from apps.accounts import quotas
-from apps.accounts.authentication import principal_of
-from apps.api import live
-from apps.api.fields import Choice, Query, Token
-from apps.api.live import Follower, Said
-from apps.api.schema import documented
-from apps.api.views import Endpoint
-from apps.record import sse
+from apps.accounts.authentication import request_principal
+from apps.accounts.principals import Principal
+from apps.api.framework.schema import documented
+from apps.api.framework.serializers import Choice, Query, Token
+from apps.api.framework.views import Endpoint
+from apps.api.messages import find_session
+from apps.api.shapes import JSON, events_json
+from apps.record import lineage, sync, wire
+from apps.record.errors import InvalidParams
 from apps.record.events import EventType
+from apps.record.models import Context, Event
+from apps.record.sync import PositionTooOld, SyncItem, SyncStream
 
-MOST_SESSIONS = 200  # that may be named
+MAX_SESSIONS = 200  # that may be named
 
 
 class Frames(BaseRenderer):
@@ -34,11 +46,11 @@ class Frames(BaseRenderer):
     media_type, format = "text/event-stream", "events"
 
 
-class Following(Query):
+class EventsQuery(Query):
     session_ids = serializers.ListField(
         child=serializers.UUIDField(),
         default=list,
-        max_length=MOST_SESSIONS,
+        max_length=MAX_SESSIONS,
         help_text="Follow these sessions alone. Without any: all of yours, those that begin later too.",
     )
     since = Token(
@@ -68,11 +80,11 @@ class Events(Endpoint):
     @documented(
         "events_follow",
         "Follow sessions live",
-        query=Following,
+        query=EventsQuery,
         answers={(200, "text/event-stream"): OpenApiTypes.STR},
         refuses=(404,),
     )
-    async def get(self, request: Request) -> sse.EventStream:
+    async def get(self, request: Request) -> wire.EventStream:
         """Server-sent events: of each session those after the position that you give, in order, then what happens.
 
         An event's name is the event's `type`, its data an Event, its `id` a position in all that you follow: give it
@@ -81,49 +93,227 @@ class Events(Endpoint):
         to be read anew, because you were away for too long (`too_old`), it was `deleted`, or put into cold storage
         (`archived`). Keep what you have by session and index: after a reconnection an event may come twice.
         """
-        asked = self.query(Following)
+        asked = self.query(EventsQuery)
         since = request.headers.get("Last-Event-ID", "") or asked["since"]
-        ended = quotas.open_stream(self.principal, str(request.META.get("REMOTE_ADDR", "")))
+        ended = quotas.open_stream(self.principal, self.address)
         try:
-            follower = await db.run(live.begin, self.principal, asked["session_ids"], since, asked["types"])
+            follower = await db.run(follow, self.principal, asked["session_ids"], since, asked["types"])
         except BaseException:
             ended()
             raise
-        return sse.EventStream(watched(frames(follower), self), ended)
+        return wire.EventStream(_until_revoked(_live_frames(follower), self), ended)
 
 
-async def frames(follower: Follower) -> AsyncGenerator[bytes]:
+async def _live_frames(follower: Follower) -> AsyncGenerator[bytes]:
     """A position when all that was missed has come, and with every sign of life from then on."""
 
-    def say(batch: list[Said]) -> bytes:
-        return b"".join(sse.frame(said.data, id_=said.place, event=said.name) for said in batch) or alive()
+    def say(batch: list[StreamEvent]) -> bytes:
+        return b"".join(wire.sse_frame(said.data, id_=said.place, event=said.name) for said in batch) or alive()
 
     def alive() -> bytes:
         place = follower.newest_place.encode()
-        return sse.ALIVE_AT % place if place else sse.ALIVE
+        return wire.HEARTBEAT_WITH_ID % place if place else wire.HEARTBEAT
 
-    yield sse.BEGUN
+    yield wire.STREAM_STARTED
     if follower.is_lost:
-        yield sse.frame(live.TOO_OLD, event=live.RESET)
-    async with aclosing(sse.spoken(follower.batches(), say, alive)) as spoken:
+        yield wire.sse_frame(TOO_OLD, event=RESET)
+    async with aclosing(wire.with_heartbeats(follower.batches(), say, alive)) as spoken:
         async for frame in spoken:
             yield frame
 
 
-def watched(stream: AsyncGenerator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes]:
+def _until_revoked(stream: AsyncGenerator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes]:
     """The stream, for as long as the caller may have it. It just ends: who comes back is told why not."""
-    return sse.watched(stream, lambda: None if may_still(endpoint) else b"")
+    return wire.until_revoked(stream, lambda: None if _is_still_authorized(endpoint) else b"")
 
 
-def may_still(endpoint: Endpoint) -> bool:
+def _is_still_authorized(endpoint: Endpoint) -> bool:
     """Would the same request be let in now, as the same caller?"""
     again = HttpRequest()
     again.method, again.META, again.COOKIES = "GET", endpoint.request.META, endpoint.request.COOKIES
     request = endpoint.initialize_request(again)
     try:
-        return principal_of(request) == endpoint.principal
+        return request_principal(request) == endpoint.principal
     except APIException:
         return False
 
 
-urlpatterns = [path("events", Events.as_view(), name="events")]
+RESET = "reset"
+TOO_OLD = {"sessionId": None, "reason": "too_old"}
+"""The reset of who has been away for too long: everything is to be read anew."""
+
+
+class StreamEvent(NamedTuple):
+    """Something that a client is told: its name, what is said of it, and the client's position after it, as a token."""
+
+    name: str
+    data: JSON
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A client that follows; `types` are the only events that it wants to hear of, unless it wants all.
+
+    `is_lost`: it came with a position that is too old, and follows from now on.
+    """
+
+    principal: Principal
+    following: SyncStream
+    types: Collection[str] = field(default_factory=frozenset)
+    is_lost: bool = False
+
+    async def batches(self) -> AsyncGenerator[list[StreamEvent]]:
+        """What of all that happens is wanted, as it is said. One batch is empty: what was missed came before it."""
+        async with aclosing(self.following.batches()) as batches:
+            async for batch in batches:
+                shown = await db.run(_events_by_index, [told for told in batch if self._wants(told)])
+                said = self._said(batch, shown)
+                if said or not batch:
+                    yield said
+
+    def _wants(self, told: SyncItem) -> bool:
+        return told.event is None or not self.types or told.event.type in self.types
+
+    def _said(self, batch: list[SyncItem], shown: dict[tuple[uuid.UUID, int], JSON]) -> list[StreamEvent]:
+        said = []
+        for told in batch:
+            self.following.take(told)
+            if one := shown.get((told.session, told.index)):
+                said.append(StreamEvent(told.event.type if told.event else RESET, one, self.place))
+        return said
+
+    @property
+    def place(self) -> str:
+        """Its position, as a token."""
+        return sync.position_token(self.principal, self.following.position)
+
+    @property
+    def newest_place(self) -> str:
+        """Its position, moved on as far as it has everything; empty before all that was missed has come."""
+        return sync.position_token(self.principal, self.following.settle()) if self.following.is_caught_up else ""
+
+
+def follow(principal: Principal, sessions: Collection[uuid.UUID], since: str, types: Collection[str]) -> Follower:
+    """A client that follows these sessions, or all it has, from a token or an index on, or from now.
+
+    Raises ContextNotFound, InvalidParams.
+    """
+    chosen = frozenset(sessions)
+    try:
+        place = int(since) if is_index(since) else sync.parse_position(principal, since) if since else None
+        return Follower(principal, sync.open_stream(principal, chosen, place), frozenset(types))
+    except PositionTooOld:
+        return Follower(principal, sync.open_stream(principal, chosen, None), frozenset(types), is_lost=True)
+
+
+def is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def _events_by_index(batch: Sequence[SyncItem]) -> dict[tuple[uuid.UUID, int], JSON]:
+    """The JSON of each thing that is told, by session and index."""
+    events: dict[uuid.UUID, list[Event]] = defaultdict(list)
+    for told in batch:
+        if told.event is not None:
+            events[told.session].append(told.event)
+    shown = {(session, one["index"]): one for session, some in events.items() for one in events_json(session, some)}
+    lost = [told for told in batch if told.event is None]
+    return shown | {(one.session, one.index): {"sessionId": str(one.session), "reason": one.reason} for one in lost}
+
+
+READ_BATCH = 200  # events that are read at once
+END = "end"
+
+
+class PlayQuery(Query):
+    speed = serializers.FloatField(
+        default=1.0, min_value=0.0, max_value=100.0, help_text="How many times as fast as it was; 0: all at once."
+    )
+    max_gap = serializers.FloatField(
+        default=5.0, min_value=0.0, max_value=3600.0, help_text="Longer pauses are cut to so many seconds."
+    )
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """`from` is a word of Python's."""
+        first = serializers.IntegerField(default=1, min_value=1, help_text="The index of the first event.")
+        last = serializers.IntegerField(default=None, min_value=1, help_text="That of the last one.")
+        return {"from": first, "to": last, **super().get_fields()}
+
+
+@dataclass(frozen=True, slots=True)
+class Playback:
+    """Events `first` to `last` of a session, to be played at a speed (0: at once), with pauses of so many seconds."""
+
+    context: Context
+    first: int
+    last: int
+    speed: float
+    max_gap: float
+
+    async def play(self) -> AsyncGenerator[list[JSON]]:
+        """Events as JSON. Between them a clock is waited for, and nothing is held."""
+        reached, before = self.first - 1, None
+        while events := await db.run(self._read, reached):
+            shown = await db.run(events_json, self.context.pk, events)
+            if not self.speed:
+                yield shown
+            for event, one in zip(events, shown, strict=True) if self.speed else ():
+                await asyncio.sleep(self._pause(before, event))
+                before = event
+                yield [one]
+            reached = events[-1].index
+
+    def _read(self, after: int) -> list[Event]:
+        return (
+            list(lineage.events(self.context, after, min(after + READ_BATCH, self.last))) if after < self.last else []
+        )
+
+    def _pause(self, before: Event | None, event: Event) -> float:
+        """Seconds from one event to the next."""
+        gap = (event.at - before.at).total_seconds() if before else 0.0
+        return min(max(gap, 0.0), self.max_gap) / self.speed
+
+
+class Play(Endpoint):
+    renderer_classes = [Frames, *Endpoint.renderer_classes]
+
+    @documented(
+        "sessions_play",
+        "Play a session again",
+        query=PlayQuery,
+        answers={(200, "text/event-stream"): OpenApiTypes.STR},
+        refuses=[404],
+    )
+    async def get(self, request: Request, session: uuid.UUID) -> wire.EventStream:
+        """Server-sent events: the same Events as were heard when they happened, and `end` after the last.
+
+        An event's `id` is its index: as `Last-Event-ID` it lets the playing go on after it.
+        """
+        asked = self.query(PlayQuery)
+        context = await db.run(find_session, self.principal, session)
+        last = context.last_event if asked["to"] is None else asked["to"]
+        if not 1 <= asked["from"] <= last <= context.last_event:
+            raise InvalidParams(
+                f"The session has the events 1 to {context.last_event}.", "to" if asked["to"] else "from"
+            )
+        heard = request.headers.get("Last-Event-ID", "")
+        first = max(asked["from"], int(heard) + 1) if is_index(heard) else asked["from"]
+        ended = quotas.open_stream(self.principal, self.address)
+        playback = Playback(context, first, last, asked["speed"], asked["max_gap"])
+        return wire.EventStream(_until_revoked(_playback_frames(playback), self), ended)
+
+
+async def _playback_frames(playback: Playback) -> AsyncGenerator[bytes]:
+    def say(batch: list[JSON]) -> bytes:
+        return b"".join(wire.sse_frame(one, id_=one["index"], event=one["type"]) for one in batch)
+
+    async for frame in wire.with_heartbeats(playback.play(), say):
+        yield frame
+    yield wire.sse_frame({"sessionId": str(playback.context.pk), "index": playback.last}, event=END)
+
+
+urlpatterns = [
+    path("events", Events.as_view(), name="events"),
+    path("sessions/<uuid:session>/play", Play.as_view(), name="play"),
+]

@@ -1,16 +1,22 @@
-"""Plans: those that a caller may use, what each is made of, and saving one that is the caller's."""
+"""Plans: those that a caller may use, what each is made of, saving one that is the caller's, and their JSON Schema."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from functools import cache
 from typing import Any, cast
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import IntegrityError, transaction
 from django.http import HttpResponse
-from django.urls import path
+from django.urls import path, reverse
+from django.utils.cache import get_conditional_response
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample
+from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
 from rest_framework import serializers
+from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,27 +24,27 @@ from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
 from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
-from apps.api import pages
-from apps.api.bodies import encoded
-from apps.api.fields import Body, Choice, Line, Listing, Query, Struct, page_of
-from apps.api.plan_shapes import CheckedShape, PlanShape, WholePlanShape
-from apps.api.problems import Conflict, InvalidFields, NotFound
-from apps.api.schema import A_FILE, documented
-from apps.api.shapes.naming import timestamp
-from apps.api.views import Endpoint
-from apps.plans import checks, depicting, finding
+from apps.api.framework import pagination
+from apps.api.framework.policies import encode_json
+from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.schema import FILE_ANSWERS, documented
+from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
+from apps.api.framework.views import Endpoint
+from apps.api.shapes import JSON, timestamp
+from apps.plans import definitions, progress, registry
 from apps.plans.definitions import MOST_BYTES, PlanDefinition, as_yaml, check_size
-from apps.plans.pictures import drawing
-from apps.plans.registration import may_change, register_plan
+from apps.plans.pictures import graph_svg
+from apps.plans.registry import may_change, register_plan
+from apps.record.errors import InvalidFields
+from console.drawing import svg
 
-JSON = dict[str, Any]
-MOST_VERSIONS = 100
-MOST_PROBLEMS = 100
+MAX_VERSIONS = 100
+MAX_PROBLEMS = 100
 NO_PLAN = "There is no such plan, or you may not use it."
 NO_VERSION = "There is no such version of the plan, or it is not yours to see."
-EITHER = "Give the definition as `definition` (JSON) or as `yaml` (text): one of the two."
+ONE_OF_TWO = "Give the definition as `definition` (JSON) or as `yaml` (text): one of the two."
 
-EXAMPLE = {
+EXAMPLE_PLAN = {
     "slug": "short-story",
     "definition": {
         "name": "Short story",
@@ -87,11 +93,45 @@ class NewPlanVersion(SavePlan):
     )
 
 
+@extend_schema_serializer(component_name="Plan")
+class PlanShape(Shape):
+    """A plan that the caller may use: an agent whose work is made of steps that agents and people do."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    access = serializers.ChoiceField(Agent.Access.choices)
+    version = serializers.IntegerField(allow_null=True, help_text="The number of the version that runs begin with.")
+    steps = serializers.IntegerField(help_text="How many its definition has; a run may have more.")
+    may_change = serializers.BooleanField(help_text="May the caller save a new version of it?")
+    url = serializers.CharField(help_text="Where it is started by A2A.")
+    updated_at = serializers.DateTimeField()
+
+
+@extend_schema_serializer(component_name="PlanVersion")
+class VersionShape(Shape):
+    number = serializers.IntegerField(help_text="Counts from 1.")
+    note = serializers.CharField()
+    sha256 = serializers.CharField(help_text="Of the definition in its canonical form (RFC 8785).")
+    created_at = serializers.DateTimeField()
+
+
+@extend_schema_serializer(component_name="WholePlan")
+class WholePlanShape(PlanShape):
+    """A plan with a definition of its: the current one, or that of the version that was asked for."""
+
+    shown_version = serializers.IntegerField(allow_null=True, help_text="The version that `definition` is of.")
+    definition = Struct(allow_null=True, help_text="See /plans/schema. Null where it cannot be read any more.")
+    yaml = serializers.CharField(help_text="The same, as people write it.")
+    inputs = Struct(help_text="The JSON Schema of what it is started with.")
+    versions = VersionShape(many=True, help_text="The newest first, at most 100.")
+
+
 class Plans(Endpoint):
     @documented("plans_list", "The plans that you may use, by name", query=Listing, answers={200: page_of(PlanShape)})
     def get(self, request: Request) -> Response:
-        rows = finding.sized(finding.plans(self.principal))
-        shown, following = pages.page(rows, ("name", "id"), self.query(Listing), self.principal, "plans")
+        rows = registry.sized(registry.visible_plans(self.principal))
+        shown, following = pagination.paginate(rows, ("name", "id"), self.query(Listing), self.principal, "plans")
         items = [plan_json(plan, plan.size, _user(request)) for plan in shown]  # type: ignore[attr-defined]
         return Response({"items": items, "nextCursor": following})
 
@@ -100,7 +140,7 @@ class Plans(Endpoint):
         "Save a new plan",
         body=NewPlan,
         answers={201: WholePlanShape},
-        examples=[OpenApiExample("One step", EXAMPLE, request_only=True)],
+        examples=[OpenApiExample("One step", EXAMPLE_PLAN, request_only=True)],
     )
     def post(self, request: Request) -> Response:
         """What cannot be is refused with a sentence for each path in the definition; nothing is saved then."""
@@ -121,7 +161,7 @@ class OnePlan(Endpoint):
     )
     def get(self, request: Request, slug: str) -> Response:
         """Earlier versions than the current one are for whoever may change the plan."""
-        plan = find(self.principal, slug)
+        plan = find_plan(self.principal, slug)
         number, version = self.query(OnePlanQuery)["version"], plan.current_version
         if number is not None and (version is None or version.number != number):
             version = plan.versions.filter(number=number).first() if may_change(_user(request), plan) else None
@@ -139,7 +179,7 @@ class OnePlan(Endpoint):
     def put(self, request: Request, slug: str) -> Response:
         """Runs that go on keep the version with which they began. What is saved already makes no version."""
         asked, user = self.body(NewPlanVersion), _user(request)
-        plan = find(self.principal, slug)
+        plan = find_plan(self.principal, slug)
         if not may_change(user, plan):
             raise PermissionDenied("This plan is somebody else's. Save one of your own, under another slug.")
         with transaction.atomic():
@@ -151,6 +191,21 @@ class OnePlan(Endpoint):
         return Response(whole_plan_json(saved, saved.current_version, user))
 
 
+@extend_schema_serializer(component_name="PlanProblem")
+class ProblemShape(Shape):
+    path = serializers.CharField(help_text="Where in the definition, such as `steps.review.agent`; `file`: all of it.")
+    message = serializers.CharField()
+
+
+@extend_schema_serializer(component_name="CheckedPlan")
+class CheckedShape(Shape):
+    """What is wrong with a definition. Nothing was saved."""
+
+    is_valid = serializers.BooleanField()  # type: ignore[assignment]
+    problems = ProblemShape(many=True)
+    definition = Struct(allow_null=True, help_text="As it was read, without what goes without saying; null: not.")
+
+
 class Check(Endpoint):
     scopes = {"POST": READ}
 
@@ -160,11 +215,11 @@ class Check(Endpoint):
         asked, definition = self.body(CheckPlan), None
         try:
             definition = _read(asked)
-            checks.check(definition, asked["slug"], self.principal)
+            registry.validate(definition, asked["slug"], self.principal)
             problems = []
         except ValidationError as error:
-            problems = _problems(error)
-        told = [{"path": path, "message": sentence} for path, sentence in problems[:MOST_PROBLEMS]]
+            problems = _error_list(error)
+        told = [{"path": path, "message": sentence} for path, sentence in problems[:MAX_PROBLEMS]]
         known = definition.as_json if definition else None
         return Response({"isValid": not problems, "problems": told, "definition": known})
 
@@ -173,28 +228,28 @@ class Picture(Endpoint):
     @documented(
         "plans_picture",
         "A plan's steps as a picture",
-        answers={**A_FILE, (200, drawing.MEDIA_TYPE): OpenApiTypes.BINARY},
+        answers={**FILE_ANSWERS, (200, svg.MEDIA_TYPE): OpenApiTypes.BINARY},
         refuses=[404],
     )
     def get(self, request: Request, slug: str) -> HttpResponse:
         """SVG that needs nothing else: each step, left to right as one depends on the other."""
-        definition = finding.definition_of(find(self.principal, slug))
+        definition = registry.definition_of(find_plan(self.principal, slug))
         if definition is None:
             raise NotFound("The plan's definition cannot be read any more, so there is no picture of it.")
-        return picture(drawing.graph(depicting.of_definition(definition)))
+        return picture(graph_svg(progress.definition_graph(definition)))
 
 
-def find(principal: Principal, slug: str) -> Agent:
+def find_plan(principal: Principal, slug: str) -> Agent:
     """The plan of this slug, which the caller may use. Raises NotFound."""
-    plan = finding.plans(principal).filter(slug=slug).first() if slug.isprintable() else None
+    plan = registry.visible_plans(principal).filter(slug=slug).first() if slug.isprintable() else None
     if plan is None:
         raise NotFound(NO_PLAN)
     return plan
 
 
-def picture(svg: str) -> HttpResponse:
+def picture(content: str) -> HttpResponse:
     """SVG as a browser may show it: it runs nothing and loads nothing."""
-    return HttpResponse(svg, content_type=drawing.MEDIA_TYPE, headers={"Content-Security-Policy": drawing.POLICY})
+    return HttpResponse(content, content_type=svg.MEDIA_TYPE, headers={"Content-Security-Policy": svg.POLICY})
 
 
 def plan_json(plan: Agent, size: int, user: User) -> JSON:
@@ -208,7 +263,7 @@ def plan_json(plan: Agent, size: int, user: User) -> JSON:
         "version": version.number if version else None,
         "steps": size,
         "mayChange": may_change(user, plan),
-        "url": cards.endpoint(plan),
+        "url": cards.agent_url(plan),
         "updatedAt": timestamp(plan.updated_at),
     }
 
@@ -219,7 +274,7 @@ def whole_plan_json(plan: Agent, version: AgentVersion | None, user: User) -> JS
         definition = PlanDefinition.read(version.content) if version else None
     except ValidationError:
         definition = None
-    versions = plan.versions.defer("content").order_by("-number")[:MOST_VERSIONS]
+    versions = plan.versions.defer("content").order_by("-number")[:MAX_VERSIONS]
     size = len(plan.current_version.content.get("steps", ())) if plan.current_version else 0
     return plan_json(plan, size, user) | {
         "shownVersion": version.number if version else None,
@@ -240,10 +295,10 @@ def _user(request: Request) -> User:
 def _read(asked: JSON) -> PlanDefinition:
     """The definition of a body. Raises InvalidFields where there is none or two, ValidationError."""
     if ("definition" in asked) == ("yaml" in asked):
-        raise InvalidFields([("definition", EITHER)])
+        raise InvalidFields([("definition", ONE_OF_TWO)])
     if "yaml" in asked:
         return PlanDefinition.from_yaml(asked["yaml"])
-    check_size(encoded(asked["definition"]).decode())
+    check_size(encode_json(asked["definition"]).decode())
     return PlanDefinition.read(asked["definition"])
 
 
@@ -255,17 +310,50 @@ def _save(user: User, slug: str, asked: JSON) -> Agent:
     try:
         saved = register_plan(slug, _read(asked), author=user, note=asked["note"], **policies)
     except ValidationError as error:
-        raise InvalidFields(_problems(error)[:MOST_PROBLEMS]) from None
+        raise InvalidFields(_error_list(error)[:MAX_PROBLEMS]) from None
     except IntegrityError:  # somebody took it just now
         raise InvalidFields([("slug", f"There is an agent {slug} already. Choose another slug.")]) from None
     return saved
 
 
-def _problems(error: ValidationError) -> list[tuple[str, str]]:
+def _error_list(error: ValidationError) -> list[tuple[str, str]]:
     return [(path, sentence) for path, sentences in error.message_dict.items() for sentence in sentences]
 
 
+SCHEMA_TYPE = "application/schema+json"
+SCHEMA_MAX_AGE = 3600  # seconds for which it need not be asked for again
+
+
+class PlanSchema(Endpoint):
+    """Anybody may read it."""
+
+    permission_classes = [AllowAny]
+
+    @documented(
+        "plans_schema",
+        "The JSON Schema of a plan's definition",
+        answers={(200, SCHEMA_TYPE): OpenApiTypes.OBJECT, 304: None},
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """Draft 2020-12; no key is needed. With `If-None-Match`, the ETag that came, it is not sent again."""
+        content, etag = _schema_document(f"{settings.PUBLIC_BASE_URL}{reverse('api:plan-schema')}")
+        headers = {
+            "ETag": etag,
+            "Cache-Control": f"public, max-age={SCHEMA_MAX_AGE}",
+            "Access-Control-Allow-Origin": "*",
+        }
+        whole = HttpResponse(content, content_type=SCHEMA_TYPE, headers=headers)
+        return cast("HttpResponse", get_conditional_response(cast("Any", request), etag, response=whole))
+
+
+@cache
+def _schema_document(address: str) -> tuple[bytes, str]:
+    content = json.dumps(definitions.plan_schema(address), ensure_ascii=False, indent=1).encode()
+    return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
 urlpatterns = [
+    path("plans/schema", PlanSchema.as_view(), name="plan-schema"),
     path("plans", Plans.as_view(), name="plans"),
     path("plans/check", Check.as_view(), name="plan-check"),
     path("plans/<str:slug>", OnePlan.as_view(), name="plan"),

@@ -19,25 +19,23 @@ from rest_framework.response import Response
 
 import db
 from apps.accounts import quotas
-from apps.api.fields import Body, Shape, Struct
-from apps.api.problems import InvalidFields
-from apps.api.schema import A_FILE, documented
-from apps.api.shapes.naming import timestamp
-from apps.api.views import Endpoint
+from apps.api.framework.schema import FILE_ANSWERS, documented
+from apps.api.framework.serializers import Body, Shape, Struct
+from apps.api.framework.views import Endpoint
+from apps.api.shapes import JSON, timestamp
 from apps.features.sharing import downloads, shares
 from apps.features.sharing.models import Share
 from apps.features.sharing.shares import Branch, Snapshot
-from apps.record import prose
-from apps.record.errors import InvalidParams
+from apps.record.content import rendering
+from apps.record.content.parts import is_file, pieces_joined, words_of
+from apps.record.errors import InvalidFields, InvalidParams
 from apps.record.models import Artifact, Message
-from apps.record.parts import is_file, pieces_joined, words_of
 
-JSON = dict[str, Any]
-LONGEST_DAYS = 3650
+MAX_DAYS = 3650
 
 
 class NewShare(Body):
-    expires_in_days = serializers.IntegerField(default=30, min_value=1, max_value=LONGEST_DAYS)
+    expires_in_days = serializers.IntegerField(default=30, min_value=1, max_value=MAX_DAYS)
     with_branches = serializers.BooleanField(default=False, help_text="Are forks of it shown, as they are now?")
     with_artifacts = serializers.BooleanField(default=False, help_text="Are files and artifacts shown?")
     at = serializers.IntegerField(default=None, allow_null=True, min_value=1, help_text="As it was after this event.")
@@ -115,7 +113,7 @@ def share_json(share: Share) -> JSON:
 class Shares(Endpoint):
     @documented("shares_list", "The links to a session", answers={200: ShareList}, refuses=[404])
     def get(self, request: Request, session: uuid.UUID) -> Response:
-        return Response({"items": [share_json(one) for one in shares.of_session(self.principal, session)]})
+        return Response({"items": [share_json(one) for one in shares.list_shares(self.principal, session)]})
 
     @documented(
         "shares_create", "Share a session by a link", body=NewShare, answers={201: NewShareShape}, refuses=[404]
@@ -125,7 +123,7 @@ class Shares(Endpoint):
         asked = self.body(NewShare)
         lifetime = datetime.timedelta(days=asked.pop("expires_in_days"))
         try:
-            share, token = shares.make(self.principal, session, lifetime=lifetime, **asked)
+            share, token = shares.create_share(self.principal, session, lifetime=lifetime, **asked)
         except InvalidParams as refusal:
             raise InvalidFields([(refusal.field, str(refusal))]) from None
         base = settings.PUBLIC_BASE_URL
@@ -147,14 +145,14 @@ class Public(Endpoint):
 
     async def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
         response = await super().dispatch(request, *args, **kwargs)
-        for name, value in downloads.OF_A_LINK.items():
+        for name, value in downloads.LINK_HEADERS.items():
             response[name] = value
         return response
 
     def snapshot(self, token: str) -> Snapshot:
-        """Raises ShareNotFound, TooMuch."""
-        quotas.count_view(str(self.request.META.get("REMOTE_ADDR", "")))
-        return shares.find(token)
+        """Raises ShareNotFound, QuotaExceeded."""
+        quotas.count_view(self.address)
+        return shares.find_snapshot(token)
 
 
 class Shared(Public):
@@ -165,16 +163,16 @@ class Shared(Public):
 
 
 class SharedFile(Public):
-    @documented("shared_file", "A file of a shared session", answers=A_FILE, refuses=[404])
+    @documented("shared_file", "A file of a shared session", answers=FILE_ANSWERS, refuses=[404])
     async def get(
         self, request: Request, token: str, branch: uuid.UUID, kind: str, index: int, number: int
     ) -> FileResponse:
         """It needs no credentials. Whatever it is, it is a plain download."""
         snapshot = await db.run(self.snapshot, token)
         part = snapshot.part(branch, kind, index, number)
-        response = await asyncio.to_thread(downloads.as_file, part, f"{index}-{number}", is_download=True)
+        response = await asyncio.to_thread(downloads.file_response, part, f"{index}-{number}", is_download=True)
         response["Content-Type"] = "application/octet-stream"
-        return downloads.streamed(response)
+        return downloads.stream_response(response)
 
 
 def snapshot_json(snapshot: Snapshot, token: str) -> JSON:
@@ -207,7 +205,7 @@ def _message_json(snapshot: Snapshot, branch: Branch, said: Message, token: str)
         "role": said.role,
         "author": snapshot.author(said),
         "content": words,
-        "html": prose.laid_out(words) if said.role == Message.Role.AGENT else "",
+        "html": rendering.render_markdown(words) if said.role == Message.Role.AGENT else "",
         "parts": list(_parts_json(snapshot, branch, "messages", said.index, said.parts, token)),
         "timestamp": timestamp(said.created_at),
     }

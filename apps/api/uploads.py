@@ -17,21 +17,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import db
-from apps.api.fields import Body, Line, Query, Shape
-from apps.api.problems import InvalidFields, MediaTypeNotSupported
-from apps.api.schema import documented
-from apps.api.views import Endpoint
-from apps.features.uploads import completing, opening
+from apps.api.framework.problems import MediaTypeNotSupported
+from apps.api.framework.schema import documented
+from apps.api.framework.serializers import Body, Line, Query, Shape
+from apps.api.framework.views import Endpoint
+from apps.api.shapes import JSON
+from apps.features.uploads import resumable
 from apps.features.uploads.models import Upload
-from apps.features.uploads.pieces import Appending, offset_of
+from apps.features.uploads.resumable import AppendableFile, offset_of
 from apps.record import wire
-from apps.record.errors import WrongOffset
+from apps.record.errors import InvalidFields, WrongOffset
 
-JSON = dict[str, Any]
 OFFSET = "Upload-Offset"
 BYTES = "application/octet-stream"
 PIECE = "application/offset+octet-stream"  # the same, as clients of tus say it (https://tus.io)
-LONGEST_PATH = 1000  # characters of a name as it comes, of which the last component is kept
+MAX_PATH = 1000  # characters of a name as it comes, of which the last component is kept
 
 
 class Sha256(serializers.RegexField):
@@ -42,7 +42,7 @@ class Sha256(serializers.RegexField):
 
 
 class NewUpload(Body):
-    filename = serializers.CharField(max_length=LONGEST_PATH)
+    filename = serializers.CharField(max_length=MAX_PATH)
     size = serializers.IntegerField(help_text="Bytes of the whole file.")
     media_type = Line(default="", allow_blank=True, help_text="What the file is said to be.")
     sha256 = Sha256(default="")
@@ -50,7 +50,7 @@ class NewUpload(Body):
 
 class AtOnce(Query):
     filename = serializers.CharField(
-        max_length=LONGEST_PATH,
+        max_length=MAX_PATH,
         required=False,
         help_text="With it the body is the file, of the type that it is sent as.",
     )
@@ -78,13 +78,13 @@ class Receiving(Endpoint):
     """What both addresses do. Nothing of it keeps a thread of the database's while bytes come or are hashed."""
 
     async def found(self, key: uuid.UUID) -> Upload:
-        return await db.run(opening.find, self.principal, key)
+        return await db.run(resumable.find_upload, self.principal, key)
 
     @asynccontextmanager
     async def appending(self, upload: Upload, offset: int) -> AsyncIterator[Write]:
         """Gives how to append to the upload, whose file is kept safe at the end. Raises WrongOffset, UploadNotFound."""
         try:
-            file = await asyncio.to_thread(Appending, upload, offset)
+            file = await asyncio.to_thread(AppendableFile, upload, offset)
         except WrongOffset:
             current = await self.found(upload.pk)
             raise WrongOffset(await asyncio.to_thread(offset_of, current)) from None
@@ -94,14 +94,14 @@ class Receiving(Endpoint):
 
         try:
             yield write
-            await asyncio.to_thread(file.keep)
+            await asyncio.to_thread(file.sync)
         finally:
             file.close()
 
     async def finished(self, upload: Upload) -> Upload:
         """The upload, whole if all of it is there."""
-        if found := await asyncio.to_thread(completing.hashed, upload):
-            await db.run(completing.conclude, upload, found)
+        if found := await asyncio.to_thread(resumable.hash_upload, upload):
+            await db.run(resumable.store_upload, upload, found)
         return upload
 
 
@@ -120,22 +120,29 @@ class Uploads(Receiving):
         if "filename" not in at_once:
             told = self.body(NewUpload)
             upload = await db.run(
-                opening.begin, self.principal, told["filename"], told["size"], told["media_type"], told["sha256"]
+                resumable.begin_upload,
+                self.principal,
+                told["filename"],
+                told["size"],
+                told["media_type"],
+                told["sha256"],
             )
         else:
             upload = await self._taken(request, at_once["filename"], at_once["sha256"])
-        return await _answer(upload, 201)
+        return await _upload_response(upload, 201)
 
     async def _taken(self, request: Request, filename: str, sha256: str) -> Upload:
         media_type = request.META.get("CONTENT_TYPE", "")[:200]
-        upload = await db.run(opening.begin, self.principal, filename, _length(request), media_type, sha256)
+        upload = await db.run(
+            resumable.begin_upload, self.principal, filename, _read_length(request), media_type, sha256
+        )
         try:
             async with self.appending(upload, 0) as write:
-                await _take(request, write)
+                await _receive_body(request, write)
             upload = await self.finished(upload)
         finally:
             if not upload.is_whole:
-                await db.run(opening.discard, upload)
+                await db.run(resumable.discard_upload, upload)
         if not upload.is_whole:
             raise InvalidFields([("Content-Length", "The body is not as long as it says.")])
         return upload
@@ -145,7 +152,7 @@ class OneUpload(Receiving):
     @documented("uploads_retrieve", "Where an upload goes on", answers={200: UploadShape}, refuses=[404, 422])
     async def get(self, request: Request, key: uuid.UUID) -> Response:
         """Also asked by HEAD, which says it in `Upload-Offset`."""
-        return await _answer(await self.finished(await self.found(key)))
+        return await _upload_response(await self.finished(await self.found(key)))
 
     @extend_schema(
         parameters=[OpenApiParameter(OFFSET, OpenApiTypes.INT, OpenApiParameter.HEADER, required=True)],
@@ -160,30 +167,30 @@ class OneUpload(Receiving):
     async def patch(self, request: Request, key: uuid.UUID) -> Response:
         """It begins at `Upload-Offset`. Where that is not where the upload goes on, the refusal says in the same header
         where that is. What came of a piece whose line was cut may be kept."""
-        offset = _offset(request)
+        offset = _read_offset(request)
         upload = await self.found(key)
         async with self.appending(upload, offset) as write:
-            await _take(request, write)
-        return await _answer(await self.finished(upload))
+            await _receive_body(request, write)
+        return await _upload_response(await self.finished(upload))
 
     @documented("uploads_delete", "Give an upload up", answers={204: None}, refuses=[404])
     def delete(self, request: Request, key: uuid.UUID) -> Response:
         """Messages that name it keep its content."""
-        opening.discard(opening.find(self.principal, key))
+        resumable.discard_upload(resumable.find_upload(self.principal, key))
         return Response(status=204)
 
 
-async def _take(request: Request, write: Write) -> None:
+async def _receive_body(request: Request, write: Write) -> None:
     """Write the request's body as it comes; a client that leaves has sent what came."""
     scope = getattr(request._request, "scope", {})
     try:
-        async for piece in cast("AsyncIterator[bytes]", scope["pieces"]):
+        async for piece in cast("AsyncIterator[bytes]", scope["body_chunks"]):
             await write(piece)
     except RequestAborted:
         return
 
 
-def _offset(request: Request) -> int:
+def _read_offset(request: Request) -> int:
     if request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() not in (BYTES, PIECE):
         raise MediaTypeNotSupported(f"Send the bytes as they are, with Content-Type: {BYTES}.")
     given = request.headers.get(OFFSET, "")
@@ -192,14 +199,14 @@ def _offset(request: Request) -> int:
     return int(given)
 
 
-def _length(request: Request) -> int:
+def _read_length(request: Request) -> int:
     given = request.META.get("CONTENT_LENGTH") or ""
     if not given.isdigit():
         raise InvalidFields([("Content-Length", "Say by this header how long the file is, or announce it first.")])
     return int(given)
 
 
-async def _answer(upload: Upload, status: int = 200) -> Response:
+async def _upload_response(upload: Upload, status: int = 200) -> Response:
     told = upload_json(upload, await asyncio.to_thread(offset_of, upload))
     headers = {OFFSET: str(told["offset"]), "Upload-Length": str(upload.size)}
     return Response(told, status, headers=headers | ({"Location": told["location"]} if status == 201 else {}))

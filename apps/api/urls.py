@@ -4,49 +4,23 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path, re_path
 
-from apps.api import (
-    agents,
-    artifacts,
-    branches,
-    documents,
-    events,
-    forks,
-    marks,
-    messages,
-    plan_runs,
-    plan_schema,
-    plans,
-    playing,
-    queue,
-    runs,
-    search,
-    sessions,
-    shares,
-    tasks,
-    uploads,
-)
-from apps.api.views import Nowhere
+from apps.api import agents, artifacts, events, forks, messages, plan_runs, plans, sessions, shares, tasks, uploads
+from apps.api.framework import schema
+from apps.api.framework.views import UnknownAddress
 
 app_name = "api"
 
 PARTS: list[list[URLPattern]] = [
-    documents.urlpatterns,
+    schema.urlpatterns,
     sessions.urlpatterns,
-    marks.urlpatterns,
     shares.urlpatterns,
     messages.urlpatterns,
     events.urlpatterns,
     forks.urlpatterns,
-    branches.urlpatterns,
     agents.urlpatterns,
-    runs.urlpatterns,
-    search.urlpatterns,
     artifacts.urlpatterns,
     tasks.urlpatterns,
     uploads.urlpatterns,
-    playing.urlpatterns,
-    queue.urlpatterns,
-    plan_schema.urlpatterns,
     plan_runs.urlpatterns,
     plans.urlpatterns,
 ]
@@ -59,5 +33,5 @@ def in_both_forms(pattern: URLPattern) -> list[URLPattern]:
 
 urlpatterns = [
     *(form for part in PARTS for pattern in part for form in in_both_forms(pattern)),
-    re_path("", Nowhere.as_view()),
+    re_path("", UnknownAddress.as_view()),
 ]

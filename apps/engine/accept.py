@@ -1,4 +1,4 @@
-"""What comes into the record from outside: a message that opens or continues a task.
+"""Accepts messages from outside: each starts a task, continues one, or resumes one that waits.
 
 Everything a message leads to (idempotency, context, message, task, run, events) is one transaction.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +14,14 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.record import addressing, blobs, cold, leases, ledger, notifications, tracing
-from apps.record.digests import digest_of
+from apps.engine.queue import publish
+from apps.record import ledger, lookup, notifications, runs
+from apps.record.content import blobs
+from apps.record.content.parts import title_of
+from apps.record.content.strict_json import digest_of
 from apps.record.errors import (
     AlreadyAnswered,
-    CredentialWanted,
+    CredentialRequired,
     InvalidParams,
     TaskBusy,
     TaskFinished,
@@ -27,11 +29,9 @@ from apps.record.errors import (
 )
 from apps.record.events import JSON, EventType, Opening
 from apps.record.ledger import Ledger
-from apps.record.lifecycle import TaskState
-from apps.record.models import Accepted, Context, Message, Run, Task
-from apps.record.titles import title_of
+from apps.record.models import Accepted, Context, Message, Run, Task, TaskState
 
-Alongside = Callable[[Ledger, uuid.UUID], None]
+ExtraWrites = Callable[[Ledger, uuid.UUID], None]
 """What else is to be written in the transaction that accepts a message, of whose task the id is given."""
 
 
@@ -58,62 +58,59 @@ def accept(
     principal: Principal,
     agent: Agent,
     message: JSON,
-    alongside: Alongside | None = None,
+    extra_writes: ExtraWrites | None = None,
     *,
     sender: str = "",
     skill: str | None = None,
     parent: uuid.UUID | None = None,
     question: Question | None = None,
-    asked: int | None = None,
+    question_index: int | None = None,
     traceparent: str = "",
 ) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of one that goes on.
 
-    Of a new task, `skill` is the agent's skill that takes it, if one was chosen, `parent` the task that calls for
-    it, and `question` what it answers in the place of another. `traceparent` is the caller's span, if it has one (see
-    `tracing`). With `asked`, the index of the event in which a task asks, the message answers that question or nothing:
-    of several who answer, the first does.
+    Args:
+        extra_writes: what else is written in the same transaction.
+        sender: the scope in which `messageId` is unique: the principal's own, or for an anonymous caller a name for
+            this one call (`idempotency_sender`). A call that is retried after a lost commit is recorded once.
+        skill: the agent's skill that takes a new task, if one was chosen.
+        parent: the task that calls for a new task.
+        question: what a new task answers in the place of another.
+        question_index: the event in which the task asked. The message answers that question or nothing: of several
+            answers the first one counts.
+        traceparent: the caller's span, if it has one (see `record.runs.new_span`).
 
-    `sender` is who remembers the message: the principal's own, or for an anonymous caller a name for this one call
-    (`sender_of_one_call`), so that a call that is tried again after a commit nobody heard of records it once.
     Raises errors.Refusal; then nothing was stored. Publish `Receipt.run` after this returns.
     """
     sender = sender or principal.sender
-    body_hash = hash_of(message)
-    known: JSON = {"metadata": {"skill": skill}} if skill is not None else {}
+    body_hash = digest_of(message)
+    task_fields: JSON = {"metadata": {"skill": skill}} if skill is not None else {}
     if parent is not None:
-        known["parent"] = str(parent)
-    begun: JSON = {"traceparent": traceparent}
+        task_fields["parent"] = str(parent)
+    run_fields: JSON = {"traceparent": traceparent}
     if question is not None:
-        begun |= {"slot": question.slot, "memory": question.memory}
+        run_fields |= {"slot": question.slot, "memory": question.memory}
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    accepted = sender, body_hash
-    about = known, begun, asked
     for _ in range(3):
         try:
-            with suppress(ledger.NotAtOnce):
-                return _record(ledger.proposing, principal, agent, stored, accepted, alongside, *about)
-            return _record(ledger.writing, principal, agent, stored, accepted, alongside, *about)
+            return _record_message(
+                principal, agent, stored, (sender, body_hash), extra_writes, task_fields, run_fields, question_index
+            )
         except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
             # The message came before, or its context was opened, or cleared, at this very moment.
-            if (earlier := _earlier(sender, agent, message["messageId"], body_hash)) is not None:
+            if (earlier := _earlier_receipt(sender, agent, message["messageId"], body_hash)) is not None:
                 return earlier
             if isinstance(refusal, UnsupportedOperation):
                 raise
     raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
 
 
-def sender_of_one_call(principal: Principal) -> str:
-    """Who remembers a message that is sent in this call: a known caller for good, anybody else within the call."""
+def idempotency_sender(principal: Principal) -> str:
+    """The scope in which a `messageId` is unique: a known caller's own, or for anybody else this one call."""
     return principal.sender or f"call:{uuid.uuid4().hex}"
 
 
-def hash_of(message: JSON) -> str:
-    """What tells this message from another of the same id."""
-    return digest_of(message)
-
-
-def _earlier(sender: str, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
+def _earlier_receipt(sender: str, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
     if not sender:
         return None
     accepted = find_accepted(sender, agent, message_id, body_hash)
@@ -135,33 +132,30 @@ def find_accepted(sender: str, agent: Agent, message_id: str, body_hash: str) ->
     same = Accepted.objects.select_related("task", "answer").filter(sender=sender, agent=agent, message_id=message_id)
     accepted = same.first()
     leads_nowhere = accepted is not None and accepted.task is None and accepted.answer is None
-    if accepted is not None and leads_nowhere and cold.bring_back_answer(accepted):
+    if accepted is not None and leads_nowhere and lookup.restore_answer(accepted):
         accepted = same.first()
     if accepted is not None and accepted.body_hash != body_hash:
         raise InvalidParams("This messageId was used for another message. Use a new messageId.", "messageId")
     return accepted
 
 
-def _record(
-    door: ledger.Door,
+def _record_message(
     principal: Principal,
     agent: Agent,
     message: JSON,
     accepted: tuple[str, str],
-    alongside: Alongside | None,
-    known: JSON,
-    begun: JSON,
-    asked: int | None,
+    extra_writes: ExtraWrites | None,
+    task_fields: JSON,
+    run_fields: JSON,
+    question_index: int | None,
 ) -> Receipt:
     sender, body_hash = accepted
-    target = addressing.find_target(principal, agent, message)
-    if target.task is not None or alongside is not None:  # a run may have to be told; more is to be written
-        door = ledger.writing
+    target = lookup.find_target(principal, agent, message)
     run: Run | None
-    with door(target.context or ledger.new_context()) as log:
+    with ledger.writing(target.context or ledger.new_context()) as log:
         task_id = target.task or uuid.uuid4()
         if sender:
-            log.also_insert(
+            log.insert_with_events(
                 Accepted(
                     sender=sender,
                     agent=agent,
@@ -171,20 +165,20 @@ def _record(
                 )
             )
         if target.task is None:
-            message_of = _open_task(log, principal, agent, message, task_id, known, is_new=target.context is None)
-            span = tracing.span_below(begun["traceparent"])
-            run = Run(task_id=task_id, message=message_of, turn=1, **begun | {"traceparent": span})
+            message_of = _open_task(log, principal, agent, message, task_id, task_fields, is_new=target.context is None)
+            span = runs.new_span(run_fields["traceparent"])
+            run = Run(task_id=task_id, message=message_of, turn=1, **run_fields | {"traceparent": span})
         else:
-            run = _continue_task(log, agent, message, task_id, begun["traceparent"], asked)
+            run = _continue_task(log, agent, message, task_id, run_fields["traceparent"], question_index)
         if run is not None:
-            log.also_insert(run)
-        if alongside is not None:
-            alongside(log, task_id)
+            log.insert_with_events(run)
+        if extra_writes is not None:
+            extra_writes(log, task_id)
         index = log.index_of(EventType.USER_MESSAGE)
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
 
 
-def opening(principal: Principal, agent: Agent, message: JSON) -> Opening:
+def context_opening(principal: Principal, agent: Agent, message: JSON) -> Opening:
     """How a message opens a context of the caller's."""
     return {
         "contextId": message.get("contextId") or "",
@@ -201,62 +195,62 @@ def _open_task(
     agent: Agent,
     message: JSON,
     task_id: uuid.UUID,
-    known: JSON,
+    task_fields: JSON,
     *,
     is_new: bool,
 ) -> Message:
-    references = addressing.references_of(principal, message, None if is_new else log.context)
-    payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **known}}
+    references = lookup.references_of(principal, message, None if is_new else log.context)
+    payload: dict[str, Any] = {"task": {"agent": agent.pk, "references": references, **task_fields}}
     if is_new:
-        begun = opening(principal, agent, message)
-        if "parent" in known:
-            begun["parentTask"] = known["parent"]
-        payload["opens"] = log.opening(begun)
+        opening = context_opening(principal, agent, message)
+        if "parent" in task_fields:
+            opening["parentTask"] = task_fields["parent"]
+        payload["opens"] = log.opening(opening)
     payload |= title_for(log.context, message)
-    payload["message"] = addressed(message, log.context, task_id)
+    payload["message"] = with_ids(message, log.context, task_id)
     event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
     return log.message_at(event.index)
 
 
 def title_for(context: Context, message: JSON) -> JSON:
-    """The title that a message gives to a session which was begun without one."""
+    """The title that a message gives to a session that has none."""
     is_untitled = not context._state.adding and not context.title
     return {"title": title} if is_untitled and (title := title_of(message)) else {}
 
 
-def addressed(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
+def with_ids(message: JSON, context: Context, task_id: uuid.UUID | None) -> JSON:
     """The message with the ids under which it was recorded."""
     ids = {"contextId": context.context_id} | ({"taskId": str(task_id)} if task_id else {})
     return {**message, **ids}
 
 
 def _continue_task(
-    log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID, traceparent: str, asked: int | None
+    log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID, traceparent: str, question_index: int | None
 ) -> Run | None:
     """A further message to a task: the answer it waits for, or what it takes up after the turn it is at."""
     task = log.task(task_id)
     state, slot = TaskState(task.state), task.slot
-    if asked is not None and asked != task.status_event:
+    if question_index is not None and question_index != task.status_event:
         raise AlreadyAnswered
     if state.is_terminal:
         raise TaskFinished
-    is_free = state == TaskState.WORKING and not leases.is_at_work(task_id)
+    is_free = state == TaskState.WORKING and not runs.has_unfinished_run(task_id)
     if not state.is_interrupted and not is_free and agent.on_busy == Agent.OnBusy.REJECT:
         raise TaskBusy
     if state.is_interrupted and slot and "service" in slot:  # what is said is kept for good, a secret must not be
-        raise CredentialWanted(f"{CredentialWanted.__doc__} It is at {_link_of(task)}.")
-    event = log.add(EventType.USER_MESSAGE, {"message": addressed(message, log.context, task_id)}, task=task_id)
+        raise CredentialRequired(f"{CredentialRequired.__doc__} It is at {_credential_link(task)}.")
+    event = log.add(EventType.USER_MESSAGE, {"message": with_ids(message, log.context, task_id)}, task=task_id)
     if state.is_interrupted:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
         return next_run(task_id, log.message_at(event.index), slot, traceparent)
     if is_free:  # a task may go on while nobody takes a turn of it
         return next_run(task_id, log.message_at(event.index), None, traceparent)
     if agent.on_busy == Agent.OnBusy.INTERRUPT:
-        _interrupt(task_id)
+        _interrupt_runs(task_id)
     return None
 
 
-def _link_of(task: Task) -> str:
+def _credential_link(task: Task) -> str:
     """Where the credential is to be given that the task waits for."""
     return str((task.status_message or {}).get("metadata", {}).get("url", ""))
 
@@ -275,13 +269,48 @@ def next_run(task_id: uuid.UUID, message: Message | None, slot: Any, traceparent
         slot=slot,
         resumed=message is None,
         memory=last.memory,
-        traceparent=tracing.span_below(traceparent or last.traceparent),
+        traceparent=runs.new_span(traceparent or last.traceparent),
     )
 
 
-def _interrupt(task_id: uuid.UUID) -> None:
+def _interrupt_runs(task_id: uuid.UUID) -> None:
     running = Run.objects.filter(task_id=task_id, state=Run.State.RUNNING)
     keys = list(running.values_list("pk", flat=True))
     running.update(interrupted=True)
     for key in keys:
         transaction.on_commit(lambda key=key: notifications.stop(key))  # type: ignore[misc]
+
+
+def resume(task_id: uuid.UUID, *, because: str) -> bool:
+    """Let a task in input-required or auth-required go on; False where it does not wait, or no longer.
+
+    However many do so at once, there is one turn. `because`, a few words without secrets, goes into the log.
+    Call it outside a transaction: it names the run to the workers when it is committed.
+    """
+    context_id = Task.objects.filter(pk=task_id).values_list("context_id", flat=True).first()
+    if context_id is None:
+        return False
+    try:
+        with ledger.writing(context_id) as log:
+            run = record_resume(log, task_id, because=because)
+    except (Context.DoesNotExist, Task.DoesNotExist):  # it was cleared or deleted just now
+        return False
+    if run is None:
+        return False
+    publish(run)
+    return True
+
+
+def record_resume(log: Ledger, task_id: uuid.UUID, *, because: str) -> uuid.UUID | None:
+    """The same within a transaction; gives the run, to be published after the commit, or None.
+
+    The turn has the message of the one before, whose question it answers. Raises Task.DoesNotExist.
+    """
+    task = log.task(task_id)
+    if not TaskState(task.state).is_interrupted:
+        return None
+    slot = task.slot
+    log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "because": because}, task=task_id)
+    run = next_run(task_id, None, slot)
+    log.insert_with_events(run)
+    return run.pk

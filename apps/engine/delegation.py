@@ -2,6 +2,10 @@
 
 The message of a call is remembered like any message of a known sender: the sender is the parent task, the message's id
 is the name of the call. So a turn that is executed again finds its children, and calls nobody twice.
+
+A task whose child asks for something asks for the same, and goes on when the child does. A child's context and its
+parent's are never locked together: the parent is resumed after the child's commit, and the sweep finds those that
+nobody resumed.
 """
 
 from __future__ import annotations
@@ -10,38 +14,44 @@ import asyncio
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q
 
 import db
-from agentkit import (
-    AgentFailure,
-    AuthRequired,
-    Call,
-    ChildResult,
-    InputRequired,
-    Progress,
-    ReceivedArtifact,
-    Suspended,
-)
+from agentkit import AgentFailure, AuthRequired, Call, ChildResult, InputRequired, Progress, ReceivedArtifact, Suspended
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine.assignments import Aside, Assignment
-from apps.engine.cleaning import clean, clean_parts
-from apps.engine.recording import Recorder
+from apps.engine import cancel
+from apps.engine.accept import resume
+from apps.engine.assignment import Assignment, ReleaseSlot
+from apps.engine.output import clean, clean_parts
+from apps.engine.recorder import Recorder
 from apps.engine.send import accept_and_publish
-from apps.record import blobs, feed, wire
-from apps.record.digests import digest_of
-from apps.record.errors import AlreadyAnswered, Refusal
-from apps.record.events import JSON
-from apps.record.lifecycle import TaskState
-from apps.record.models import Accepted, Suspension, Task
+from apps.engine.sql import SUSPENSION_BY_CHILD
+from apps.record import feed, wire
+from apps.record.content import blobs
+from apps.record.content.strict_json import digest_of
+from apps.record.errors import AlreadyAnswered, Refusal, TaskNotCancelable, TaskNotFound
+from apps.record.events import JSON, EventType
+from apps.record.models import (
+    INTERRUPTED_STATES,
+    TERMINAL_STATES,
+    Accepted,
+    Context,
+    Event,
+    Run,
+    Suspension,
+    Task,
+    TaskState,
+)
 
-LINE = 200  # characters of a child's progress that its parent repeats
+MAX_PROGRESS_LENGTH = 200  # characters of a child's progress that its parent repeats
 
 
 @dataclass
@@ -56,7 +66,7 @@ class Delegation:
 
     assignment: Assignment
     recorder: Recorder
-    aside: Aside
+    release_slot: ReleaseSlot
     suspended: Suspended | None = None
     asking: Task | None = None
     is_used: bool = False
@@ -64,10 +74,10 @@ class Delegation:
     _making: set[asyncio.Future[Task]] = field(default_factory=set)
     _waiting: int = 0
     _away: ExitStack = field(default_factory=ExitStack)
-    _limits: Limits = field(init=False)
+    _limits: CallLimits = field(init=False)
 
     def __post_init__(self) -> None:
-        self._limits = Limits(self.assignment.task)
+        self._limits = CallLimits(self.assignment.task)
         self.is_used = self.assignment.original is not None
 
     async def __call__(self, call: Call) -> ChildResult:
@@ -75,7 +85,7 @@ class Delegation:
         self.is_used = True
         parts = self.assignment.redaction(clean_parts(call.parts, self.assignment.given))
         name = self._name(call, parts)
-        since = feed.listening()
+        since = feed.start_listening()
         with self._waits():
             try:
                 child = await self._make(call, parts, name)
@@ -84,8 +94,8 @@ class Delegation:
                 why = "its conversation was cleared"
                 raise AgentFailure(f"The agent {call.agent!r} could not do its part: {why}.", "child_cleared") from None
 
-    async def pass_down(self) -> None:
-        """Give the message of a turn that is taken again to the child that asked; if it asks that no more, say so."""
+    async def forward_answer(self) -> None:
+        """Forward the user's answer to the child that asked, or report that the question was answered meanwhile."""
         asked_by = self.assignment.asked_by
         if asked_by is not None and not await db.persist(self._answer, asked_by):
             await self.recorder.relay(Progress(str(AlreadyAnswered())))
@@ -104,7 +114,7 @@ class Delegation:
     @contextmanager
     def _waits(self) -> Iterator[None]:
         if not self._waiting:
-            self._away.enter_context(self.aside())
+            self._away.enter_context(self.release_slot())
         self._waiting += 1
         try:
             yield
@@ -135,14 +145,14 @@ class Delegation:
         if known is not None:
             if known.task_id is None:
                 raise Task.DoesNotExist
-            return _task(known.task_id)
+            return _load_task(known.task_id)
         principal = principal_of(task)
         agent = Agent.objects.visible_to(principal).filter(slug=call.agent).first()
         if agent is None:
             raise AgentFailure(
                 f"There is no agent {call.agent!r} that the owner of this task may use.", "unknown_agent"
             )
-        self._limits.count_one()
+        self._limits.reserve()
         message: JSON = {"messageId": name, "role": "ROLE_USER", "parts": parts}
         more: JSON = {
             "metadata": self.assignment.redaction(clean(call.metadata)),
@@ -152,7 +162,7 @@ class Delegation:
         try:
             span = self.assignment.traceparent
             made = accept_and_publish(principal, agent, message, sender=sender, parent=task.pk, traceparent=span)
-            return _task(made.task)
+            return _load_task(made.task)
         except Refusal as refusal:
             raise AgentFailure(f"The agent {call.agent!r} could not be called: {refusal}", "call_refused") from refusal
 
@@ -165,20 +175,20 @@ class Delegation:
                     heard = child.status_message
                     await self._tell(child, heard or {})
                 await anext(grown)
-                child = await db.run(_task, child.pk)
+                child = await db.run(_load_task, child.pk)
         if TaskState(child.state).is_interrupted:
             raise self._suspend(child)
         return await db.run(self._result, slug, child)
 
     async def _tell(self, child: Task, said: JSON) -> None:
         text = next((part["text"] for part in said.get("parts", []) if part.get("text")), "")
-        if line := text.strip().partition("\n")[0][:LINE]:
+        if line := text.strip().partition("\n")[0][:MAX_PROGRESS_LENGTH]:
             await self.recorder.relay(Progress(f"{child.agent.name}: {line}"))
 
     def _suspend(self, child: Task) -> Suspended:
         """The child's question as the parent's. The first of several ends the turn; the next is for the next turn."""
         question = question_of(child)
-        self.assignment.given.update(blobs.kept(dict(part) for part in question.parts))
+        self.assignment.given.update(blobs.stored_files(dict(part) for part in question.parts))
         if self.suspended is None:
             self.suspended, self.asking = Suspended(question, str(child.pk)), child
         return self.suspended
@@ -186,7 +196,7 @@ class Delegation:
     def _result(self, slug: str, child: Task) -> ChildResult:
         [shown] = wire.stored_tasks([child])
         for artifact in shown["artifacts"]:
-            self.assignment.given.update(blobs.kept(artifact["parts"]))
+            self.assignment.given.update(blobs.stored_files(artifact["parts"]))
         said = (child.status_message or {}).get("parts", [])
         text = "\n".join(part["text"] for part in said if "text" in part)
         artifacts = [ReceivedArtifact.from_wire(artifact, blobs.content_of) for artifact in shown["artifacts"]]
@@ -200,29 +210,35 @@ class Delegation:
         if Accepted.objects.filter(sender=sender, message_id=named["messageId"]).exists():
             return True  # by this turn, before it was lost
         try:
-            child = _task(child_id)
+            child = _load_task(child_id)
             asked = Suspension.objects.filter(task=task, child=child, asked_at=child.status_at)
             if not TaskState(child.state).is_interrupted or not asked.exists():
                 return False
             message = {**named, "role": "ROLE_USER", "parts": answer.parts, "metadata": answer.metadata}
-            about: JSON = {"sender": sender, "asked": child.status_event, "traceparent": span}
-            accept_and_publish(principal_of(task), child.agent, message, **about)
+            accept_and_publish(
+                principal_of(task),
+                child.agent,
+                message,
+                sender=sender,
+                question_index=child.status_event,
+                traceparent=span,
+            )
         except AlreadyAnswered:
             return False
         except (Refusal, Task.DoesNotExist):
-            pass  # what it does not take, it asks again when the turn is taken again
+            pass  # the child refused the answer: it asks again in the repeated turn
         return True
 
 
 @dataclass
-class Limits:
+class CallLimits:
     """How many children a task may have, and how deep tasks may call each other."""
 
     task: Task
     _made: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def count_one(self) -> None:
+    def reserve(self) -> None:
         """One more child. Raises AgentFailure where that is too much."""
         with self._lock:
             if self._made is None:
@@ -255,21 +271,85 @@ def principal_of(task: Task) -> Principal:
 def question_of(child: Task) -> InputRequired | AuthRequired:
     """What a child asks, as a question of its parent."""
     said, slot = child.status_message or {}, child.slot or {}
-    about: JSON = {"schema": _ordered(slot), "metadata": said.get("metadata", {})}
+    about: JSON = {"schema": _ordered_schema(slot), "metadata": said.get("metadata", {})}
     if "service" in slot:  # the parent passes on the link, and takes no message in place of a credential either
         about |= {"service": slot["service"], "auth_type": about["metadata"]["auth_type"]}
     kind = AuthRequired if child.state == TaskState.AUTH_REQUIRED else InputRequired
     return kind(said.get("parts", []), slot=slot.get("name", "input"), **about)
 
 
-def _task(key: uuid.UUID) -> Task:
+def _load_task(key: uuid.UUID) -> Task:
     return Task.objects.select_related("context", "agent").get(pk=key)
 
 
-def _ordered(slot: JSON) -> JSON | None:
+def _ordered_schema(slot: JSON) -> JSON | None:
     """The schema with its properties in their author's order, which a database may have changed."""
     schema: JSON | None = slot.get("schema")
     if schema is None or "order" not in slot:
         return schema
     properties = schema.get("properties", {})
     return {**schema, "properties": {name: properties[name] for name in slot["order"] if name in properties}}
+
+
+SUSPENSIONS_PER_SWEEP = 500
+RESUME_REASON = "The agent that had asked goes on."
+
+
+def watch_child(child: uuid.UUID) -> None:
+    """Have `resume_parents` called when the child moves."""
+    Context.objects.filter(tasks=child, is_watched=False).update(is_watched=True)
+
+
+def resume_parents(context: Context, events: Sequence[Event]) -> None:
+    """A ledger listener: a child that goes on, or ends, takes its parent along, after the commit."""
+    if context.parent_task is None:
+        return
+    moved = {event.task_id for event in events if event.type == EventType.AGENT_STATUS and event.task_id}
+    for task in moved:
+        transaction.on_commit(lambda task=task: db.later(_resume_parents_of, task))  # type: ignore[misc]
+
+
+def _resume_parents_of(child: uuid.UUID) -> None:
+    if SUSPENSION_BY_CHILD.one(child) is not None:
+        resume_suspended(Q(child=child))
+
+
+def resume_suspended(which: Q) -> int:
+    """Let those of these suspended tasks go on whose child asks that no longer; gives how many did."""
+    asks_still = Q(child__state__in=INTERRUPTED_STATES, child__status_at=F("asked_at"))
+    gone_on = Q(child=None) | ~asks_still
+    waiting = Suspension.objects.filter(which, gone_on, task__state__in=INTERRUPTED_STATES)
+    went = 0
+    for suspension in waiting.select_related("task")[:SUSPENSIONS_PER_SWEEP]:
+        asking = (suspension.task.slot or {}).get("child")
+        if asking and (suspension.child_id is None or asking == str(suspension.child_id)):
+            went += resume(suspension.task_id, because=RESUME_REASON)
+        else:
+            suspension.delete()  # it is of an earlier question; now the task asks one of its own
+    return went
+
+
+def sweep_suspensions() -> None:
+    """Find what a crash left: suspended tasks that nobody told, and children of tasks that have ended."""
+    resume_suspended(Q())
+    Suspension.objects.filter(task__state__in=TERMINAL_STATES).delete()
+    orphans = Task.objects.unfinished().filter(parent__isnull=False, parent__state__in=TERMINAL_STATES)
+    for child in orphans.select_related("context")[:SUSPENSIONS_PER_SWEEP]:
+        with suppress(TaskNotCancelable, TaskNotFound):
+            cancel.cancel_task(child)
+
+
+def repeats_turn(run: Run) -> bool:
+    """Does the run take a turn again that a child's question had ended?"""
+    return bool(run.slot and run.slot.get("child"))
+
+
+def answered_child(run: Run) -> uuid.UUID | None:
+    """The child to which the message of the run is the answer, if it is one."""
+    return uuid.UUID(run.slot["child"]) if run.slot and repeats_turn(run) and not run.resumed else None
+
+
+def original_run(run: Run) -> Run:
+    """The run whose turn is taken again: the handler is given what that was given. Its `message` is loaded."""
+    earlier = Run.objects.filter(task=run.task_id, turn__lt=run.turn).select_related("message").order_by("-turn")
+    return next(one for one in earlier if not repeats_turn(one))

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +13,17 @@ from django.db import transaction
 
 import db
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
-from apps.engine.remembering import Changes
-from apps.record import authors, blobs, ledger, tracing
+from apps.engine.output import MemoryChanges
+from apps.engine.sql import LATER_MESSAGE
+from apps.record import ledger, projection, runs
+from apps.record.content import blobs
 from apps.record.events import JSON, EventType
 from apps.record.hooks import hook
-from apps.record.leases import Hold, is_at_work
 from apps.record.ledger import Ledger
-from apps.record.lifecycle import TaskState
 from apps.record.models import Artifact as Delivered
-from apps.record.models import Message, Run, Suspension, Task
-from apps.record.projection import assemble
-from db.selections import Selection
+from apps.record.models import Message, Run, Suspension, Task, TaskState
+from apps.record.projection import assemble_parts
+from apps.record.runs import Lease, has_unfinished_run
 
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
@@ -33,16 +32,8 @@ STATES: dict[type[Outcome], TaskState] = {
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
 }
-NOBODY = Hold(uuid.UUID(int=0), 0)
+NO_HOLD = Lease(uuid.UUID(int=0), 0)
 ANSWER = "answer"  # the name of the artifact that tokens become
-
-
-LATER = Selection(
-    lambda task, role, index: Message.objects.filter(task=task, role=role, index__gt=index).order_by("index")[:1],
-    uuid.UUID(int=0),
-    Message.Role.USER,
-    0,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +47,9 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Ongoing:
-    """How an executor of the platform's own may end a turn: the task goes on working, and no run works at it.
+    """How an executor of the platform's own may end a turn: the task stays at work without a run.
 
-    Others see to its end (`record`). `then` is called, soon, once that is recorded; a crash may keep it from that.
+    It is ended later by `record_outcome`. `then` is called, soon, once that is recorded; a crash may keep it from that.
     """
 
     then: Callable[[], object]
@@ -68,22 +59,20 @@ class Ongoing:
 class Ending:
     """How a turn ended, ready to be written: a clean outcome, or None for one that a newer message interrupted."""
 
-    hold: Hold
+    lease: Lease
     outcome: Outcome | Ongoing | None
     turn: int = 1
     memory: JSON = field(default_factory=dict)
-    session: Changes | None = None  # in the conversation's memory
+    session: MemoryChanges | None = None  # in the conversation's memory
     tokens: Tokens | None = None
     streamed: bool = False  # were artifacts streamed, or tokens?
-    quiet_until: int | None = (
-        None  # nothing but this run followed the turn's message up to this event, if that is known
-    )
-    nothing_before: bool = False  # is it sure that nothing was streamed by earlier turns and attempts?
+    no_other_events_until: int | None = None  # nothing but the run was recorded between its message and this event
+    is_first_attempt: bool = False  # of the first turn: nothing can have been streamed before
     error: JSON | None = None
     child: Task | None = None  # as it was when it asked what the outcome asks
     input_hash: str = ""  # of what the turn was given, if that is at hand
-    usage: JSON = field(default_factory=dict)  # what language models took (see `record.usage`)
-    stand_in: int | None = None  # the agent that took the turn in the place of the task's own
+    usage: JSON = field(default_factory=dict)  # what language models took (see `record.runs.UsageTotals`)
+    fallback_id: int | None = None  # the agent that took the turn in the place of the task's own
     span: str = ""  # the run's place in its trace
 
 
@@ -93,40 +82,16 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     It may be called again when it could not be recorded. Raises LeaseLost where the run is no longer held.
     """
     artifacts = _artifacts(ending)
-    # A later turn erases what earlier ones kept in memory.
-    is_alone = ending.session is None and ending.child is None and not isinstance(ending.outcome, Ongoing)
-    if ending.turn == 1 and is_alone:
-        with suppress(ledger.NotAtOnce):
-            return _finish(ledger.proposing, task, message, ending, artifacts)
-    return _finish(ledger.writing, task, message, ending, artifacts)
-
-
-def _finish(
-    door: ledger.Door, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
-) -> uuid.UUID | None:
     task = copy.copy(task)  # events are folded into it: the caller's stays as it is when they are not written
-    with door(task.context) as log:
-        log.knows(task, artifacts=[] if ending.nothing_before and not ending.streamed else None)
+    with ledger.writing(task.context) as log:
+        log.use_loaded(task, artifacts=[] if ending.is_first_attempt and not ending.streamed else None)
         return _end_turn(log, task, message, ending, artifacts)
-
-
-def cut_off(log: Ledger, run: Run, hold: Hold, reason: str) -> uuid.UUID | None:
-    """Record that a turn was lost with its worker and is not repeated; gives the run of the next turn, if one waits.
-
-    `run.task` and `run.message` are used. Raises LeaseLost.
-    """
-    if run.agent is not None:
-        run.task.agent = run.agent  # in memory: who took the turn over says it
-    lost = Ending(hold, Failed(reason, "worker_lost"), turn=run.turn, memory=run.memory)
-    lost.stand_in, lost.span = run.agent_id, run.traceparent
-    return _end_turn(log, run.task, run.message, lost, [])
 
 
 def _end_turn(
     log: Ledger, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
 ) -> uuid.UUID | None:
-    # What interrupted the turn is newer than a context that was read before: `proposing` does not read it again.
-    is_quiet = ending.outcome is not None and log.context.last_event == ending.quiet_until
+    is_quiet = ending.outcome is not None and log.context.last_event == ending.no_other_events_until
     waiting = None if is_quiet else _next_message(task, message)
     state = _state_after(ending.outcome, waiting)
     _close_run(log, ending, keep_memory=not state.is_terminal)
@@ -134,11 +99,11 @@ def _end_turn(
         ending.session.write(log)
     _deliver(log, task, ending.tokens, artifacts)
     if ending.child is not None:
-        _discard_begun(log, task, ending, "suspended")
+        _discard_provisional(log, task, ending, "suspended")
         asked = {"child": ending.child, "asked_at": ending.child.status_at}
         Suspension.objects.update_or_create(task=task, defaults=asked)
     if waiting is not None or ending.outcome is None:
-        return _go_on(log, task, ending, waiting)
+        return _queue_next_turn(log, task, ending, waiting)
     if isinstance(ending.outcome, Ongoing):
         then = ending.outcome.then
         transaction.on_commit(lambda: db.later(then))
@@ -159,11 +124,11 @@ def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
     values = {
         "state": Run.State.FAILED if failed else Run.State.DONE,
         "memory": ending.memory if keep_memory else {},
-        "error": ending.error or (_failure(ending.outcome) if isinstance(ending.outcome, Failed) else None),
+        "error": ending.error or (_failure_json(ending.outcome) if isinstance(ending.outcome, Failed) else None),
         "finished_at": log.now,
         "lease_until": None,
     }
-    log.end_hold(ending.hold, values | ({"usage": ending.usage} if ending.usage else {}))
+    log.renew_lease(ending.lease, values | ({"usage": ending.usage} if ending.usage else {}))
 
 
 def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
@@ -175,52 +140,52 @@ def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence
         log.add(EventType.ARTIFACT_UPDATE, payload, task=task.pk, artifact_id=artifact.artifact_id)
 
 
-def _failure(outcome: Failed) -> JSON:
+def _failure_json(outcome: Failed) -> JSON:
     told = {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
     return told | ({"detail": outcome.detail} if outcome.detail else {})
 
 
 def _next_message(task: Task, message: Message) -> Message | None:
     """The oldest message of the task that no turn has taken up."""
-    return LATER.one(task.pk, Message.Role.USER, message.index)
+    return LATER_MESSAGE.one(task.pk, message.index)
 
 
-def _go_on(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> uuid.UUID | None:
+def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> uuid.UUID | None:
     """The turn's words are recorded, the task keeps working, and the waiting message becomes its next turn.
 
     What the turn had begun is discarded if it failed or was interrupted.
     """
     outcome = ending.outcome
     if outcome is None:
-        _discard_begun(log, task, ending, "interrupted")
+        _discard_provisional(log, task, ending, "interrupted")
     elif isinstance(outcome, Failed | Rejected):
-        _discard_begun(log, task, ending, _code_of(outcome), even_nothing=True)
+        _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
-        said = _said(log, task, outcome.parts, outcome.metadata)
+        said = _agent_message(log, task, outcome.parts, outcome.metadata)
         log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": task.agent_id}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
     run = Run(
         task=task,
         message=waiting,
-        agent_id=ending.stand_in,
+        agent_id=ending.fallback_id,
         turn=ending.turn + 1,
         slot=_slot(ending),
         memory=ending.memory,
-        traceparent=tracing.span_below(ending.span),
+        traceparent=runs.new_span(ending.span),
     )
-    log.also_insert(run)
+    log.insert_with_events(run)
     return run.pk
 
 
-def _discard_begun(log: Ledger, task: Task, ending: Ending, code: str, *, even_nothing: bool = False) -> None:
-    """Discard what this run has begun; the event tells why, and `even_nothing` is worth telling."""
-    begun = [one.artifact_id for one in log.provisional(log.task(task.pk)) if one.run == ending.hold.run_id]
-    if begun or even_nothing:
+def _discard_provisional(log: Ledger, task: Task, ending: Ending, code: str, *, record_if_empty: bool = False) -> None:
+    """Discard what this run has begun. The event says why; with `record_if_empty` it is recorded in any case."""
+    begun = [one.artifact_id for one in log.provisional_artifacts(log.task(task.pk)) if one.run == ending.lease.run_id]
+    if begun or record_if_empty:
         log.add(EventType.AGENT_FAILED, {"code": code, "discarded": begun}, task=task.pk)
 
 
-def _code_of(outcome: Outcome) -> str:
+def _failure_code(outcome: Outcome) -> str:
     return outcome.code if isinstance(outcome, Failed) else "rejected"
 
 
@@ -241,106 +206,52 @@ def _slot(ending: Ending) -> JSON | None:
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
-def end_waiting(log: Ledger, task: Task, outcome: Failed) -> None:
-    """Record the end of a task that waits, of which nobody takes a turn."""
-    _conclude(log, task, outcome, Ending(NOBODY, outcome, turn=2))
-
-
-def record(task: Task, outcome: Outcome | Progress, child: Task | None = None) -> bool:
-    """Record the end of a task that goes on without a run (`Ongoing`), its question (a `child`'s), or how far it is.
-
-    False, and nothing is recorded, where it is not open for that: it has ended, waits, or a run works at it. A task
-    that waits may yet fail. Call it outside a transaction; the outcome must be clean. Raises Context.DoesNotExist,
-    Task.DoesNotExist.
-    """
-    ending = Ending(NOBODY, outcome if not isinstance(outcome, Progress) else None, turn=2, child=child)
-    artifacts = _artifacts(ending)
-    with ledger.writing(task.context_id) as log:
-        now = log.task(task.pk)
-        state = TaskState(now.state)
-        is_open = state == TaskState.WORKING or (state.is_interrupted and isinstance(outcome, Failed))
-        if not is_open or is_at_work(task.pk):
-            return False
-        if isinstance(outcome, Progress):
-            log.add(EventType.AGENT_STATUS, told(outcome), task=task.pk)
-            return True
-        _deliver(log, now, None, artifacts)
-        if child is not None:
-            asked = {"child": child, "asked_at": child.status_at}
-            Suspension.objects.update_or_create(task=now, defaults=asked)
-        _conclude(log, now, outcome, ending)
-    return True
-
-
-def remark(task: Task, text: str) -> bool:
-    """Say something on a task that waits and is at nobody's hands, which goes on waiting; False where it does not.
-
-    Call it outside a transaction. Raises Context.DoesNotExist, Task.DoesNotExist.
-    """
-    with ledger.writing(task.context_id) as log:
-        now = log.task(task.pk)
-        if not TaskState(now.state).is_interrupted:
-            return False
-        said = _said(log, now, [{"text": text}], {})
-        log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": now.agent_id}, task=now.pk)
-    return True
-
-
-def told(progress: Progress) -> JSON:
-    """The payload of the status that tells progress."""
-    parts = list(progress.parts) or [{"text": progress.text}]
-    message: JSON = {"messageId": progress.message_id or str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
-    if progress.metadata:
-        message["metadata"] = progress.metadata
-    known = {"done": progress.done, "total": progress.total}
-    far = {name: value for name, value in known.items() if value is not None}
-    return {"state": TaskState.WORKING, "message": message, "progress": far}
-
-
 def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None:
     """The end of the task, or its question."""
-    inputs = {ending.hold.run_id: ending.input_hash} if ending.input_hash else {}
+    inputs = {ending.lease.run_id: ending.input_hash} if ending.input_hash else {}
     state, parts = STATES[type(outcome)], outcome.parts
-    begun = log.provisional(log.task(task.pk)) if state.is_terminal else []
+    begun = log.provisional_artifacts(log.task(task.pk)) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
-        made: JSON = {"artifacts": ids, **_signed(log, task, begun, inputs)}
+        made: JSON = {"artifacts": ids}
+        if task.agent.sign_artifacts:
+            made["signatures"] = _signatures(log, task, begun, inputs)
         log.add(EventType.AGENT_COMPLETE, made | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
-        log.add(EventType.AGENT_FAILED, {"code": _code_of(outcome), "discarded": ids}, task=task.pk)
+        log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
     # There is always a message; where the agent gave none, it names what was made.
-    unsaid = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
-    message = _said(log, task, parts or [{"text": unsaid}], outcome.metadata)
-    # The link of a child that asks is in its words.
-    link = hook("CREDENTIAL_LINK")(outcome) if ending.child is None else None
+    default_text = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
+    message = _agent_message(log, task, parts or [{"text": default_text}], outcome.metadata)
+    link = None
+    if isinstance(outcome, AuthRequired) and ending.child is None:  # the link of a child that asks is in its words
+        link = hook("CREDENTIAL_LINK")(outcome)
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
     payload: dict[str, Any] = {"state": state, "message": message, "agent": task.agent_id}
-    if slot := _slot(ending):
-        payload["slot"] = slot
+    if isinstance(outcome, InputRequired | AuthRequired):
+        payload["slot"] = _slot(ending)
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if link is not None:
-        log.also_insert(link.request(task, event.at))
+        log.insert_with_events(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
 
 
-def _signed(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
-    """The signatures of what is delivered, where the agent signs: in the event, so that a replay has the same."""
-    if not task.agent.sign_artifacts:
-        return {}
-    return {"signatures": hook("ARTIFACT_SIGNER")(task, [(one, assemble(log.chunks(one))) for one in made], inputs)}
+def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
+    """The signatures of what is delivered. They are in the event, so that a replay has the same."""
+    signed: JSON = hook("ARTIFACT_SIGNER")(task, [(one, assemble_parts(log.chunks(one))) for one in made], inputs)
+    return signed
 
 
-def _said(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:
+def _agent_message(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:
     return {
         "messageId": str(uuid.uuid4()),
         "contextId": log.context.context_id,
         "taskId": str(task.pk),
         "role": "ROLE_AGENT",
         "parts": _storable(parts),
-        "metadata": authors.named(metadata, task.agent),
+        "metadata": projection.with_author(metadata, task.agent),
     }
 
 
@@ -364,3 +275,71 @@ def _storable(parts: Sequence[Part]) -> list[Any]:
 
 def _is_streamed_text(artifact: Artifact, ending: Ending) -> bool:
     return ending.tokens is not None and [part.get("text") for part in artifact.parts] == [ending.tokens.text]
+
+
+def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str) -> uuid.UUID | None:
+    """Record that a turn was lost with its worker and is not repeated; gives the run of the next turn, if one waits.
+
+    `run.task` and `run.message` are used. Raises LeaseLost.
+    """
+    if run.agent is not None:
+        run.task.agent = run.agent  # in memory: who took the turn over says it
+    lost = Ending(lease, Failed(reason, "worker_lost"), turn=run.turn, memory=run.memory)
+    lost.fallback_id, lost.span = run.agent_id, run.traceparent
+    return _end_turn(log, run.task, run.message, lost, [])
+
+
+def fail_waiting(log: Ledger, task: Task, outcome: Failed) -> None:
+    """Record the end of a task that waits, of which nobody takes a turn."""
+    _conclude(log, task, outcome, Ending(NO_HOLD, outcome, turn=2))
+
+
+def record_outcome(task: Task, outcome: Outcome | Progress, child: Task | None = None) -> bool:
+    """Record the end of a task that goes on without a run (`Ongoing`), its question (a `child`'s), or how far it is.
+
+    False, and nothing is recorded, where it is not open for that: it has ended, waits, or a run works at it. A task
+    that waits may yet fail. Call it outside a transaction; the outcome must be clean. Raises Context.DoesNotExist,
+    Task.DoesNotExist.
+    """
+    ending = Ending(NO_HOLD, outcome if not isinstance(outcome, Progress) else None, turn=2, child=child)
+    artifacts = _artifacts(ending)
+    with ledger.writing(task.context_id) as log:
+        now = log.task(task.pk)
+        state = TaskState(now.state)
+        is_open = state == TaskState.WORKING or (state.is_interrupted and isinstance(outcome, Failed))
+        if not is_open or has_unfinished_run(task.pk):
+            return False
+        if isinstance(outcome, Progress):
+            log.add(EventType.AGENT_STATUS, progress_status(outcome), task=task.pk)
+            return True
+        _deliver(log, now, None, artifacts)
+        if child is not None:
+            asked = {"child": child, "asked_at": child.status_at}
+            Suspension.objects.update_or_create(task=now, defaults=asked)
+        _conclude(log, now, outcome, ending)
+    return True
+
+
+def add_remark(task: Task, text: str) -> bool:
+    """Say something on a task that waits and is at nobody's hands, which goes on waiting; False where it does not.
+
+    Call it outside a transaction. Raises Context.DoesNotExist, Task.DoesNotExist.
+    """
+    with ledger.writing(task.context_id) as log:
+        now = log.task(task.pk)
+        if not TaskState(now.state).is_interrupted:
+            return False
+        said = _agent_message(log, now, [{"text": text}], {})
+        log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": now.agent_id}, task=now.pk)
+    return True
+
+
+def progress_status(progress: Progress) -> JSON:
+    """The payload of the status that tells progress."""
+    parts = list(progress.parts) or [{"text": progress.text}]
+    message: JSON = {"messageId": progress.message_id or str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
+    if progress.metadata:
+        message["metadata"] = progress.metadata
+    known = {"done": progress.done, "total": progress.total}
+    far = {name: value for name, value in known.items() if value is not None}
+    return {"state": TaskState.WORKING, "message": message, "progress": far}

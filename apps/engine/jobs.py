@@ -1,61 +1,163 @@
-"""The Celery tasks: a wake-up names a run; the sweep finds what wake-ups and workers lost."""
+"""Celery's tasks, the sweep, and the worker that runs inside the server's process.
+
+A wake-up names a run; the sweep finds what wake-ups and workers lost.
+"""
 
 from __future__ import annotations
 
+import datetime
 import logging
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
-from celery import shared_task
-from celery.exceptions import Reject
+from celery import bootsteps, current_app, shared_task
+from celery.beat import EmbeddedService
+from celery.platforms import EX_OK
 from celery.signals import worker_shutdown
+from celery.worker import state
+from django.conf import settings
+from django.db.models import Q
+from kombu import Consumer
 
-from apps.engine.embedded import NODE
-from apps.engine.queue import EXECUTE
-from apps.engine.sweep import sweep
-from apps.engine.worker import close_this_process, this_process
+from apps.engine import delegation
+from apps.engine.queue import publish, run_queue
+from apps.engine.worker import close_current_worker, current_worker
+from apps.record.hooks import hooks
+from apps.record.models import Run
+from db import sql
 
 log = logging.getLogger("parley.engine")
 
 DRAIN_SECONDS = 8.0
+PREFETCH = 32  # messages that wait in a process for their claims
 
 
-def taking_up(_task: Any, _app: Any, consumer: Any) -> Callable[..., None]:
-    """How a worker handles the wake-ups that come in (`Task.Strategy`): there and then, without a thread of its pool.
+class RunConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
+    """Takes in the messages that name runs, in each worker, beside Celery's own consumer of tasks.
 
-    A wake-up is acknowledged when its run is claimed, or is not to be had; a full process gives it back.
+    A message is acknowledged when its run is claimed, or is not to be had; a full process gives it back. Both happen
+    where Celery's consumer runs, for a broker's connection is used by one thread.
+    https://docs.celeryq.dev/en/stable/userguide/extending.html#custom-message-consumers
     """
 
-    def arrived(message: Any, _payload: Any, ack: Callable[..., None], reject: Callable[..., None], _: Any) -> None:
+    def start(self, c: Any) -> None:
+        self._consumer = c
+        super().start(c)
+
+    def get_consumers(self, channel: Any) -> list[Consumer]:
+        consumer = Consumer(
+            channel,
+            [run_queue()],
+            callbacks=[self.claim],
+            on_decode_error=lambda message, _: message.reject(),
+            accept=["json"],
+            prefetch_count=PREFETCH,
+        )
+        return [consumer]
+
+    def claim(self, body: Any, message: Any) -> None:
+        """Have the run claimed without waiting for it, and then acknowledge or give back its message."""
+        try:
+            run_id = uuid.UUID(body["run"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            log.warning("a message that names no run is dropped")
+            message.reject()
+            return
+
         def settle(claiming: Future[bool]) -> None:
+            if claiming.cancelled():
+                return
             if error := claiming.exception():
                 log.error("a run could not be claimed; it waits for the sweep", exc_info=error)
+            errors, call_soon_ack = self._consumer.connection_errors, self._consumer.call_soon_ack
             if error or claiming.result():
-                ack(log, consumer.connection_errors)
+                call_soon_ack(message.ack_log_error, log, errors)
             else:
-                reject(log, consumer.connection_errors, True)
+                call_soon_ack(message.reject_log_error, log, errors, True)
 
-        this_process().offering(uuid.UUID(message.headers["id"])).add_done_callback(settle)
-
-    return arrived
-
-
-@shared_task(name=EXECUTE, Strategy=f"{__name__}:taking_up")  # type: ignore[untyped-decorator]
-def execute_run(run_id: str) -> None:
-    """Take up a run in this process, or leave its wake-up to another."""
-    if not this_process().offer(uuid.UUID(run_id)):
-        raise Reject("this process is full", requeue=True)
-
-
-@shared_task(name="engine.sweep")  # type: ignore[untyped-decorator]
-def sweep_runs() -> None:
-    sweep()
+        current_worker().claim_soon(run_id).add_done_callback(settle)
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
 def give_leases_back(sender: Any = None, **_: Any) -> None:
     """SIGTERM: what is running may end, the rest is given back. The embedded worker sees to that itself."""
-    if getattr(sender, "hostname", "") != NODE:
-        close_this_process(DRAIN_SECONDS)
+    if getattr(sender, "hostname", "") != EMBEDDED_NODE:
+        close_current_worker(DRAIN_SECONDS)
+
+
+RUNS_PER_SWEEP = 500
+REPUBLISH_AFTER = datetime.timedelta(seconds=30)  # a backlog is not to fill the queue with its own wake-ups
+
+
+@shared_task(name="engine.sweep")  # type: ignore[untyped-decorator]
+def sweep() -> int:
+    """Publish overdue runs again and say how many. It is safe to run it anywhere, at any time, twice."""
+    now = sql.database_time()
+    long_ago = now - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
+    unheard = Q(state=Run.State.QUEUED, queued_at__lt=long_ago) & (
+        Q(published_at=None) | Q(published_at__lt=now - REPUBLISH_AFTER)
+    )
+    abandoned = Q(state=Run.State.RUNNING, lease_until__lt=now)
+    overdue = list(
+        Run.objects.filter(unheard | abandoned).order_by("queued_at").values_list("pk", flat=True)[:RUNS_PER_SWEEP]
+    )
+    Run.objects.filter(pk__in=overdue).update(published_at=now)
+    for run_id in overdue:
+        publish(run_id)
+    delegation.sweep_suspensions()
+    for further in hooks("SWEEPS"):
+        try:
+            further()
+        except Exception:  # the others are swept all the same
+            log.exception("%s failed; it is tried again with the next sweep", further.__qualname__)
+    return len(overdue)
+
+
+EMBEDDED_NODE = "parley@embedded"
+WORKER_STOP_SECONDS = 10.0
+POLL_SECONDS = 0.1
+
+
+@contextmanager
+def embedded_worker(*, grace: float = 5.0) -> Iterator[None]:
+    """A Celery worker and its beat in threads of this process; what they were at is given back at the end."""
+    controller = current_app.WorkController(
+        app=current_app, hostname=EMBEDDED_NODE, pool="threads", without_heartbeat=True, without_mingle=True,
+        without_gossip=True, quiet=True,
+    )  # fmt: skip
+    if not _uses_memory_broker():
+        controller.timer.call_repeatedly(POLL_SECONDS, lambda: None)  # or its loop would sleep through `should_stop`
+    beat = EmbeddedService(current_app, thread=True, scheduler_cls=current_app.conf.beat_scheduler)
+    threads = [
+        threading.Thread(target=controller.start, name="celery-worker", daemon=True),
+        threading.Thread(target=beat.run, name="celery-beat", daemon=True),
+    ]
+    sweep()
+    for prepare in hooks("BEFORE_WORK"):
+        prepare()
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        beat.service.stop()  # it may sleep a while yet, but names nothing more
+        _stop_worker(controller, threads[0])
+        close_current_worker(grace)
+
+
+def _stop_worker(controller: Any, thread: threading.Thread) -> None:
+    """Stop the worker. One that listens to a socket does so itself, for two threads must not read the same socket."""
+    if _uses_memory_broker():
+        controller.stop()
+    else:
+        state.should_stop = EX_OK
+        thread.join(WORKER_STOP_SECONDS)
+        state.should_stop = None
+
+
+def _uses_memory_broker() -> bool:
+    return bool(settings.CELERY_BROKER_URL.startswith("memory://"))

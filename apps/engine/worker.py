@@ -9,9 +9,9 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -20,28 +20,27 @@ from structlog.contextvars import bind_contextvars
 
 import db
 from apps.agents.models import Agent
-from apps.engine import printing
-from apps.engine.assignments import Assignment
+from apps.engine import handlers
+from apps.engine.assignment import Assignment
 from apps.engine.claim import claim
-from apps.engine.finish import cut_off
-from apps.engine.guarding import Blocked, Guard
+from apps.engine.finish import fail_lost_turn
+from apps.engine.handlers import Blocked, LoopWatchdog
 from apps.engine.queue import publish
-from apps.engine.slots import Slots
-from apps.engine.turn import execute
-from apps.record import leases, ledger, notifications
-from apps.record.leases import Hold, LeaseLost
+from apps.engine.turn import execute_turn
+from apps.record import ledger, notifications, runs
 from apps.record.models import Run
-from db import statements
-from db.single import Single
+from apps.record.runs import Lease, LeaseLost
+from db import sql
+from db.threads import Singleton
 
 log = logging.getLogger("parley.engine")
 
-RECENT = 1000  # stops that are remembered for runs that this process has not begun
+MAX_REMEMBERED_STOPS = 1000  # stops that are remembered for runs that this process has not begun
 FULL_WAIT_SECONDS = 1.0  # how long a full process keeps a wake-up before it gives it back to the queue
 
 
 @dataclass(slots=True)
-class Carried:
+class ActiveRun:
     """A run on this process's loop."""
 
     assignment: Assignment
@@ -55,18 +54,18 @@ class WorkerProcess:
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._numbers = itertools.count(1)  # of its claims
-        self._slots = Slots(settings.RUNS_PER_PROCESS)
+        self._slots = RunSlots(settings.RUNS_PER_PROCESS)
         self._claiming: set[Future[bool]] = set()
-        self._carried: dict[str, Carried] = {}
+        self._active: dict[str, ActiveRun] = {}
         self._stops: dict[str, None] = {}  # runs that were told to stop while they were not carried, the oldest first
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="runs", daemon=True)
         self._thread.start()
-        self._guard = Guard(self._loop, self._thread)
+        self._watchdog = LoopWatchdog(self._loop, self._thread)
         self._ended = threading.Event()
         threading.Thread(target=self._keep_leases, name="leases", daemon=True).start()
-        printing.listen()
+        handlers.capture_stdout()
         self._stop_listening = notifications.on_stop(self._told_to_stop)
 
     def _run(self) -> None:
@@ -77,14 +76,14 @@ class WorkerProcess:
             except Blocked:  # a handler ended by itself just when it was to be ended
                 continue
 
-    def offer(self, run_id: uuid.UUID) -> bool:
+    def claim_and_wait(self, run_id: uuid.UUID) -> bool:
         """Claim a run and begin it; False where this process is full or ends, so that another should be asked."""
-        return self.offering(run_id).result()
+        return self.claim_soon(run_id).result()
 
-    def offering(self, run_id: uuid.UUID) -> Future[bool]:
+    def claim_soon(self, run_id: uuid.UUID) -> Future[bool]:
         """The same for a thread that is not to be held up."""
-        if self._guard.is_stuck:
-            return _refusal()
+        if self._watchdog.is_stuck:
+            return _delayed_refusal()
         if self._slots.take():
             return self._take_up(run_id)
         return asyncio.run_coroutine_threadsafe(self._take_up_when_free(run_id), self._loop)
@@ -121,35 +120,35 @@ class WorkerProcess:
         wait(self._claiming, grace)
         asyncio.run_coroutine_threadsafe(self._drain(grace), self._loop).result(grace + 30)
         self._ended.set()
-        self._guard.close()
+        self._watchdog.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        printing.listen_no_more()
+        handlers.restore_stdout()
 
     def _begin(self, assignment: Assignment) -> None:
-        key = str(assignment.hold.run_id)
-        if (lost := self._carried.get(key)) is not None:
+        key = str(assignment.lease.run_id)
+        if (lost := self._active.get(key)) is not None:
             lost.work.cancel()  # its lease ran out before anybody noticed, and this process took the run up again
-        carried = Carried(assignment, self._loop.create_task(self._carry(assignment, key)))
-        self._carried[key] = carried
+        carried = ActiveRun(assignment, self._loop.create_task(self._carry(assignment, key)))
+        self._active[key] = carried
         if key in self._stops:
             del self._stops[key]
             self._stop(key)
 
     async def _carry(self, assignment: Assignment, key: str) -> None:
         bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
-        carried = self._carried[key]
+        carried = self._active[key]
         try:
-            with printing.of_this_turn(assignment.redaction):
-                await execute(assignment, lambda: carried.interrupted, self._slots.lent_out)
+            with handlers.turn_stdout(assignment.redaction):
+                await execute_turn(assignment, lambda: carried.interrupted, self._slots.released_for_a_while)
         except asyncio.CancelledError:
             pass  # stopped: whoever stopped it has recorded why
         except Exception:
             log.exception("run %s could not be recorded; it is taken up again when its lease ends", key)
         finally:
-            if self._carried.get(key) is carried:
-                del self._carried[key]
+            if self._active.get(key) is carried:
+                del self._active[key]
             self._slots.give()
 
     def _told_to_stop(self, run_id: str) -> None:
@@ -159,11 +158,11 @@ class WorkerProcess:
 
     def _stop(self, key: str) -> None:
         """Look at once whether the run is to stop; of one that is claimed and not begun, when it begins."""
-        if key in self._carried:
+        if key in self._active:
             self._loop.create_task(self._check(key))
             return
         self._stops[key] = None
-        if len(self._stops) > RECENT:
+        if len(self._stops) > MAX_REMEMBERED_STOPS:
             del self._stops[next(iter(self._stops))]
 
     def _keep_leases(self) -> None:
@@ -172,41 +171,41 @@ class WorkerProcess:
         In a thread of its own: a handler that blocks the loop does not cost the others their leases.
         """
         while not self._ended.wait(settings.RUN_LEASE_SECONDS / 6):
-            holds = [carried.assignment.hold for carried in list(self._carried.values())]
-            if not holds or self._guard.is_stuck:
+            leases = [carried.assignment.lease for carried in list(self._active.values())]
+            if not leases or self._watchdog.is_stuck:
                 continue
             try:
-                states = db.submit(look_after, holds, extend=True).result()
-                self._loop.call_soon_threadsafe(self._stop_lost, holds, states)
+                states = db.submit(check_leases, leases, extend=True).result()
+                self._loop.call_soon_threadsafe(self._stop_lost, leases, states)
             except Exception:
                 log.warning("leases could not be extended; trying again", exc_info=True)
 
     async def _check(self, key: str) -> None:
         """Stop the run if it was lost or interrupted."""
-        if (carried := self._carried.get(key)) is not None:
-            holds = [carried.assignment.hold]
-            self._stop_lost(holds, await db.run(look_after, holds, extend=False))
+        if (carried := self._active.get(key)) is not None:
+            leases = [carried.assignment.lease]
+            self._stop_lost(leases, await db.run(check_leases, leases, extend=False))
 
-    def _stop_lost(self, holds: Sequence[Hold], states: dict[Hold, tuple[bool, bool]]) -> None:
-        for hold in holds:
-            carried = self._carried.get(str(hold.run_id))
-            if carried is None or carried.assignment.hold != hold:
+    def _stop_lost(self, leases: Sequence[Lease], states: dict[Lease, tuple[bool, bool]]) -> None:
+        for lease in leases:
+            carried = self._active.get(str(lease.run_id))
+            if carried is None or carried.assignment.lease != lease:
                 continue
-            held, interrupted = states.get(hold, (False, False))
+            held, interrupted = states.get(lease, (False, False))
             if not held or interrupted:
                 carried.interrupted = held and interrupted
                 carried.work.cancel()
 
     async def _drain(self, grace: float) -> None:
-        works = {carried.work for carried in self._carried.values()}
+        works = {carried.work for carried in self._active.values()}
         if works:
             await asyncio.wait(works, timeout=grace)
-        left = list(self._carried.values())
+        left = list(self._active.values())
         for carried in left:
             carried.work.cancel()
         if left:
             await asyncio.wait({carried.work for carried in left}, timeout=10)
-            await db.run(give_back, [carried.assignment for carried in left])
+            await db.run(release_runs, [carried.assignment for carried in left])
         await self._cancel_the_rest()
 
     async def _cancel_the_rest(self) -> None:
@@ -221,8 +220,8 @@ class WorkerProcess:
                 await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-def _refusal() -> Future[bool]:
-    """What is not taken up is not given back to the queue at once, from where it would come again at once."""
+def _delayed_refusal() -> Future[bool]:
+    """Refuse after a while: a message that is given back at once would be delivered again at once."""
     refused: Future[bool] = Future()
     waiting = threading.Timer(FULL_WAIT_SECONDS, refused.set_result, [False])
     waiting.daemon = True
@@ -230,53 +229,96 @@ def _refusal() -> Future[bool]:
     return refused
 
 
-def look_after(holds: Iterable[Hold], *, extend: bool) -> dict[Hold, tuple[bool, bool]]:
+class RunSlots:
+    """A semaphore for runs: any thread takes one, the process's event loop waits for one and gives it back."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._lock = threading.Lock()
+        self._freed = asyncio.Event()
+
+    def take(self) -> bool:
+        """Take one, if one is free."""
+        with self._lock:
+            if self._free <= 0:
+                return False
+            self._free -= 1
+            return True
+
+    async def take_within(self, seconds: float) -> bool:
+        """Take one as soon as one is free, if that is soon enough."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.take():
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def give(self) -> None:
+        with self._lock:
+            self._free += 1
+        self._freed.set()
+
+    @contextmanager
+    def released_for_a_while(self) -> Iterator[None]:
+        """Release a slot for a while. It is taken back without waiting, so that more than there are may be in use."""
+        self.give()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._free -= 1
+
+
+def check_leases(leases: Iterable[Lease], *, extend: bool) -> dict[Lease, tuple[bool, bool]]:
     """For each run that is still held: is it, and was it interrupted? With `extend`, leases begin anew."""
-    wanted = {hold.run_id: hold for hold in holds}
-    now = statements.database_time()
+    wanted = {lease.run_id: lease for lease in leases}
+    now = sql.database_time()
     running = Run.objects.filter(pk__in=wanted, state=Run.State.RUNNING, lease_until__gt=now)
     rows = running.values_list("pk", "fence", "interrupted")
-    found = {Hold(key, fence): (True, interrupted) for key, fence, interrupted in rows}
-    held = [hold.run_id for hold in found if wanted[hold.run_id] == hold]
+    found = {Lease(key, fence): (True, interrupted) for key, fence, interrupted in rows}
+    held = [lease.run_id for lease in found if wanted[lease.run_id] == lease]
     if extend and held:
-        running.filter(pk__in=held).update(lease_until=leases.end(now))
+        running.filter(pk__in=held).update(lease_until=runs.lease_end(now))
     return found
 
 
-def give_back(assignments: Iterable[Assignment]) -> None:
+def release_runs(assignments: Iterable[Assignment]) -> None:
     """Let others take these runs at once; the turn of an agent that must not repeat itself fails with a reason."""
     for assignment in assignments:
-        hold = assignment.hold
+        lease = assignment.lease
         if not (assignment.agent.retry_safe or assignment.agent.kind == Agent.Kind.REMOTE):  # which works on elsewhere
-            _cut_off(assignment)
+            _fail_unrepeatable(assignment)
         elif (
-            Run.objects.filter(pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING)
+            Run.objects.filter(pk=lease.run_id, fence=lease.fence, state=Run.State.RUNNING)
             .update(state=Run.State.QUEUED, attempt=F("attempt") - 1, lease_until=None)
         ):  # fmt: skip
-            publish(hold.run_id)
+            publish(lease.run_id)
 
 
-def _cut_off(assignment: Assignment) -> None:
+def _fail_unrepeatable(assignment: Assignment) -> None:
     reason = "The platform was restarted, and this agent's work is not repeated by itself. Send the message again."
     try:
-        with ledger.writing(assignment.context_id, hold=assignment.hold) as entry:
-            run = Run.objects.select_related("task", "message", "agent").get(pk=assignment.hold.run_id)
-            following = cut_off(entry, run, assignment.hold, reason)
+        with ledger.writing(assignment.context_id, lease=assignment.lease) as entry:
+            run = Run.objects.select_related("task", "message", "agent").get(pk=assignment.lease.run_id)
+            following = fail_lost_turn(entry, run, assignment.lease, reason)
     except LeaseLost:
         return
     if following is not None:
         publish(following)
 
 
-_single = Single(WorkerProcess)
+_worker = Singleton(WorkerProcess)
 
 
-def this_process() -> WorkerProcess:
+def current_worker() -> WorkerProcess:
     """The one of this process, made when the first run comes."""
-    return _single.get()
+    return _worker.get()
 
 
-def close_this_process(grace: float) -> None:
+def close_current_worker(grace: float) -> None:
     """End what this process carries (see `WorkerProcess.close`); a later run makes a new one."""
-    if (closing := _single.take()) is not None:
+    if (closing := _worker.take()) is not None:
         closing.close(grace)

@@ -1,6 +1,25 @@
-"""What Django's admin finds: the pages of each app below."""
+"""What Django's admin finds: the pages of each app."""
 
-# isort: off  (a later module registers more for a model than an earlier one)
-from apps.operators import accounts, agents, engine, plans, record, remote, webhooks
+from apps.operators import (
+    accounts,
+    agents,
+    credentials,
+    plans,
+    record,
+    remote_agents,
+    remote_health,
+    tasks,
+    webhooks,
+)
 
-__all__ = ["accounts", "agents", "engine", "plans", "record", "remote", "webhooks"]
+__all__ = [
+    "accounts",
+    "agents",
+    "credentials",
+    "plans",
+    "record",
+    "remote_agents",
+    "remote_health",
+    "tasks",
+    "webhooks",
+]

@@ -11,40 +11,40 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from apps.a2a.models import Delivery, PushConfig
-from apps.a2a.webhooks.queues import send_again
-from apps.operators.record import columns
+from apps.a2a.webhooks import retry_deliveries
+from apps.operators import columns
 from apps.record.models import Event, Task
 from console import cells
+from console.admin import ReadOnlyAdmin, time_cell
 from console.cells import Tone
-from console.records import ReadOnlyAdmin, timed
 
-TONES = {
+DELIVERY_TONES = {
     Delivery.State.WAITING: Tone.QUEUED,
     Delivery.State.DELIVERED: Tone.DONE,
     Delivery.State.DEAD: Tone.FAILED,
 }
-due = timed("due_at", "next call")
+next_call = time_cell("due_at", "next call")
 
 
 @admin.register(PushConfig)
 class PushConfigAdmin(ReadOnlyAdmin):
     """The secrets are not even read: a page shows that there are some, by the scheme that they are of."""
 
-    list_display = ("config", columns.task, "address", due, "told", columns.created)
+    list_display = ("config", columns.task, "address", next_call, "told", columns.created)
     list_filter = ("version", ("due_at", admin.EmptyFieldListFilter))
     search_fields = ("=config_id", "url")
     search_help_text = "Id of a webhook or task, or a URL"
     id_lookups = ("pk", "task_id")
     ordering = ("-created_at",)
-    narrowings = {"task__id__exact": ("task", Task)}
+    link_filters = {"task__id__exact": ("task", Task)}
     fields = (
         "config",
         columns.task,
         "address",
         "scheme",
         "version",
-        due,
-        timed("lease_until"),
+        next_call,
+        time_cell("lease_until"),
         "told",
         columns.created,
     )
@@ -54,7 +54,7 @@ class PushConfigAdmin(ReadOnlyAdmin):
 
     @display(description="id", ordering="config_id")
     def config(self, config: PushConfig) -> SafeString:
-        return cells.ident(config.config_id, cells.page_url(PushConfig, config.pk))
+        return cells.identifier(config.config_id, cells.page_url(PushConfig, config.pk))
 
     @display(description="URL", ordering="url")
     def address(self, config: PushConfig) -> str:
@@ -67,13 +67,22 @@ class PushConfigAdmin(ReadOnlyAdmin):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyAdmin):
-    list_display = ("number", "state_", "webhook", "event", "attempts", "answer", columns.created, timed("finished_at"))
+    list_display = (
+        "number",
+        "state_",
+        "webhook",
+        "event",
+        "attempts",
+        "answer",
+        columns.created,
+        time_cell("finished_at"),
+    )
     list_filter = ("state", "last_status")
     search_fields = ("config__url", "last_error")
     search_help_text = "Id of a webhook or task, a URL, or words of an error"
     id_lookups = ("config_id", "config__task_id")
     ordering = ("-pk",)
-    narrowings = {"config__id__exact": ("webhook", PushConfig)}
+    link_filters = {"config__id__exact": ("webhook", PushConfig)}
     actions = ("send_selected_again",)
     fields = (
         "state_",
@@ -83,8 +92,8 @@ class DeliveryAdmin(ReadOnlyAdmin):
         "last_status",
         "last_error",
         columns.created,
-        timed("queued_at"),
-        timed("finished_at"),
+        time_cell("queued_at"),
+        time_cell("finished_at"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
@@ -97,7 +106,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
     @admin.action(description="Send again", permissions=["operate"])
     def send_selected_again(self, request: HttpRequest, deliveries: QuerySet[Delivery]) -> None:
         chosen = list(deliveries)
-        queued = send_again(one.pk for one in chosen)
+        queued = retry_deliveries(one.pk for one in chosen)
         for one in chosen:
             if one.state == Delivery.State.DEAD:
                 self.log_change(request, one, "Sent again.")
@@ -112,7 +121,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
 
     @display(description="state", ordering="state")
     def state_(self, delivery: Delivery) -> SafeString:
-        return cells.state(delivery.get_state_display(), TONES[Delivery.State(delivery.state)])
+        return cells.state(delivery.get_state_display(), DELIVERY_TONES[Delivery.State(delivery.state)])
 
     @display(description="webhook")
     def webhook(self, delivery: Delivery) -> SafeString:

@@ -1,27 +1,118 @@
-"""What a plan is made of: a graph of steps, each of which becomes a task. The same for a file, a form and a version.
+"""The definition of a plan: a graph of steps, each of which becomes a task. Files, forms and versions hold the same.
 
 A plan is an agent of the kind `plan`; its definition is the content of the agent's version (`apps.agents.versions`).
-Here is what each part may be by itself; whether the steps work together is said by `graphs`, whether they can be
-worked at here by `checks`.
+This module checks each part by itself, the JSON Schemas in it, and the YAML of files. `graphs` checks whether the
+steps work together, `registry` whether their agents are here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
 import rfc8785
+import yaml
 from django.core.exceptions import ValidationError
-from pydantic import BeforeValidator, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, best_match
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from yaml.nodes import MappingNode, Node, ScalarNode
 
-from apps.agents.definitions import Exact, Line, Name, SkillDefinition, Text, plain
+from apps.agents.definitions import Line, Name, SkillDefinition, StrictModel, Text, clean_text
 from apps.agents.models import Agent
-from apps.plans import plain_yaml
-from apps.plans.schemas import BadSchema, ObjectSchema, Schema
+from apps.record.content import json_schema
+from apps.record.events import JSON
 
-JSON = dict[str, Any]
+MOST_NAMED = 20  # in a sentence
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names in a sentence, as many as can be read."""
+    quoted = [f"`{name}`" for name in names]
+    return ", ".join(quoted[:MOST_NAMED]) + (", …" if len(quoted) > MOST_NAMED else "")
+
+
+class BadSchema(ValueError):
+    """A JSON Schema cannot be; `path` leads to what is wrong in it."""
+
+    def __init__(self, sentence: str, path: Sequence[Any] = ()) -> None:
+        super().__init__(sentence)
+        self.path = path
+
+
+def check_schema(schema: JSON) -> JSON:
+    """The schema. Raises BadSchema for what is no schema, or uses what is not checked here."""
+    try:
+        wrong = best_match(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema))
+    except (SchemaError, RecursionError, TypeError) as error:
+        raise BadSchema(f"It is no JSON Schema: {error}") from None
+    if wrong is not None:
+        raise BadSchema(
+            f"It is no JSON Schema: {wrong.message[: json_schema.MAX_REASON_LENGTH]}", list(wrong.absolute_path)
+        )
+    if unbounded := sorted(set(json_schema.UNBOUNDED_KEYWORDS) & set(json_schema.keywords(schema))):
+        raise BadSchema(f"`{unbounded[0]}` is not checked here. Leave it out.")
+    if far := [one for one in _schema_references(schema) if not one.startswith("#")]:
+        raise BadSchema(f"`{far[0]}` is not fetched. Refer to what stands in the schema itself (`#/$defs/…`).")
+    return schema
+
+
+def check_object_schema(schema: JSON) -> JSON:
+    """The schema of an object, or {}. Raises BadSchema, also for a default that it does not allow."""
+    check_schema(schema)
+    if schema and schema.get("type") != "object":
+        raise BadSchema("Write `type: object`, and what there is as `properties`.", ["type"])
+    for name, field in properties_of(schema).items():
+        if isinstance(field, dict) and "default" in field:
+            for _, sentence in json_schema.violations({**field, "$defs": schema.get("$defs", {})}, field["default"]):
+                raise BadSchema(f"The default cannot be: {sentence}", ["properties", name, "default"])
+    return schema
+
+
+Schema = Annotated[JSON, AfterValidator(check_schema)]
+ObjectSchema = Annotated[JSON, AfterValidator(check_object_schema)]
+
+
+def properties_of(schema: Mapping[str, Any]) -> JSON:
+    found = schema.get("properties", {})
+    return found if isinstance(found, dict) else {}
+
+
+def with_defaults(schema: Mapping[str, Any], given: JSON) -> JSON:
+    """The object with the defaults of what it lacks, those of objects in it too."""
+    made = dict(given)
+    for name, field in properties_of(schema).items():
+        if not isinstance(field, dict):
+            continue
+        if name not in made and "default" in field:
+            made[name] = field["default"]
+        if isinstance(made.get(name), dict):
+            made[name] = with_defaults(field, made[name])
+    return made
+
+
+def _schema_references(schema: Any) -> list[str]:
+    found, waiting = [], [schema]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            found += [one["$ref"]] if isinstance(one.get("$ref"), str) else []
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return found
+
 
 MOST_BYTES = 500_000  # of a definition as a file
 MOST_STEPS = 2_000  # that a run may have, those of fan-outs and repetitions included
@@ -31,15 +122,15 @@ OUTPUT_MODES = ("text/plain", "application/json", "*/*")
 
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 """How steps are named: templates speak of them by it."""
-Expression = Annotated[str, Field(min_length=1, max_length=2_000), BeforeValidator(plain)]
+Expression = Annotated[str, Field(min_length=1, max_length=2_000), BeforeValidator(clean_text)]
 """A Jinja expression, such as `steps.review.data.count > 3` (see `templates`)."""
-Template = Annotated[str, Field(min_length=1, max_length=LONGEST_TEMPLATE), BeforeValidator(plain)]
-OptionalTemplate = Annotated[str, Field(max_length=LONGEST_TEMPLATE), BeforeValidator(plain)]
-OptionalLine = Annotated[str, Field(max_length=200), BeforeValidator(plain)]
+Template = Annotated[str, Field(min_length=1, max_length=LONGEST_TEMPLATE), BeforeValidator(clean_text)]
+OptionalTemplate = Annotated[str, Field(max_length=LONGEST_TEMPLATE), BeforeValidator(clean_text)]
+OptionalLine = Annotated[str, Field(max_length=200), BeforeValidator(clean_text)]
 Seconds = Annotated[float, Field(gt=0, le=30 * 24 * 3600)]
 
 
-class _Part(Exact):
+class _Part(StrictModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
@@ -83,7 +174,7 @@ class Fallback(_Part):
     """Its slug."""
 
 
-def _reaction(given: Any, read: ValidatorFunctionWrapHandler) -> Any:
+def _read_on_failure(given: Any, read: ValidatorFunctionWrapHandler) -> Any:
     try:
         return read(given)
     except pydantic.ValidationError:
@@ -93,7 +184,7 @@ def _reaction(given: Any, read: ValidatorFunctionWrapHandler) -> Any:
 class StepDefinition(_Part):
     """One step. Exactly one of `agent`, `find` and `person` says who does it."""
 
-    title: Annotated[str, Field(max_length=120), BeforeValidator(plain)] = ""
+    title: Annotated[str, Field(max_length=120), BeforeValidator(clean_text)] = ""
     """How people see the step; without one they see its key."""
     agent: OptionalLine = ""
     """The slug of the agent that does it."""
@@ -119,7 +210,7 @@ class StepDefinition(_Part):
     """How often it is tried again after it failed."""
     time_limit: Seconds | None = None
     """How many seconds a try may take; waiting for people is not counted."""
-    on_failure: Annotated[Literal["fail", "skip", "ask"] | Fallback, WrapValidator(_reaction)] = "fail"
+    on_failure: Annotated[Literal["fail", "skip", "ask"] | Fallback, WrapValidator(_read_on_failure)] = "fail"
     """What happens when it failed: `fail` ends the plan, `skip` goes on without it, `ask` asks a person, and
     `{agent: SLUG}` lets another agent do it."""
     output: Check | None = None
@@ -136,7 +227,7 @@ class StepDefinition(_Part):
         return self
 
 
-def _with_schemas(step: JSON, change: Callable[[Any], Any]) -> JSON:
+def _map_schemas(step: JSON, change: Callable[[Any], Any]) -> JSON:
     """A step with its JSON Schemas as `change` makes them."""
     parts = {
         name: part for name in ("person", "output") if isinstance(part := step.get(name), dict) and "schema" in part
@@ -144,7 +235,7 @@ def _with_schemas(step: JSON, change: Callable[[Any], Any]) -> JSON:
     return {**step, **{name: {**part, "schema": change(part["schema"])} for name, part in parts.items()}}
 
 
-def _from_text(given: Any) -> Any:
+def _schema_from_text(given: Any) -> Any:
     """A JSON Schema as a version keeps it: a text, of which no database changes the order."""
     try:
         return json.loads(given) if isinstance(given, str) else given
@@ -152,16 +243,16 @@ def _from_text(given: Any) -> Any:
         return given
 
 
-def _restored(content: JSON) -> JSON:
+def _parse_schemas(content: JSON) -> JSON:
     """The content of a version, or a file, with its schemas as JSON."""
-    kept = {"inputs": _from_text(content["inputs"])} if "inputs" in content else {}
+    kept = {"inputs": _schema_from_text(content["inputs"])} if "inputs" in content else {}
     steps = content.get("steps")
     if isinstance(steps, list):
-        kept["steps"] = [_with_schemas(one, _from_text) if isinstance(one, dict) else one for one in steps]
+        kept["steps"] = [_map_schemas(one, _schema_from_text) if isinstance(one, dict) else one for one in steps]
     return {**content, **kept}
 
 
-def _by_key(given: Any) -> Any:
+def _steps_by_key(given: Any) -> Any:
     """Steps as a version keeps them, a list whose order no database changes, as a mapping."""
     if not isinstance(given, list) or not all(
         isinstance(one, dict) and isinstance(one.get("key"), str) for one in given
@@ -191,7 +282,9 @@ class PlanDefinition(_Part):
     """The slug of the agent that answers what steps ask; without one the plan's owner does."""
     skills: list[SkillDefinition] = Field([], max_length=100)
     """What the plan's card says that it can do; without them a general skill of its name and description."""
-    steps: Annotated[dict[Key, StepDefinition], BeforeValidator(_by_key)] = Field(min_length=1, max_length=MOST_STEPS)
+    steps: Annotated[dict[Key, StepDefinition], BeforeValidator(_steps_by_key)] = Field(
+        min_length=1, max_length=MOST_STEPS
+    )
     """The steps by their keys."""
     outputs: list[Key] = Field([], max_length=MOST_STEPS)
     """The steps whose artifacts the plan delivers; without them those that no other step waits for."""
@@ -202,38 +295,41 @@ class PlanDefinition(_Part):
         if not isinstance(content, dict):
             raise ValidationError({"file": "Write a mapping with name, description and steps."})
         content = {name: value for name, value in content.items() if (name, value) != ("kind", Agent.Kind.PLAN)}
-        content = _restored(content)
+        content = _parse_schemas(content)
         try:
             _check_json(content)
             return cls.model_validate(content)
         except pydantic.ValidationError as error:
-            raise ValidationError(_sentences(error)) from None
+            raise ValidationError(_error_sentences(error)) from None
 
     @classmethod
     def from_yaml(cls, text: str) -> Self:
         """From a file's text, YAML or JSON. Raises ValidationError."""
         check_size(text)
         try:
-            return cls.read(plain_yaml.read(text))
-        except plain_yaml.NoYaml as error:
+            return cls.read(read_yaml(text))
+        except InvalidYaml as error:
             raise ValidationError({"file": str(error)}) from None
+
+    def title_of(self, key: str) -> str:
+        return self.steps[key].title or key.replace("_", " ")
 
     @property
     def as_json(self) -> JSON:
-        """As a person would write it: in the order of the schema, without what goes without saying."""
+        """As a person would write it: in the order of the schema, without defaults."""
         return self.model_dump(by_alias=True, exclude_defaults=True)
 
     @property
     def content(self) -> JSON:
         """The content of a version."""
         written = self.as_json
-        steps = [{"key": key, **_with_schemas(step, json.dumps)} for key, step in written["steps"].items()]
+        steps = [{"key": key, **_map_schemas(step, json.dumps)} for key, step in written["steps"].items()]
         inputs = {"inputs": json.dumps(written["inputs"])} if "inputs" in written else {}
         return {"kind": Agent.Kind.PLAN.value, **written, **inputs, "steps": steps}
 
     @property
-    def stated(self) -> JSON:
-        """The fields of Agent that it decides."""
+    def agent_fields(self) -> JSON:
+        """The fields of Agent that the definition sets."""
         general = SkillDefinition(name=self.name, description=self.description, tags=["plan"])
         return {
             "kind": Agent.Kind.PLAN,
@@ -245,7 +341,7 @@ class PlanDefinition(_Part):
             "output_modes": list(OUTPUT_MODES),
         }
 
-    def agents(self) -> Iterator[tuple[str, str]]:
+    def named_agents(self) -> Iterator[tuple[str, str]]:
         """The agents that it names: (path, slug)."""
         for key, step in self.steps.items():
             if step.agent:
@@ -259,12 +355,12 @@ class PlanDefinition(_Part):
 def as_yaml(content: JSON) -> str:
     """The content of a version as a file, in the order in which a person would write it."""
     try:
-        return plain_yaml.write(PlanDefinition.read(content).as_json)
+        return write_yaml(PlanDefinition.read(content).as_json)
     except ValidationError:  # of a time when other things could be said
-        return plain_yaml.write(content)
+        return write_yaml(content)
 
 
-def schema(address: str = "") -> JSON:
+def plan_schema(address: str = "") -> JSON:
     """The JSON Schema of definitions, for editors and for who writes plans; `address` is where it is published."""
     made = PlanDefinition.model_json_schema(by_alias=True)
     known = {"$id": address} if address else {}
@@ -292,7 +388,7 @@ def _check_json(content: JSON) -> None:
         raise ValidationError({"file": "Write text without control characters."})
 
 
-SAID = {
+ERROR_SENTENCES = {
     "missing": "This is needed.",
     "extra_forbidden": "There is no such field here.",
     "string_too_short": "This cannot be empty.",
@@ -302,12 +398,12 @@ SAID = {
 }
 
 
-def _sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
+def _error_sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
     """By path: what is wrong."""
     found: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False, include_input=False):
         path, cause = list(problem["loc"]), problem.get("ctx", {}).get("error")
-        said = SAID.get(problem["type"]) or f"{problem['msg'].removeprefix('Value error, ').rstrip('.')}."
+        said = ERROR_SENTENCES.get(problem["type"]) or f"{problem['msg'].removeprefix('Value error, ').rstrip('.')}."
         if path and path[-1] == "[key]":
             path.pop()
             said = "Name it by small letters, digits and `_`, beginning with a letter; 63 characters at most."
@@ -315,3 +411,113 @@ def _sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
             path += cause.path
         found.setdefault(".".join(map(str, path)) or "file", []).append(said)
     return found
+
+
+OWN_INPUTS = ("text", "files")
+"""Inputs that every plan has: what the message said, and brought along."""
+
+
+YAML_TAG = "tag:yaml.org,2002:"
+YAML_PLAIN_SCALARS = {
+    "null": ("~nN\0", r"~|null|Null|NULL|"),
+    "bool": ("tTfF", r"true|True|TRUE|false|False|FALSE"),
+    "int": ("-+0123456789", r"[-+]?(0|[1-9][0-9]*)"),
+    "float": ("-+.0123456789", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?"),
+}
+"""What is not text, where it is not quoted: with which letters it begins, and its pattern."""
+ODD_LINE_BREAKS = frozenset("\r\x85\u2028\u2029")  # ends of lines that would come back as others
+YAML_TYPES = ("null", "bool", "int", "float", "str", "seq", "map")
+
+
+class InvalidYaml(ValueError):
+    """A text is no YAML; the text says why, in a sentence, and `line` where (from 1; 0: it is not known)."""
+
+    def __init__(self, reason: str, line: int = 0) -> None:
+        where = f" (line {line})" if line else ""
+        super().__init__(f"It is no YAML{where}: {reason.strip().rstrip('.')}.")
+        self.line = line
+
+
+class _YamlRefused(yaml.MarkedYAMLError):
+    pass
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = {}
+    yaml_constructors = {}
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        if self.check_event(yaml.AliasEvent):
+            at = self.get_event().start_mark  # type: ignore[no-untyped-call]
+            raise _YamlRefused(problem="write it out, aliases (`*name`) are not read", problem_mark=at)
+        return super().compose_node(parent, index)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of many lines are written as such, and nothing by alias."""
+
+    yaml_implicit_resolvers = {}
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def read_yaml(text: str) -> Any:
+    """What a text says: JSON. Raises InvalidYaml."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - it makes nothing but JSON
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise InvalidYaml(error.problem or "it cannot be read", mark.line + 1 if mark else 0) from None
+    except RecursionError:
+        raise InvalidYaml("it is nested too deeply") from None
+    except yaml.YAMLError as error:  # a character that YAML does not have
+        line = text.count("\n", 0, at) + 1 if isinstance(at := getattr(error, "position", None), int) else 0
+        raise InvalidYaml(getattr(error, "reason", "") or str(error), line) from None
+    except (LookupError, AttributeError, ValueError):  # of values such as `!!bool maybe`, and of very long numbers
+        raise InvalidYaml("a value is not of its tag, or a number is too long") from None
+
+
+def write_yaml(content: Any) -> str:
+    """JSON as text, in its order."""
+    written: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return written
+
+
+def _construct_mapping(loader: _Loader, node: Node) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if not isinstance(node, MappingNode):
+        raise _YamlRefused(problem="a mapping is expected here", problem_mark=node.start_mark)
+    for key, value in node.value:
+        if not isinstance(key, ScalarNode) or key.tag not in (f"{YAML_TAG}str", f"{YAML_TAG}int"):
+            raise _YamlRefused(problem="names are texts", problem_mark=key.start_mark)
+        if key.value in made:
+            raise _YamlRefused(problem=f"`{key.value}` is there twice", problem_mark=key.start_mark)
+        made[key.value] = loader.construct_object(value, deep=True)
+    return made
+
+
+def _refuse_tag(loader: _Loader, node: Node) -> Any:
+    raise _YamlRefused(
+        problem=f"there are no tags such as `{node.tag.replace(YAML_TAG, '!!')}` here", problem_mark=node.start_mark
+    )
+
+
+def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
+    is_odd = not ODD_LINE_BREAKS.isdisjoint(text)
+    return dumper.represent_scalar(f"{YAML_TAG}str", text, style='"' if is_odd else "|" if "\n" in text else None)
+
+
+for _name in YAML_TYPES:
+    _Loader.add_constructor(f"{YAML_TAG}{_name}", yaml.SafeLoader.yaml_constructors[f"{YAML_TAG}{_name}"])
+
+
+for _name, (_letters, _pattern) in YAML_PLAIN_SCALARS.items():
+    for _cls in (_Loader, _Dumper):
+        _first = ["" if letter == "\0" else letter for letter in _letters]
+        _cls.add_implicit_resolver(f"{YAML_TAG}{_name}", re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+_Loader.add_constructor(f"{YAML_TAG}map", _construct_mapping)
+_Loader.add_constructor(None, _refuse_tag)
+_Dumper.add_representer(str, _represent_text)

@@ -59,7 +59,7 @@ class PlanRun(models.Model):
 
 
 class StartKey(models.Model):
-    """Which plan a caller's key was used for: the same key starts no other (see `starting.claims`)."""
+    """Which plan a caller's key was used for: the same key starts no other (see `runs.claim_key`)."""
 
     sender = models.CharField(max_length=60)
     key = models.CharField(max_length=200)

@@ -1,18 +1,32 @@
-"""A person as an agent: asks what a plan wants of somebody, looks at what comes, and delivers it."""
+"""People in plans: the agent `person`, the questions that it asks them, and what waits for them.
+
+A step that a person does, an approval, and a decision after a failure are each a task of that agent. Callers see each
+question once, at the task that asks it, where they can answer it.
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import QuerySet
+
 from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, SyncTaskContext
-from agentkit.parts import Part
-from apps.plans.definitions import Check
-from apps.plans.outputs import result_of
-from apps.plans.results import problem_with
-from apps.record import answers
+from agentkit.messages import Part
+from apps.accounts.principals import Principal
+from apps.plans.definitions import Check, StepDefinition
+from apps.plans.models import PlanRun, Step
+from apps.plans.run_state import RunState, artifact_result, check_problem
+from apps.record import lookup
+from apps.record.content import json_schema
 from apps.record.errors import InvalidParams
+from apps.record.events import JSON
+from apps.record.models import INTERRUPTED_STATES, Task, TaskQuerySet, TaskState
+from apps.record.models import Artifact as Delivered
 
 PERSON = "person"  # the slug of the agent
 REQUEST = "parleyRequest"  # the key of the data part that says what is wanted
@@ -21,10 +35,10 @@ UPLOAD = "file"
 
 
 class Person(SkillHandler):
-    """Whoever the work is for: asked for decisions, for approval, and for files such as measurements.
+    """Asks the person whom the work is for: for decisions, for approval, and for files such as measurements.
 
     The message says what is wanted: text for the person, and a data part `{"parleyRequest": {"schema", "upload",
-    "output"}}`. What does not fit is asked for again, with a sentence that says why.
+    "output"}}`. If an answer does not fit, it says why and asks again.
     """
 
     name = "Person"
@@ -39,76 +53,76 @@ class Person(SkillHandler):
     retry_safe = True
 
     def on_request(self, task: SyncTaskContext) -> Outcome:
-        wanted = _wanted(task.message.data)
-        request = next(filter(_is_request, task.message.parts), None)  # the others are somebody's data, to be seen
+        wanted = _request_in(task.message.data)
+        request = next(filter(_is_request, task.message.parts), None)  # later ones are data to be shown
         shown = [part for part in task.message.parts if part is not request]
         task.memory["wanted"] = wanted
-        return InputRequired(shown or [{"text": "What is your answer?"}], slot=ANSWER, schema=_form(wanted))
+        return InputRequired(shown or [{"text": "What is your answer?"}], slot=ANSWER, schema=_form_schema(wanted))
 
     def on_input_received(self, task: SyncTaskContext) -> Outcome:
         wanted = task.memory.get("wanted", {})
         try:
-            return _taken(task, wanted)
-        except _Unfit as unfit:
-            return InputRequired(str(unfit), slot=ANSWER, schema=_form(wanted))
+            return _outcome_of(task, wanted)
+        except _InvalidAnswer as unfit:
+            return InputRequired(str(unfit), slot=ANSWER, schema=_form_schema(wanted))
 
 
-class _Unfit(Exception):
-    """What came is not what was wanted; the text says why and what to send."""
+class _InvalidAnswer(Exception):
+    """An answer is not what was wanted; the text says why and what to send."""
 
 
-def _taken(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
-    """What the person delivers. Raises _Unfit."""
+def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
+    """What the person delivers. Raises _InvalidAnswer."""
     made: list[Artifact] = []
     if wanted.get("upload"):
         if not task.message.files:
-            raise _Unfit("Please send the file: a message without one does not answer this.")
+            raise _InvalidAnswer("Please send the file: a message without one does not answer this.")
         check = Check.model_validate(wanted.get("output") or {})
         name = check.artifact
         for number, file in enumerate(task.message.files):
             made.append(Artifact([file.part], name if name and not number else file.name or f"file {number + 1}"))
-        _check(check, made)
+        _check_files(check, made)
     text = task.message.text.strip()
     if (schema := wanted.get("schema")) is not None:
-        made.append(Artifact.json(ANSWER, _answer(task.message.data, text, schema)))
+        made.append(Artifact.json(ANSWER, _form_answer(task.message.data, text, schema)))
     elif not made:
         if not text and not task.message.files:
-            raise _Unfit("Please answer in words.")
+            raise _InvalidAnswer("Please answer in words.")
         made += [Artifact.text(ANSWER, text)] if text else []
         made += [Artifact([file.part], file.name) for file in task.message.files]
     said = text or ("Here is what was asked for." if made else "Done.")
     return Completed(said, made)
 
 
-def _check(check: Check, made: list[Artifact]) -> None:
-    results = [result_of([dict(part) for part in one.parts], one.name) for one in made]
-    if problem := problem_with(check, results):
-        raise _Unfit(f"{problem} Please send another file.")
+def _check_files(check: Check, made: list[Artifact]) -> None:
+    results = [artifact_result([dict(part) for part in one.parts], one.name) for one in made]
+    if problem := check_problem(check, results):
+        raise _InvalidAnswer(f"{problem} Please send another file.")
 
 
-def _answer(given: list[Any], text: str, schema: dict[str, Any]) -> Any:
-    """The answer, as its schema says. Raises _Unfit."""
-    values = [*given, *_read(text)]
+def _form_answer(given: list[Any], text: str, schema: dict[str, Any]) -> Any:
+    """The answer, as its schema says. Raises _InvalidAnswer."""
+    values = [*given, *_read_json(text)]
     properties = schema.get("properties")
     if not values and text and isinstance(properties, dict) and len(properties) == 1:
         values = [{next(iter(properties)): text}]
     if not values:
-        raise _Unfit("Please fill in the form: an answer is needed.")
+        raise _InvalidAnswer("Please fill in the form: an answer is needed.")
     try:
-        answers.check(schema, values[0], ANSWER)
+        json_schema.validate(schema, values[0], ANSWER)
     except InvalidParams as error:
-        raise _Unfit(f"That does not fit: {error} Please answer again.") from None
+        raise _InvalidAnswer(f"That does not fit: {error} Please answer again.") from None
     return values[0]
 
 
-def _read(text: str) -> list[Any]:
+def _read_json(text: str) -> list[Any]:
     with suppress(ValueError, RecursionError):
         if isinstance(value := json.loads(text), dict | list):
             return [value]
     return []
 
 
-def _wanted(data: list[Any]) -> dict[str, Any]:
+def _request_in(data: list[Any]) -> dict[str, Any]:
     found: dict[str, Any] = next(
         (one[REQUEST] for one in data if isinstance(one, dict) and isinstance(one.get(REQUEST), dict)), {}
     )
@@ -120,14 +134,175 @@ def _is_request(part: Part) -> bool:
     return isinstance(data, dict) and REQUEST in data
 
 
-def _form(wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """The schema of the answer, of which people are shown a form; a file is a field of it."""
+def _form_schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """The schema of the answer, which people see as a form; a file is a field of it."""
     schema: dict[str, Any] | None = wanted.get("schema")
     if not wanted.get("upload"):
         return schema
     media_type = (wanted.get("output") or {}).get("media_type", "")
     file: dict[str, Any] = {"type": "string", "format": "binary", "title": "File"}
     file |= {"contentMediaType": media_type} if media_type else {}
-    known = schema or {"type": "object", "properties": {}}
-    properties = {UPLOAD: file, **known.get("properties", {})}
-    return {**known, "type": "object", "properties": properties, "required": [UPLOAD, *known.get("required", [])]}
+    schema = schema or {}
+    properties = {UPLOAD: file, **schema.get("properties", {})}
+    return {**schema, "type": "object", "properties": properties, "required": [UPLOAD, *schema.get("required", [])]}
+
+
+TRY_AGAIN, SKIP, END = "try again", "go on without it", "end the plan"
+
+APPROVAL_SCHEMA: JSON = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean", "title": "I approve"},
+        "comment": {"type": "string", "title": "Comment"},
+    },
+    "required": ["approved"],
+}
+DECISION_SCHEMA: JSON = {
+    "type": "object",
+    "properties": {"decision": {"type": "string", "title": "What now?", "enum": [TRY_AGAIN, SKIP, END]}},
+    "required": ["decision"],
+}
+
+
+def parts_for_person(definition: StepDefinition, ask: str) -> list[Any]:
+    """The question of a step that a person does."""
+    person = definition.person
+    assert person is not None
+    wanted: JSON = {"upload": person.upload}
+    if person.json_schema is not None:
+        wanted["schema"] = person.json_schema
+    if definition.output is not None:
+        wanted["output"] = definition.output.model_dump(by_alias=True, exclude_defaults=True)
+    return [{"text": ask}, {"data": {REQUEST: wanted}}]
+
+
+def approval_before(run_state: RunState, step: Step, message: JSON) -> JSON:
+    """The question before a step begins, with the message to its agent."""
+    title = run_state.plan.title_of(step.key)
+    text = f"May the step “{title}” begin? Its agent is to be sent the following."
+    return _question_message(step, text, APPROVAL_SCHEMA, message["parts"])
+
+
+def approval_after(run_state: RunState, step: Step, task: Task) -> JSON:
+    """The question about what a step delivered, with that."""
+    made = Delivered.objects.delivered().filter(task=task).order_by("first_event")
+    parts = [part for artifact in made for part in artifact.parts]
+    return _question_message(
+        step, f"Do you approve what the step “{run_state.plan.title_of(step.key)}” delivered?", APPROVAL_SCHEMA, parts
+    )
+
+
+def decision_after_failure(run_state: RunState, step: Step, why: str) -> JSON:
+    """The question after a step has failed."""
+    return _question_message(
+        step, f"The step “{run_state.plan.title_of(step.key)}” failed: {why} How is the plan to go on?", DECISION_SCHEMA
+    )
+
+
+def answer_of_person(task: Task | None) -> JSON:
+    """What the person answered; empty if the question ended without an answer."""
+    if task is None or task.state != TaskState.COMPLETED:
+        return {}
+    given = Delivered.objects.delivered().filter(task=task, name=ANSWER).first()
+    data: JSON = next((part["data"] for part in given.parts if isinstance(part.get("data"), dict)), {}) if given else {}
+    return dict(data)
+
+
+def is_approved(step: Step) -> bool:
+    """Was the last question about a step its approval, and was it given?"""
+    return answer_of_person(Task.objects.filter(plan_consultations=step).first()).get("approved") is True
+
+
+def _question_message(step: Step, text: str, schema: JSON, shown: list[Any] | None = None) -> JSON:
+    kind = "decision" if schema is DECISION_SCHEMA else "approval"
+    number = f"{step.attempt}:{kind}:{step.consulted_id or ''}"  # the id of the question before makes each id new
+    return {
+        "messageId": f"{step.key}:{step.item}:{step.round}:{number}",
+        "role": "ROLE_USER",
+        "parts": [{"text": text}, {"data": {REQUEST: {"schema": schema}}}, *(shown or [])],
+    }
+
+
+@dataclass(frozen=True)
+class OpenQuestions:
+    """The open questions in somebody's runs.
+
+    Attributes:
+        steps: by the task that asks, the run of its step, and the runs that called for that one, the nearest first.
+        relayed: tasks that only repeat the question of one of these.
+    """
+
+    steps: dict[uuid.UUID, list[uuid.UUID]] = field(default_factory=dict)
+    relayed: set[uuid.UUID] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, principal: Principal) -> OpenQuestions:
+        """One query where no run goes on, otherwise a few, however many questions there are."""
+        runs = set(PlanRun.objects.visible_to(principal).going_on().values_list("pk", flat=True))
+        if not runs:
+            return cls()
+        suspended = Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, suspension__isnull=False)
+        slots = suspended.values_list("pk", "slot")
+        asks_for = {task: uuid.UUID(slot["child"]) for task, slot in slots if slot and "child" in slot}
+        relayed = {task for task in asks_for if not runs.isdisjoint(_chain(task, asks_for))}
+        asking = list(Step.objects.asking().filter(run__in=runs))
+        callers = _callers({step.run_id for step in asking})
+        steps = {
+            step.worked_at_by: list(_chain(step.run_id, callers))
+            for step in asking
+            if step.worked_at_by is not None and step.worked_at_by not in relayed
+        }
+        return cls(steps, relayed)
+
+
+def waiting_for(principal: Principal) -> TaskQuerySet:
+    """All tasks that wait for the caller: in their sessions, and for plans the steps that ask rather than the plan."""
+    own, asked = lookup.waiting_tasks(principal), OpenQuestions.of(principal)
+    if asked.relayed:
+        own = own.exclude(pk__in=asked.relayed)
+    if not asked.steps:
+        return own
+    tops = {way[-1] for way in asked.steps.values()}
+    begun = Task.objects.filter(pk__in=tops, context__in=lookup.unarchived_contexts(principal))
+    seen = set(begun.values_list("pk", flat=True))
+    askers = [task for task, way in asked.steps.items() if way[-1] in seen]
+    return own | Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, pk__in=askers)
+
+
+def waiting_in_run(principal: Principal, run: PlanRun) -> TaskQuerySet:
+    """The tasks that wait for the caller in a run, and in the runs that it called for."""
+    askers = [task for task, way in OpenQuestions.of(principal).steps.items() if run.pk in way]
+    return Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, pk__in=askers)
+
+
+def steps_asking_by(principal: Principal, tasks: Iterable[Task]) -> dict[uuid.UUID, Step]:
+    """By task, the step that asks through it, with its run."""
+    keys = [task.pk for task in tasks if task.parent_id is not None]
+    if not keys:
+        return {}
+    asking = Step.objects.visible_to(principal).asking().select_related("run__task__agent", "run__task__context")
+    found = [*asking.filter(task__in=keys), *asking.filter(consulted__in=keys)]
+    return {step.worked_at_by: step for step in found if step.worked_at_by is not None}
+
+
+def _chain(task: uuid.UUID, leads_to: Mapping[uuid.UUID, uuid.UUID | None]) -> Iterator[uuid.UUID]:
+    """A task, and those that it leads to. There are no circles."""
+    at: uuid.UUID | None = task
+    while at is not None:
+        yield at
+        at = leads_to.get(at)
+
+
+def _callers(tasks: set[uuid.UUID]) -> dict[uuid.UUID, uuid.UUID | None]:
+    """By task, its parent, all the way up."""
+    found: dict[uuid.UUID, uuid.UUID | None] = {}
+    while tasks:
+        above = dict(Task.objects.filter(pk__in=tasks).values_list("pk", "parent"))
+        found |= above
+        tasks = {parent for parent in above.values() if parent is not None} - found.keys()
+    return found
+
+
+def steps_asking(principal: Principal) -> QuerySet[Step]:
+    """The steps of somebody's runs that ask them something."""
+    return Step.objects.visible_to(principal).asking().select_related("run__task__agent", "task", "consulted")

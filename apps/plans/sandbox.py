@@ -1,20 +1,275 @@
-"""What templates may do: Jinja's sandbox, narrowed to what is read-only and cheap, with a budget for the rest."""
+"""Jinja's sandbox, narrowed to what is read-only and cheap: what a template may do, and how much of it.
+
+First come budgets, which count loops, time and the size of values; then the filters: those of Jinja whose effort is
+bounded, and our own for the others; then the environment that `templates` reads and renders with.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import wraps
+from itertools import chain
 from typing import Any, cast
 
 from jinja2 import StrictUndefined, Undefined, UndefinedError, nodes, pass_context
-from jinja2.runtime import Context
+from jinja2.filters import FILTERS
+from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from apps.plans.budgets import MOST_BITS, TooMuch, check_size, check_sought, fits, look, take
-from apps.plans.filters import BUILT_IN, EACH, JOINED, MADE, OWN, bounded, fields_of, filters, written
+SECONDS = 2.0  # of the processor's time: a busy machine fails nobody's template
+MOST_TURNS = 100_000  # of all loops together
+LARGEST = 1_000_000  # characters of a text, or values of a list with what is in it, that is put together on the way
+LARGEST_SUM = 100 * LARGEST  # of all that together
+MOST_BITS = 4_096  # of a number
+LONG_NAME = 100  # characters
+LONGEST_NEEDLE = 100  # characters that each character of a text is compared with, where nothing can stop it meanwhile
 
-ABSENT: Any = Undefined()._undefined_obj
+SIZED_TYPES = (str, Mapping, list, tuple)
+
+
+class BudgetExceeded(Exception):
+    """A template goes on for too long, or makes too much."""
+
+
+@dataclass
+class TimeBudget:
+    """How long templates that share it may take, in seconds of the processor's time."""
+
+    seconds_left: float = SECONDS
+
+
+@dataclass
+class _Budget:
+    """What one template may still take."""
+
+    until: float
+    turns: int = MOST_TURNS
+    left: int = LARGEST_SUM
+    sizes: dict[int, tuple[Any, int]] = field(default_factory=dict)
+
+    def count_step(self) -> None:
+        self.turns -= 1
+        if self.turns < 0:
+            raise BudgetExceeded(f"it goes round more than {MOST_TURNS:,} times")
+        self.check_time()
+
+    def check_time(self) -> None:
+        if time.thread_time() > self.until:
+            raise BudgetExceeded(f"it takes longer than {SECONDS:g} s")
+
+    def add_size(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise BudgetExceeded(f"it puts together more than {LARGEST_SUM:,} characters and values in all")
+
+    def size(self, value: Any) -> int:
+        """Of how many values it is made, however deep: what is put twice into a list counts twice."""
+        if isinstance(value, str):
+            return 1 + len(value) // 16
+        if id(value) not in self.sizes:
+            self.check_time()
+            self.add_size(len(value))
+            within = chain(value.values(), filter(_is_large_name, value)) if isinstance(value, Mapping) else value
+            size = 1 + len(value) + sum(self.size(one) for one in within if isinstance(one, SIZED_TYPES))
+            self.sizes[id(value)] = (value, size)  # held, for its id to stay its own
+        return self.sizes[id(value)][1]
+
+
+def _is_large_name(name: Any) -> bool:
+    """Does a name in a mapping count? Those that people write do not."""
+    return not isinstance(name, str) or len(name) > LONG_NAME
+
+
+_budget: ContextVar[_Budget] = ContextVar("_budget")
+
+
+@contextmanager
+def budget(shared: TimeBudget | None = None) -> Iterator[None]:
+    """The budget of whatever a template does within; of its time what is left of `shared`, if that is given."""
+    given, begun = shared or TimeBudget(), time.thread_time()
+    token = _budget.set(_Budget(begun + given.seconds_left))
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+        given.seconds_left -= time.thread_time() - begun
+
+
+def check_time() -> None:
+    """Raises BudgetExceeded where it has gone on for too long."""
+    _budget.get().check_time()
+
+
+def count_step() -> None:
+    """One step more. Raises BudgetExceeded where it was one too many."""
+    _budget.get().count_step()
+
+
+def check_result(made: Any) -> Any:
+    """Raises BudgetExceeded for too large a number or list, and where all that was made is too much together."""
+    if isinstance(made, int) and made.bit_length() > MOST_BITS:
+        raise BudgetExceeded("it makes too large a number")
+    if isinstance(made, str):
+        _budget.get().add_size(len(made))
+    if isinstance(made, Mapping | list | tuple):
+        check_size(_budget.get().size(made))
+    return made
+
+
+def check_size(size: int) -> None:
+    if size > LARGEST:
+        raise BudgetExceeded(f"it puts together more than {LARGEST:,} characters or values")
+
+
+def check_needle(name: str, *sought: Any) -> None:
+    if any(isinstance(one, str) and len(one) > LONGEST_NEEDLE for one in sought):
+        raise BudgetExceeded(f"`{name}` takes at most {LONGEST_NEEDLE} characters to look for")
+
+
+LOOP_FIELDS = frozenset(("index", "index0", "revindex", "revindex0", "first", "last", "length", "previtem", "nextitem"))
+BUILT_IN_FILTERS = (
+    "abs", "capitalize", "count", "d", "default", "dictsort", "first", "float", "int", "items", "last", "length",
+    "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort", "title",
+    "truncate", "unique", "upper", "wordcount",
+)  # fmt: skip
+"""Jinja's filters whose effort is that of reading what they are given."""
+
+
+def readable_fields(obj: Any) -> frozenset[str]:
+    """What can be read of a thing: of a result (a dataclass) its fields."""
+    if isinstance(obj, LoopContext):
+        return LOOP_FIELDS
+    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
+        return frozenset(one.name for one in dataclasses.fields(obj))
+    return frozenset()
+
+
+def as_text(value: Any) -> str:
+    """A value as text: numbers, lists and objects as JSON, nothing for null, a result as its text."""
+    if isinstance(value, Undefined | str) or dataclasses.is_dataclass(value):
+        return str(value)
+    return "" if value is None else _as_json(value)
+
+
+def _as_json(value: Any, indent: int | None = None) -> str:
+    if indent is not None and not 0 <= indent <= 8:
+        raise ValueError("indent by 0 to 8")
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    pieces, size = [], 0
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_json_default).iterencode(value):
+        check_time()
+        size += len(piece)
+        check_size(size)  # before the next: what is indented, or found in many places, grows far beyond what it is of
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _json_default(value: Any) -> Any:
+    if isinstance(value, Undefined):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: getattr(value, name) for name in sorted(readable_fields(value))}
+    return list(value)
+
+
+def _counted_items(values: Any) -> Iterator[Any]:
+    """What a loop goes over, counted."""
+    for one in values:
+        count_step()
+        yield one
+
+
+def _joined(values: Iterable[Any], between: Any = "") -> str:
+    pieces: list[str] = []
+    separator, size = as_text(between), 0
+    for one in _counted_items(values):
+        pieces.append(as_text(one))
+        size += len(pieces[-1]) + len(separator)
+        check_size(size)
+    return separator.join(pieces)
+
+
+@pass_context
+def _join(context: Context, values: Any, d: Any = "", attribute: str | int | None = None) -> str:
+    if attribute is not None:
+        values = FILTERS["map"](context, values, attribute=attribute)
+    return _joined(values, d)
+
+
+@pass_context
+def _sum(context: Context, values: Any, attribute: str | int | None = None, start: float = 0) -> float:
+    if attribute is not None:
+        values = FILTERS["map"](context, values, attribute=attribute)
+    total = start
+    for one in _counted_items(values):
+        if not isinstance(one, int | float) or not isinstance(total, int | float):
+            raise TypeError("`sum` is for numbers")
+        total = check_result(total + one)
+    return total
+
+
+def _replace(value: Any, old: Any, new: Any, count: int = -1) -> str:
+    text, gone, there = as_text(value), as_text(old), as_text(new)
+    check_size(len(text) + text.count(gone) * max(len(there) - len(gone), 0))
+    return text.replace(gone, there, count)
+
+
+def _trim(value: Any, chars: str | None = None) -> str:
+    check_needle("trim", chars)
+    return str(FILTERS["trim"](value, chars))
+
+
+def _round(value: float, precision: int = 0) -> float:
+    if not -15 <= precision <= 15:
+        raise ValueError("round to at most 15 digits")
+    return round(float(value), precision)
+
+
+def bounded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter, or a test, that costs something each time. Jinja's marks of what it is given stay with it."""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        count_step()
+        return check_result(function(*args, **kwargs))
+
+    return called
+
+
+OWN_FILTERS: dict[str, Callable[..., Any]] = {
+    "join": _join,
+    "replace": _replace,
+    "round": _round,
+    "string": as_text,
+    "sum": _sum,
+    "tojson": _as_json,
+    "trim": _trim,
+}
+EACH_FILTER, JOINED_FILTER, MADE_FILTER = "each", "joined", "made"
+"""What loops, `~` and lists are turned into; harmless where a template names them."""
+
+
+def all_filters() -> dict[str, Callable[..., Any]]:
+    """All that there are, by their names."""
+    hidden: dict[str, Callable[..., Any]] = {
+        EACH_FILTER: _counted_items,
+        JOINED_FILTER: _joined,
+        MADE_FILTER: lambda made: made,
+    }
+    built_in: dict[str, Callable[..., Any]] = {name: FILTERS[name] for name in BUILT_IN_FILTERS}
+    return {name: bounded(one) for name, one in (built_in | OWN_FILTERS | hidden).items()}
+
+
+NO_OWNER: Any = Undefined()._undefined_obj
 """Where Jinja found nothing that it could look into."""
 
 TEXT_METHODS = frozenset((
@@ -24,7 +279,7 @@ TEXT_METHODS = frozenset((
 TEXT_METHODS_THAT_COMPARE = frozenset(("strip", "lstrip", "rstrip", "rsplit"))  # each character with all they are given
 LONGEST_RANGE = 10_000
 MAPPING_METHODS = frozenset(("items", "keys", "values", "get"))
-NODES = (
+PERMITTED_NODES = (
     nodes.Output, nodes.TemplateData, nodes.For, nodes.If, nodes.Assign, nodes.Name, nodes.Const, nodes.Tuple,
     nodes.List, nodes.Dict, nodes.Pair, nodes.Keyword, nodes.CondExpr, nodes.Filter, nodes.Test, nodes.Call,
     nodes.Getitem, nodes.Getattr, nodes.Slice, nodes.Concat, nodes.Compare, nodes.Operand, nodes.UnaryExpr,
@@ -32,7 +287,7 @@ NODES = (
 )  # fmt: skip
 
 
-class NotThere(UndefinedError):
+class UndefinedName(UndefinedError):
     """A template speaks of what is not there.
 
     Attributes:
@@ -45,12 +300,12 @@ class NotThere(UndefinedError):
         self.name, self.owner, self.hint = name, owner, hint
 
 
-class _NotThere(StrictUndefined):
+class _Undefined(StrictUndefined):
     __slots__ = ()
 
     @property
     def _undefined_message(self) -> str:
-        raise NotThere(self._undefined_name, self._undefined_obj, self._undefined_hint)
+        raise UndefinedName(self._undefined_name, self._undefined_obj, self._undefined_hint)
 
 
 class Environment(ImmutableSandboxedEnvironment):
@@ -61,11 +316,11 @@ class Environment(ImmutableSandboxedEnvironment):
     def getattr(self, obj: Any, attribute: str) -> Any:
         found = self.getitem(obj, attribute)
         if isinstance(found, Undefined):
-            return getattr(obj, attribute) if attribute in _methods(obj) else found
+            return getattr(obj, attribute) if attribute in _callable_methods(obj) else found
         return found
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        look()
+        check_time()
         if isinstance(obj, Undefined):
             str(obj)  # says what is missing
         if isinstance(obj, Mapping | list | tuple | str | range):
@@ -73,30 +328,30 @@ class Environment(ImmutableSandboxedEnvironment):
                 return obj[argument]
             except (TypeError, LookupError):
                 return self.undefined(obj=obj, name=argument)
-        if isinstance(argument, str) and argument in fields_of(obj):
+        if isinstance(argument, str) and argument in readable_fields(obj):
             return getattr(obj, argument)
         return self.undefined(obj=obj, name=argument)
 
     def is_safe_callable(self, obj: Any) -> bool:
-        return obj is _range or getattr(obj, "__name__", "") in _methods(getattr(obj, "__self__", None))
+        return obj is _range or getattr(obj, "__name__", "") in _callable_methods(getattr(obj, "__self__", None))
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        take()
+        count_step()
         if isinstance(__obj, Undefined):
             str(__obj)
         if not __self.is_safe_callable(__obj):
             raise TypeError("it calls what cannot be called here")
         if getattr(__obj, "__name__", "") in TEXT_METHODS_THAT_COMPARE:
-            check_sought(__obj.__name__, *args, *kwargs.values())
-        return fits(__context.call(__obj, *args, **kwargs))
+            check_needle(__obj.__name__, *args, *kwargs.values())
+        return check_result(__context.call(__obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        take()
+        count_step()
         _check_operands(operator, left, right)
-        return fits(super().call_binop(context, operator, left, right))
+        return check_result(super().call_binop(context, operator, left, right))
 
 
-def _methods(obj: Any) -> frozenset[str]:
+def _callable_methods(obj: Any) -> frozenset[str]:
     """What can be called of a value."""
     if isinstance(obj, str):
         return TEXT_METHODS
@@ -114,7 +369,7 @@ def _check_operands(operator: str, left: Any, right: Any) -> None:
     if not (isinstance(left, int | float) and isinstance(right, int | float)):
         raise TypeError(f"`{operator}` is for numbers")
     if operator == "**" and (abs(right) > 64 or _bits(left) * abs(right) > MOST_BITS):
-        raise TooMuch("it makes too large a number")
+        raise BudgetExceeded("it makes too large a number")
 
 
 def _bits(number: float) -> int:
@@ -124,18 +379,18 @@ def _bits(number: float) -> int:
 def _range(*args: int) -> range:
     made = range(*args)
     if len(made) > LONGEST_RANGE:
-        raise TooMuch(f"`range` goes up to {LONGEST_RANGE:,} here")
+        raise BudgetExceeded(f"`range` goes up to {LONGEST_RANGE:,} here")
     return made
 
 
 @pass_context
-def _finalized(_: Context, value: Any) -> str:  # with the context, for else Jinja works constants out while it compiles
-    return written(value)
+def _finalize(_: Context, value: Any) -> str:  # with the context, for else Jinja works constants out while it compiles
+    return as_text(value)
 
 
 def _environment() -> Environment:
-    made = Environment(undefined=_NotThere, optimized=False, finalize=_finalized, keep_trailing_newline=True)
-    made.filters = filters()
+    made = Environment(undefined=_Undefined, optimized=False, finalize=_finalize, keep_trailing_newline=True)
+    made.filters = all_filters()
     made.tests = {name: bounded(cast("Callable[..., Any]", one)) for name, one in made.tests.items()}
     made.globals = {"range": _range}
     return made
@@ -144,10 +399,10 @@ def _environment() -> Environment:
 ENVIRONMENT = _environment()
 
 
-def permitted(tree: nodes.Template, taken: Iterable[str]) -> str:
+def why_refused(tree: nodes.Template, taken: Iterable[str]) -> str:
     """Why this cannot be a template of ours, as a sentence; empty where it can."""
     for node in tree.find_all(nodes.Node):
-        if not isinstance(node, NODES) or (isinstance(node, nodes.For) and node.recursive):
+        if not isinstance(node, PERMITTED_NODES) or (isinstance(node, nodes.For) and node.recursive):
             return f"it uses {type(node).__name__.lower()}, which templates of plans do not"
         if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
             return f"names that begin with `_` are not reached: `{node.attr}`"
@@ -156,7 +411,7 @@ def permitted(tree: nodes.Template, taken: Iterable[str]) -> str:
         if isinstance(node, nodes.Name) and node.name in ("self", "super", "caller"):
             return f"there is no `{node.name}` here"
         if isinstance(node, nodes.Filter) and node.name not in ENVIRONMENT.filters:
-            return f"there is no filter `{node.name}`; there are {', '.join(sorted([*BUILT_IN, *OWN]))}"
+            return f"there is no filter `{node.name}`; there are {', '.join(sorted([*BUILT_IN_FILTERS, *OWN_FILTERS]))}"
         if isinstance(node, nodes.Test) and node.name not in ENVIRONMENT.tests:
             return f"there is no test `{node.name}`"
         if isinstance(node, nodes.Const) and isinstance(node.value, float) and not math.isfinite(node.value):
@@ -164,38 +419,38 @@ def permitted(tree: nodes.Template, taken: Iterable[str]) -> str:
     return ""
 
 
-class _Counted(NodeTransformer):
+class _Instrument(NodeTransformer):
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
         self.generic_visit(node)
-        node.iter = _filtered(cast(nodes.Expr, node.iter), EACH)
+        node.iter = _filter_node(cast(nodes.Expr, node.iter), EACH_FILTER)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
         self.generic_visit(node)
-        return _filtered(nodes.List(node.nodes, lineno=node.lineno), JOINED)
+        return _filter_node(nodes.List(node.nodes, lineno=node.lineno), JOINED_FILTER)
 
     def visit_List(self, node: nodes.List) -> nodes.Filter:  # noqa: N802
         self.generic_visit(node)
-        return _filtered(node, MADE)
+        return _filter_node(node, MADE_FILTER)
 
     def visit_Dict(self, node: nodes.Dict) -> nodes.Filter:  # noqa: N802
         self.generic_visit(node)
-        return _filtered(node, MADE)
+        return _filter_node(node, MADE_FILTER)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
-        return _filtered(node, MADE) if isinstance(node.arg, nodes.Slice) else node
+        return _filter_node(node, MADE_FILTER) if isinstance(node.arg, nodes.Slice) else node
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
-        return _filtered(node, MADE) if node.ctx == "load" else node
+        return _filter_node(node, MADE_FILTER) if node.ctx == "load" else node
 
 
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
+def _filter_node(node: nodes.Expr, name: str) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
 
 
-def counted(tree: nodes.Template) -> nodes.Template:
+def instrumented(tree: nodes.Template) -> nodes.Template:
     """The same, with its loops, lists, slices and `~` counted."""
-    made: nodes.Template = _Counted().visit(tree)
+    made: nodes.Template = _Instrument().visit(tree)
     return made.set_environment(ENVIRONMENT)  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 """Templates of steps: Jinja in its sandbox, which reads what it is given, reaches nothing else, and ends soon.
 
-Text is made by `render`, values by `value`; what a template speaks of can be told without either (`names_of`). Their
-authors are not trusted: what could take long, or grow, is left out or counted (`sandbox`).
+Text is made by `render`, values by `evaluate`; what a template uses can be told without either (`references_of`).
+Their authors are not trusted: what could take long, or grow, is left out or counted (`sandbox`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,26 @@ from typing import Any, NamedTuple
 from jinja2 import Template, TemplateError, TemplateSyntaxError, Undefined, meta, nodes
 from jinja2.parser import Parser
 
-from apps.plans.budgets import Time, TooMuch, budget, look
-from apps.plans.filters import written
-from apps.plans.sandbox import ABSENT, ENVIRONMENT, NotThere, counted, permitted
+from apps.plans.definitions import listed
+from apps.plans.sandbox import (
+    ENVIRONMENT,
+    NO_OWNER,
+    BudgetExceeded,
+    TimeBudget,
+    UndefinedName,
+    as_text,
+    budget,
+    check_time,
+    instrumented,
+    why_refused,
+)
 
 LONGEST_SOURCE = 50_000  # characters
 LARGEST = 200_000  # bytes of a rendered text
-GIVEN = ("inputs", "steps", "item", "index", "last")
+TEMPLATE_NAMES = ("inputs", "steps", "item", "index", "last")
 """The names that a template may find."""
-MOST_NAMED = 20  # of what there is, in a sentence
 
-WRONG = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+EVALUATION_ERRORS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 TOO_DEEP = (SyntaxError, RecursionError, MemoryError)  # the first is of the Python that Jinja makes of a template
 
 
@@ -33,76 +42,76 @@ class TemplateProblem(Exception):
     """A template cannot be, or not with what there is. The text is a sentence that says why."""
 
 
-class Spoken(NamedTuple):
-    """What a template speaks of: keys of steps, names of inputs, and names of its own surroundings (`item`, `last`).
+class References(NamedTuple):
+    """What a template uses: keys of steps, names of inputs, and names in general (`inputs`, `item`, `last`).
 
-    `all_steps`: it also speaks of `steps` without saying which, so that nobody knows what it waits for.
+    `is_open_ended`: it uses `steps` without saying which, so that nobody knows what it waits for.
     """
 
     steps: frozenset[str] = frozenset()
     inputs: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
-    all_steps: bool = False
+    is_open_ended: bool = False
 
 
 def render(template: str, names: Mapping[str, Any]) -> str:
     """The text that a template makes of these names. Raises TemplateProblem."""
-    with _told(template, names):
-        made = _template(template)
+    with _raise_as_problem(template, names):
+        made = _compiled_template(template)
         pieces, size = [], 0
         with budget():
             for piece in made.generate(names):
                 size += len(piece.encode(errors="surrogatepass"))
                 if size > LARGEST:
-                    raise TooMuch(f"it makes more than {LARGEST:,} bytes")
+                    raise BudgetExceeded(f"it makes more than {LARGEST:,} bytes")
                 pieces.append(piece)
         return "".join(pieces)
 
 
-def value(expression: str, names: Mapping[str, Any], shared: Time | None = None) -> Any:
+def evaluate(expression: str, names: Mapping[str, Any], shared: TimeBudget | None = None) -> Any:
     """What an expression gives: JSON, and results (dataclasses) as they were given. Raises TemplateProblem.
 
     It takes no longer than is left of `shared`, where several are worked out.
     """
-    with _told(expression, names, is_expression=True):
-        made = _expression(expression)
+    with _raise_as_problem(expression, names, is_expression=True):
+        made = _compiled_expression(expression)
         with budget(shared):
             context = made.new_context(dict(names))
             for _ in made.root_render_func(context):
                 pass
-            return _native(context.vars["result"])
+            return _plain_value(context.vars["result"])
 
 
 @lru_cache(maxsize=4096)
-def names_of(template: str, *, is_expression: bool = False) -> Spoken:
-    """What a template, or an expression, speaks of. Raises TemplateProblem where it cannot be read."""
-    with _told(template, {}, is_expression=is_expression):
-        tree = _tree(template, is_expression)
+def references_of(template: str, *, is_expression: bool = False) -> References:
+    """What a template, or an expression, uses. Raises TemplateProblem if it cannot be read."""
+    with _raise_as_problem(template, {}, is_expression=is_expression):
+        tree = _parse(template, is_expression)
         names = meta.find_undeclared_variables(tree)
         found = [(node.node.name, _key(node)) for node in _accesses(tree) if isinstance(node.node, nodes.Name)]
         mentions = sum(node.name == "steps" for node in tree.find_all(nodes.Name))
     steps = [str(key) for name, key in found if name == "steps" and key is not None]
     inputs = [str(key) for name, key in found if name == "inputs" and key is not None]
-    return Spoken(frozenset(steps), frozenset(inputs), frozenset(names), all_steps=mentions > len(steps))
+    return References(frozenset(steps), frozenset(inputs), frozenset(names), is_open_ended=mentions > len(steps))
 
 
 @lru_cache(maxsize=1024)
-def _template(source: str) -> Template:
-    return ENVIRONMENT.from_string(counted(_tree(source, False)))
+def _compiled_template(source: str) -> Template:
+    return ENVIRONMENT.from_string(instrumented(_parse(source, False)))
 
 
 @lru_cache(maxsize=1024)
-def _expression(source: str) -> Template:
-    return ENVIRONMENT.from_string(counted(_tree(source, True)))
+def _compiled_expression(source: str) -> Template:
+    return ENVIRONMENT.from_string(instrumented(_parse(source, True)))
 
 
-def _tree(source: str, is_expression: bool) -> nodes.Template:
+def _parse(source: str, is_expression: bool) -> nodes.Template:
     """The source as Jinja reads it, made of what is permitted alone. Raises TemplateProblem."""
     if len(source) > LONGEST_SOURCE:
         raise TemplateProblem(f"It is longer than {LONGEST_SOURCE:,} characters.")
     try:
-        tree = _expression_tree(source) if is_expression else ENVIRONMENT.parse(source)
-        refusal = permitted(tree, GIVEN)
+        tree = _parse_expression(source) if is_expression else ENVIRONMENT.parse(source)
+        refusal = why_refused(tree, TEMPLATE_NAMES)
     except TemplateSyntaxError as error:
         where = f" (line {error.lineno})" if "\n" in source else ""
         raise TemplateProblem(_sentence(f"it cannot be read{where}: {error.message}")) from None
@@ -113,7 +122,7 @@ def _tree(source: str, is_expression: bool) -> nodes.Template:
     return tree
 
 
-def _expression_tree(source: str) -> nodes.Template:
+def _parse_expression(source: str) -> nodes.Template:
     parser = Parser(ENVIRONMENT, source, state="variable")
     read = parser.parse_expression()
     if not parser.stream.eos:
@@ -123,27 +132,27 @@ def _expression_tree(source: str) -> nodes.Template:
 
 
 @contextmanager
-def _told(source: str, names: Mapping[str, Any], is_expression: bool = False) -> Iterator[None]:
+def _raise_as_problem(source: str, names: Mapping[str, Any], is_expression: bool = False) -> Iterator[None]:
     """What goes wrong is told as a TemplateProblem."""
     try:
         yield
-    except NotThere as error:
-        raise TemplateProblem(_sentence(_missing(_tree(source, is_expression), error, names))) from None
+    except UndefinedName as error:
+        raise TemplateProblem(_sentence(_missing_sentence(_parse(source, is_expression), error, names))) from None
     except TOO_DEEP:
         raise TemplateProblem("It is nested too deeply.") from None
-    except TooMuch as error:
+    except BudgetExceeded as error:
         raise TemplateProblem(_sentence(str(error))) from None
-    except WRONG as error:
+    except EVALUATION_ERRORS as error:
         raise TemplateProblem(_sentence(f"it cannot be worked out: {error}")) from None
 
 
-def _missing(tree: nodes.Template, error: NotThere, names: Mapping[str, Any]) -> str:
+def _missing_sentence(tree: nodes.Template, error: UndefinedName, names: Mapping[str, Any]) -> str:
     """That something is not there, and what is."""
     name, owner = error.name, error.owner
     if error.hint:
         return error.hint
-    if owner is ABSENT:
-        return f"there is no `{name}` here; there are {_listed(names)}"
+    if owner is NO_OWNER:
+        return f"there is no `{name}` here; there are {listed(names) or 'nothing'}"
     paths = {path for node in _accesses(tree) if _key(node) == name and (path := _path(node.node))}
     where = f"`{paths.pop()}`" if len(paths) == 1 else "what it looks into"
     if where == "`steps`":
@@ -151,18 +160,13 @@ def _missing(tree: nodes.Template, error: NotThere, names: Mapping[str, Any]) ->
     if owner is None:
         return f"{where} is empty (null), so there is no `{name}` in it"
     if isinstance(owner, Mapping):
-        return f"{where} has no `{name}`; it has {_listed(owner)}"
+        return f"{where} has no `{name}`; it has {listed(owner) or 'nothing'}"
     if dataclasses.is_dataclass(owner):
-        return f"{where} has no `{name}`; it has {_listed(field.name for field in dataclasses.fields(owner))}"
+        return f"{where} has no `{name}`; it has {listed(field.name for field in dataclasses.fields(owner))}"
     if isinstance(owner, list | tuple):
         several = f"{where} is a list of {len(owner)}"
         return f"{several}, so there is no `{name}` in it" if isinstance(name, int) else f"{several}, without `{name}`"
     return f"{where} has no `{name}`"
-
-
-def _listed(names: Iterable[Any]) -> str:
-    first, *others = [f"`{name}`" for name in names][: MOST_NAMED + 1] or ["nothing"]
-    return ", ".join([first, *others[: MOST_NAMED - 1]]) + (", …" if len(others) >= MOST_NAMED else "")
 
 
 def _accesses(tree: nodes.Template) -> Iterator[nodes.Getattr | nodes.Getitem]:
@@ -187,17 +191,17 @@ def _path(node: nodes.Node) -> str:
     return before and (f"{before}[{key}]" if isinstance(key, int) else f"{before}.{key}")
 
 
-def _native(given: Any) -> Any:
-    """Without what only lives in a template: generators are lists. Raises NotThere for what is not there."""
+def _plain_value(given: Any) -> Any:
+    """Without what only lives in a template: generators are lists. Raises UndefinedName for what is not there."""
     if isinstance(given, Undefined):
         str(given)  # says what is missing
     if given is None or isinstance(given, str | int | float) or dataclasses.is_dataclass(given):
         return given
-    look()
+    check_time()
     if isinstance(given, Mapping):
-        return {key if isinstance(key, str) else written(key): _native(one) for key, one in given.items()}
+        return {key if isinstance(key, str) else as_text(key): _plain_value(one) for key, one in given.items()}
     if isinstance(given, Iterable):
-        return [_native(one) for one in given]
+        return [_plain_value(one) for one in given]
     raise TypeError(f"it gives no value, but {type(given).__name__}")
 
 

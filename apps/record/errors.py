@@ -1,8 +1,38 @@
-"""What can be refused, in one vocabulary; each edge maps it to its protocol by a table."""
+"""What can be refused or fail, in one vocabulary: its kind, its sentence for people, and what HTTP says with it.
+
+Each edge maps the kinds to its protocol by a table, which may have rows of their own for some errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import ClassVar
+
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
+from django.db import InterfaceError, OperationalError
+
+from apps.accounts.authentication import BadCredentials
+from apps.accounts.encryption import CannotDecrypt
+from apps.accounts.quotas import QuotaExceeded
+
+
+class Kind(Enum):
+    INVALID = auto()
+    NOT_FOUND = auto()
+    CONFLICT = auto()
+    TOO_LARGE = auto()
+    UNAUTHENTICATED = auto()
+    TOO_MANY = auto()
+    UNAVAILABLE = auto()
+    INTERNAL = auto()
 
 
 class Refusal(Exception):
     """Something was asked that cannot be done; nothing was stored. `str()` is a sentence for people."""
+
+    kind: ClassVar[Kind] = Kind.INVALID
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or self.__doc__)
@@ -11,21 +41,31 @@ class Refusal(Exception):
 class TaskNotFound(Refusal):
     """There is no such task."""
 
+    kind = Kind.NOT_FOUND
+
 
 class ContextNotFound(Refusal):
     """There is no such conversation."""
+
+    kind = Kind.NOT_FOUND
 
 
 class MessageNotFound(Refusal):
     """There is no such message."""
 
+    kind = Kind.NOT_FOUND
+
 
 class TaskNotCancelable(Refusal):
     """The task has ended, so it cannot be canceled."""
 
+    kind = Kind.CONFLICT
+
 
 class UnsupportedOperation(Refusal):
     """This cannot be done with the task as it is."""
+
+    kind = Kind.CONFLICT
 
 
 class TaskFinished(UnsupportedOperation):
@@ -40,7 +80,7 @@ class TaskBusy(UnsupportedOperation):
     """The agent takes no message while it works. Wait until the task asks for one or ends."""
 
 
-class CredentialWanted(UnsupportedOperation):
+class CredentialRequired(UnsupportedOperation):
     """The task waits for a credential, which no message may carry. Give it by the link of the task's status message."""
 
 
@@ -51,13 +91,19 @@ class ContentTypeNotSupported(Refusal):
 class UploadNotFound(Refusal):
     """There is no such upload, or it has expired. Send the file again."""
 
+    kind = Kind.NOT_FOUND
+
 
 class FileTooLarge(Refusal):
     """The file is larger than is taken."""
 
+    kind = Kind.TOO_LARGE
+
 
 class WrongOffset(Refusal):
     """The upload is elsewhere, or somebody is sending to it. `offset` is where it goes on."""
+
+    kind = Kind.CONFLICT
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"The upload goes on at byte {offset}.")
@@ -70,3 +116,71 @@ class InvalidParams(Refusal):
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
         self.field = field
+
+
+class SessionUnreadable(Exception):
+    """What is stored of a session cannot be read. The text is for operators."""
+
+
+class InvalidFields(InvalidParams):
+    """Values of a request that cannot be used, each with the path of its field."""
+
+    def __init__(self, violations: Sequence[tuple[str, str]]) -> None:
+        path, sentence = violations[0]
+        super().__init__(f"{path}: {sentence}" if path else sentence, path)
+        self.violations = violations
+
+
+OTHER_ERRORS: dict[type[Exception], tuple[Kind, str]] = {
+    BadCredentials: (Kind.UNAUTHENTICATED, ""),
+    QuotaExceeded: (Kind.TOO_MANY, ""),
+    RequestDataTooBig: (Kind.TOO_LARGE, "The request is too large."),
+    TooManyFieldsSent: (Kind.INVALID, "The query has too many parameters."),
+    CannotDecrypt: (Kind.UNAVAILABLE, "A key cannot be read here. The operators can see why."),
+    SessionUnreadable: (Kind.UNAVAILABLE, "The session cannot be read here. The operators can see why."),
+    OperationalError: (Kind.UNAVAILABLE, "The record is away for a moment. Try again."),
+    InterfaceError: (Kind.UNAVAILABLE, "The record is away for a moment. Try again."),
+}
+"""What is no Refusal: its kind, and its sentence where its own words are not for people."""
+UNFORESEEN = Kind.INTERNAL, "The server made a mistake, and its operators can see it."
+
+
+def kind_of(error: type[Exception]) -> Kind:
+    return error.kind if issubclass(error, Refusal) else _kind_and_sentence(error)[0]
+
+
+def sentence_of(error: Exception) -> str:
+    """What to tell people of an error; nothing of what is inside where it was not foreseen."""
+    return str(error) if isinstance(error, Refusal) else _kind_and_sentence(type(error))[1] or str(error)
+
+
+def _kind_and_sentence(error: type[Exception]) -> tuple[Kind, str]:
+    return next((OTHER_ERRORS[base] for base in error.__mro__ if base in OTHER_ERRORS), UNFORESEEN)
+
+
+def violations_of(error: Exception) -> Sequence[tuple[str, str]]:
+    """The paths of the fields that cannot be used, each with what is wrong."""
+    if isinstance(error, InvalidFields):
+        return error.violations
+    return [(error.field, str(error))] if isinstance(error, InvalidParams) and error.field else []
+
+
+def headers_of(error: Exception, status: int) -> dict[str, str]:
+    """What HTTP says of an error together with this status."""
+    if isinstance(error, QuotaExceeded):
+        return {"Retry-After": str(error.retry_after)}
+    match status:
+        case 401:
+            return {"WWW-Authenticate": 'Bearer realm="parley"'}
+        case 503:
+            return {"Retry-After": "1"}
+        case _:
+            return {}
+
+
+def log_error(log: logging.Logger, error: Exception, status: int) -> None:
+    """Let operators know of an error that is the server's own."""
+    if status == 503:
+        log.warning("a request was put off: %s", error)
+    elif status == 500 and not isinstance(error, Refusal):
+        log.error("a request failed", exc_info=error)

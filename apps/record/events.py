@@ -66,7 +66,7 @@ class NewTask(TypedDict):
 
 
 class UserMessage(TypedDict):
-    """What was put away is not any more. `title` is that of a session which had none."""
+    """It also takes its session out of the archive. `title` is for a session that had none."""
 
     message: JSON
     opens: NotRequired[Opening]
@@ -75,7 +75,7 @@ class UserMessage(TypedDict):
 
 
 class AgentStart(TypedDict):
-    """`again`: the turn was begun before, and given back by a worker that had to end, which is no attempt.
+    """`again`: a worker that had to end gave the turn back; this does not count as an attempt.
 
     `agent`: who takes the turn, where that is not the task's agent. `version`: the number of the version of the agent
     that the turn goes by; older logs do not say it.
@@ -184,7 +184,7 @@ class ArtifactUpdate(TypedDict):
 
 
 class AgentComplete(TypedDict):
-    """The task's artifacts, by id; `signatures` of those that are signed (see `signatures.sign`)."""
+    """The task's artifacts, by id; `signatures` of those that are signed (see `signatures.sign_artifacts`)."""
 
     artifacts: list[str]
     signatures: NotRequired[dict[str, JSON]]

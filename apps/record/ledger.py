@@ -11,101 +11,93 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from django.db import connection, models, transaction
+from django.db.models import Q
 from django.utils import timezone
 
-from apps.record import blobs, erasure, leases, notifications
+from apps.record import notifications, runs
+from apps.record.content import blobs
 from apps.record.events import EventType, Opening
-from apps.record.hooks import hooks
-from apps.record.leases import Hold, LeaseLost
-from apps.record.locking import holding
-from apps.record.models import Artifact, Context, Event, Message, Run, Task
-from apps.record.projection import NO_PART_OF_REPLAY, fold, without
-from db import statements
-from db.selections import Selection
-from db.statements import NOW, Batch
-
-PROVISIONAL = Selection(
-    lambda task, state: Artifact.objects.filter(task=task, state=state).order_by("first_event"),
-    uuid.UUID(int=0),
-    Artifact.State.PROVISIONAL,
-)
-
-CONTEXT = Selection(lambda key: Context.objects.filter(pk=key), uuid.UUID(int=0))
-TASK = Selection(
-    lambda key, context: Task.objects.select_related("agent").filter(pk=key, context=context),
-    uuid.UUID(int=0),
-    uuid.UUID(int=1),
-)
-
-DESCRIBED = ("title", "agent", "options", "archived_at")
-"""What changes of a context, beside where its log ends."""
+from apps.record.hooks import hook, hooks
+from apps.record.models import Accepted, Artifact, Context, Event, Message, Run, Task
+from apps.record.projection import NO_PART_OF_REPLAY, fold, without_artifact
+from apps.record.runs import Lease, LeaseLost
+from apps.record.sql import ARTIFACTS_IN_STATE, CONTEXT, TASK_OF_CONTEXT
+from db import sql
+from db.sql import CLOCK_SQL, NOW, Batch, time_from, write_transaction
 
 
-DERIVED = {field.attname for field in Context._meta.concrete_fields if not field.primary_key} - NO_PART_OF_REPLAY
-
-
-class Listener(Protocol):
-    """What `LEDGER_LISTENERS` names: called with the new events of a watched context, inside their transaction."""
-
-    def __call__(self, context: Context, events: Sequence[Event]) -> None: ...
-
-
-class StaleTransition(Exception):
-    """The task changed under a transaction that holds its context: something writes around the ledger."""
-
-
-class NotAtOnce(Exception):
-    """What was proposed was not written: the context has grown or is watched, or files are to be counted.
-
-    Use `writing`.
-    """
+class StaleWrite(Exception):
+    """A row changed under a transaction that holds its context: something writes around the ledger."""
 
 
 @contextmanager
-def writing(context: uuid.UUID | Context, *, hold: Hold | None = None) -> Iterator[Ledger]:
+def writing(context: uuid.UUID | Context, *, lease: Lease | None = None) -> Iterator[Ledger]:
     """Open the log of a context for one transaction; one that `new_context` gave is created.
 
-    A context given as a row that was read before is locked and brought up to date as far as its log goes.
-
-    With `hold`, everything is written on behalf of a run, whose lease is extended.
-    Raises Context.DoesNotExist (ContextCleared for one that was cleared), LeaseLost, lifecycle.IllegalTransition; then
+    A row that is passed in is locked, and the columns that say where its log ends are refreshed.
+    With `lease`, everything is written on behalf of a run, whose lease is extended.
+    Raises Context.DoesNotExist (ContextCleared for one that was cleared), LeaseLost, IllegalTransition; then
     nothing was written.
     """
     row = CONTEXT.one(context) if isinstance(context, uuid.UUID) else context
     if row is None:
         raise Context.DoesNotExist
-    with holding(row) as now:
-        log = Ledger(row, now)
-        if hold is not None:
-            log.hold(hold)
-        yield log
-        log.write()
-
-
-@contextmanager
-def proposing(context: Context, now: datetime.datetime | None = None) -> Iterator[Ledger]:
-    """Open the log of a context that was read before, at `now`, without locking it.
-
-    All that was added is written at the end, by one statement. In this block nothing may be written but through the
-    log. It saves the round trips of a transaction; within one, on a database without a server, and where the context is
-    known to be watched, it is `writing`.
-    Raises NotAtOnce, and what `writing` raises; then nothing was written.
-    """
-    if connection.vendor != "postgresql" or connection.in_atomic_block or context.is_watched:
-        with writing(context) as log:
+    while True:
+        with suppress(ContextIsCold), write_transaction():
+            log = Ledger(row, timezone.now() if row._state.adding else lock_context(row))
+            if lease is not None:
+                log.renew_lease(lease)
             yield log
-        return
-    if context.cold_file:
-        raise NotAtOnce("it is to be brought back first")
-    yield (log := Ledger(context, now or timezone.now()))
-    if context.is_watched or blobs.are_stored(log.parts()):
-        raise NotAtOnce("listeners are called, and files counted, in a transaction")
-    log.write()
+            log.write()
+            return
+        hook("RESTORE_CONTEXT")(row.pk)
+
+
+def new_context() -> Context:
+    """A context for `writing` to create; its first event says by `opens` what it is (see `Ledger.opening`)."""
+    return Context(pk=uuid.uuid4())
+
+
+class ContextCleared(LeaseLost, Context.DoesNotExist):
+    """The context was cleared: its log has ended, and no run of it is anybody's."""
+
+
+class ContextIsCold(Exception):
+    """The context is in cold storage: it is to be restored."""
+
+
+def lock_context(context: Context) -> datetime.datetime:
+    """Lock the row, read under the lock what changes, and give the database's time.
+
+    Raises Context.DoesNotExist (ContextCleared for one that was cleared), ContextIsCold.
+    """
+    suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
+    table = Context._meta.db_table
+    columns = f"last_event, is_watched, deleted_at, archived_at, cold_file, {CLOCK_SQL[connection.vendor]}"
+    found = sql.execute(f"SELECT {columns} FROM {table} WHERE id = %s {suffix}", [context.pk]).fetchone()  # noqa: S608
+    if found is None:
+        raise Context.DoesNotExist
+    deleted_at, archived_at, cold_file, now = found[2:]
+    if deleted_at is not None:
+        raise ContextCleared
+    if cold_file:
+        raise ContextIsCold
+    context.last_event, context.is_watched = found[0], bool(found[1])
+    context.archived_at = time_from(archived_at) if archived_at else None
+    context.cold_file, context.cold_at = "", None
+    return time_from(now)
+
+
+DESCRIPTION_FIELDS = ("title", "agent", "options", "archived_at")
+"""What changes of a context, beside where its log ends."""
+
+
+DERIVED_FIELDS = {field.attname for field in Context._meta.concrete_fields if not field.primary_key} - NO_PART_OF_REPLAY
 
 
 class Ledger:
@@ -114,40 +106,33 @@ class Ledger:
     def __init__(self, context: Context, now: datetime.datetime) -> None:
         self.context = context
         self.now = now  # by the database's clock, as leases are, wherever that was asked
-        self._began_at = context.last_event
+        self._base_index = context.last_event
         self.events: list[Event] = []
         self._described = _description(context)
-        self._held: Hold | None = None
+        self._lease: Lease | None = None
         self._tasks: dict[uuid.UUID, Task] = {}
         self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime]] = {}
         self._artifacts: dict[uuid.UUID, list[Artifact]] = {}
         self._messages: dict[int, Message] = {}
         self._new_tasks: list[Task] = []
         self._also: list[models.Model] = []
-        self._also_updated: list[tuple[type[models.Model], dict[str, Any], dict[str, Any], Exception]] = []
         self._new_artifacts: list[Artifact] = []
         self._is_cleared = False
         self._wait = notifications.LATER
         self._remembered: dict[str, Any] | None = None
 
-    def hold(self, hold: Hold) -> None:
-        """Write on behalf of a run, whose lease is extended. Raises LeaseLost."""
-        if not statements.update(Run, self._held_row(hold), {"lease_until": leases.end(self.now)}):
+    def renew_lease(self, lease: Lease, values: dict[str, Any] | None = None) -> None:
+        """Write on behalf of a run, which gets these values; without any its lease is extended. Raises LeaseLost."""
+        held = {"id": lease.run_id, "fence": lease.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
+        if not sql.update(Run, held, values or {"lease_until": runs.lease_end(self.now)}):
             raise LeaseLost
-        self._held, self._wait = hold, notifications.SOON
+        self._lease, self._wait = lease, notifications.SOON
 
-    def end_hold(self, hold: Hold, values: dict[str, Any]) -> None:
-        """Write on behalf of a run, which gets these values; where the hold is void, `write` raises LeaseLost."""
-        self._also_updated.append((Run, self._held_row(hold), values, LeaseLost()))
-        self._held, self._wait = hold, notifications.SOON
-
-    def begin_hold(self, hold: Hold, where: dict[str, Any], values: dict[str, Any]) -> None:
-        """Write on behalf of a run that gets these values; unless `where` is so, `write` raises LeaseLost."""
-        self._also_updated.append((Run, where, values, LeaseLost()))
-        self._held = hold
-
-    def _held_row(self, hold: Hold) -> dict[str, Any]:
-        return {"id": hold.run_id, "fence": hold.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
+    def acquire_lease(self, lease: Lease, where: dict[str, Any], values: dict[str, Any]) -> None:
+        """Write on behalf of a run that becomes this worker's. Raises LeaseLost unless `where` is so."""
+        if not sql.update(Run, where, values):
+            raise LeaseLost
+        self._lease = lease
 
     def add(
         self,
@@ -163,7 +148,7 @@ class Ledger:
             index=self.context.last_event + 1,
             type=type_,
             task_id=task,
-            run=self._held.run_id if self._held else None,
+            run=self._lease.run_id if self._lease else None,
             artifact_id=artifact_id,
             payload=payload,
             at=timezone.now(),
@@ -186,45 +171,43 @@ class Ledger:
         """The message that the added event of this index brought."""
         return self._messages[index]
 
-    def also_insert(self, row: models.Model) -> None:
-        """A row of execution state that goes in together with the events."""
+    def insert_with_events(self, row: models.Model) -> None:
+        """Insert a row of execution state together with the events."""
         self._also.append(row)
 
     def remember(self, changed: dict[str, Any], forgotten: Collection[str]) -> None:
-        """Change some keys of the context's memory, and leave the others as they are by now. For `writing` alone."""
+        """Change some keys of the context's memory, and leave the others as they are by now."""
         kept = Context.objects.filter(pk=self.context.pk).values_list("memory", flat=True).first() or {}
         self._remembered = {key: value for key, value in kept.items() if key not in forgotten} | changed
 
     def write(self) -> None:
         """Write what was added. `writing` calls it last."""
-        if not self.events and not self._also and not self._also_updated:
+        if not self.events and not self._also:
             return
-        batch = statements.Batch()
+        batch = Batch()
         self._save_context(batch)
-        for model, where, values, missing in self._also_updated:
-            batch.update(model, where, values, missing=missing)
-        self._save_tasks(batch)
-        batch.insert(self._new_tasks)
-        batch.insert(list(self._messages.values()))
+        if self._tasks:
+            self._save_tasks(batch)
+        batch.insert(*self._new_tasks)
+        batch.insert(*self._messages.values())
         for row in self._also:
-            batch.insert([row])
-        self._save_artifacts(batch)
-        batch.insert(self.events)
+            batch.insert(row)
+        if self._artifacts or self._new_artifacts:
+            self._save_artifacts(batch)
+        batch.insert(*self.events)
         batch.write()
-        blobs.count_uses(self.context.workspace_id, self.parts())
+        blobs.count_uses(self.context.workspace_id, (part for event in self.events for part in event.parts))
         if self._is_cleared:
-            erasure.erase(self.context, self._began_at)
-        for listener in hooks("LEDGER_LISTENERS") if self.context.is_watched else ():
-            listener(self.context, self.events)
+            erase_context(self.context, self._base_index)
+        if self.context.is_watched:
+            for listener in hooks("LEDGER_LISTENERS"):
+                listener(self.context, self.events)
         announcement = self.context.pk, self.context.last_event, self.context.owner_id
-        wait = 0.0 if any(event.settles for event in self.events) else self._wait
+        statuses = (event for event in self.events if event.type == EventType.AGENT_STATUS)
+        wait = 0.0 if any(event.settles for event in statuses) else self._wait
         transaction.on_commit(lambda: notifications.announce(*announcement, wait=wait))
 
-    def parts(self) -> Iterator[Any]:
-        """The A2A parts that the added events bring."""
-        return (part for event in self.events for part in event.parts)
-
-    def knows(self, task: Task, artifacts: list[Artifact] | None = None) -> None:
+    def use_loaded(self, task: Task, artifacts: list[Artifact] | None = None) -> None:
         """Take a task that was read before, and its artifacts if known; compare-and-swap guards its state."""
         self._tasks[task.pk], self._loaded[task.pk] = task, (task.state, task.status_at)
         if artifacts is not None:
@@ -237,31 +220,31 @@ class Ledger:
         if task_id is None:
             raise Task.DoesNotExist
         if task_id not in self._tasks:
-            task = TASK.one(task_id, self.context.pk)
+            task = TASK_OF_CONTEXT.one(task_id, self.context.pk)
             if task is None:
                 raise Task.DoesNotExist
-            self.knows(task)
+            self.use_loaded(task)
         return self._tasks[task_id]
 
     def add_task(self, task: Task) -> None:
         self._new_tasks.append(task)
-        self.knows(task, artifacts=[])
+        self.use_loaded(task, artifacts=[])
 
     def add_message(self, message: Message) -> None:
         self._messages[message.index] = message
 
     def add_artifact(self, artifact: Artifact) -> None:
-        self._new_artifacts = [*without(self._new_artifacts, artifact), artifact]
+        self._new_artifacts = [*without_artifact(self._new_artifacts, artifact), artifact]
         if (known := self._artifacts.get(artifact.task_id)) is not None:
-            self._artifacts[artifact.task_id] = [*without(known, artifact), artifact]
+            self._artifacts[artifact.task_id] = [*without_artifact(known, artifact), artifact]
 
-    def provisional(self, task: Task) -> list[Artifact]:
+    def provisional_artifacts(self, task: Task) -> list[Artifact]:
         if task.pk not in self._artifacts:
-            stored = PROVISIONAL.all(task.pk, Artifact.State.PROVISIONAL)
+            stored = ARTIFACTS_IN_STATE.all(task.pk, Artifact.State.PROVISIONAL)
             self._artifacts[task.pk] = stored
             for artifact in self._new_artifacts:
                 if artifact.task_id == task.pk:
-                    self._artifacts[task.pk] = [*without(self._artifacts[task.pk], artifact), artifact]
+                    self._artifacts[task.pk] = [*without_artifact(self._artifacts[task.pk], artifact), artifact]
         return [known for known in self._artifacts[task.pk] if known.state == Artifact.State.PROVISIONAL]
 
     def chunks(self, artifact: Artifact) -> list[Event]:
@@ -282,25 +265,27 @@ class Ledger:
         self._new_tasks, self._new_artifacts = [], []
         self._tasks, self._artifacts, self._messages = {}, {}, {}
 
-    def unended(self, tasks: Collection[str]) -> list[tuple[Task, list[Artifact]]]:
-        """None: the past of a fork are rows of other contexts, which this one does not write."""
+    def unfinished_tasks(self, tasks: Collection[str]) -> list[tuple[Task, list[Artifact]]]:
+        """Always empty: the tasks that a fork inherits belong to other contexts."""
         return []
 
     def _save_context(self, batch: Batch) -> None:
         values = {"last_event": self.context.last_event, "updated_at": self.context.updated_at}
         if self.context._state.adding:
             self.context.memory = self._remembered or {}
-            batch.insert([self.context])
+            batch.insert(self.context)
         else:
-            if _description(self.context) != self._described:
-                values |= dict(zip(DESCRIBED, _description(self.context), strict=True))
+            if (described := _description(self.context)) != self._described:
+                fields = zip(DESCRIPTION_FIELDS, self._described, described, strict=True)
+                # What this transaction did not change, others may have changed since the row was read.
+                values |= {name: now for name, before, now in fields if now != before}
             if self._remembered is not None:
                 values["memory"] = self._remembered
             if self.context.deleted_at is not None:
-                values = {name: getattr(self.context, name) for name in DERIVED} | {"memory": {}}
-            where = {"id": self.context.pk, "last_event": self._began_at, "is_watched": self.context.is_watched}
+                values = {name: getattr(self.context, name) for name in DERIVED_FIELDS} | {"memory": {}}
+            where = {"id": self.context.pk, "last_event": self._base_index, "is_watched": self.context.is_watched}
             where["cold_file"] = ""
-            batch.update(Context, where, values, missing=NotAtOnce(f"context {self.context.pk} has grown"))
+            batch.update(Context, where, values, missing=StaleWrite(f"context {self.context.pk} has grown"))
 
     def _save_tasks(self, batch: Batch) -> None:
         """Compare and swap: the state that the transaction began with is the state in the row."""
@@ -318,7 +303,7 @@ class Ledger:
             if task.metadata:
                 values["metadata"] = task.metadata
             batch.update(
-                Task, {"id": task.pk, "state": state}, values, missing=StaleTransition(f"task {task.pk} was {state}")
+                Task, {"id": task.pk, "state": state}, values, missing=StaleWrite(f"task {task.pk} was {state}")
             )
 
     def _save_artifacts(self, batch: Batch) -> None:
@@ -326,11 +311,7 @@ class Ledger:
             if artifact.state != Artifact.State.PROVISIONAL:
                 values = {name: getattr(artifact, name) for name in ("state", "parts", "digest", "signature")}
                 batch.update(Artifact, {"id": artifact.pk}, values)
-        batch.insert(self._new_artifacts, replacing=("task", "artifact_id"))
-
-
-Door = Callable[[Context], AbstractContextManager[Ledger]]
-"""`writing` or `proposing`."""
+        batch.insert(*self._new_artifacts, replacing=("task", "artifact_id"))
 
 
 def is_chunk_of(event: Event, artifact: Artifact) -> bool:
@@ -343,6 +324,47 @@ def _description(context: Context) -> tuple[Any, ...]:
     return context.title, context.agent_id, context.options, context.archived_at
 
 
-def new_context() -> Context:
-    """A context for `writing` to create; its first event says by `opens` what it is (see `Ledger.opening`)."""
-    return Context(pk=uuid.uuid4())
+def erase_context(context: Context, upto: int) -> None:
+    """Delete the rows of the context's tasks and messages, with all that hangs on them, and its log up to an event.
+
+    What forks share of it is theirs, and stays. What a sender's messages led to is forgotten, but not that they were
+    sent: none of them runs again. Files that nobody else uses go after the commit.
+    """
+    stored = [part for prepare in hooks("BEFORE_ERASURE") for part in prepare(context) or ()]
+    led_here = Q(task__context=context) | Q(answer__context=context)
+    Accepted.objects.filter(led_here).update(task=None, answer=None, claimed_until=None)
+    _forget_inputs_of_referring_tasks(context)
+    Task.objects.filter(context=context).delete()
+    Message.objects.filter(context=context).delete()
+    _erase_log(context, upto, stored)
+
+
+def _erase_log(context: Context, upto: int, besides: list[Any]) -> None:
+    """Delete the events, and let go of the files that they name, and of those `besides`."""
+    log = Event.objects.filter(context=context, index__lte=upto)
+    stored = besides + [
+        part
+        for event in log.filter(payload__icontains='"stored"').order_by("index").iterator(100)
+        for part in event.parts
+        if "stored" in part
+    ]
+    blobs.release_uses(context.workspace_id, stored)  # all at once, that is in their order
+    released = blobs.stored_files(stored).keys()
+    log.delete()
+    for forget in hooks("FILES_RELEASED"):
+        forget(context.owner_id, released)
+    if released:
+        transaction.on_commit(lambda: blobs.delete_unused(released), robust=True)
+
+
+def _forget_inputs_of_referring_tasks(context: Context) -> None:
+    """Tasks elsewhere may refer to tasks of this one, and what their turns were given has words of it."""
+    gone = {str(task) for task in Task.objects.filter(context=context).values_list("pk", flat=True)}
+    elsewhere = Task.objects.filter(owner=context.owner_id).exclude(context=context).exclude(references=[])
+    referring = [key for key, references in elsewhere.values_list("pk", "references") if gone.intersection(references)]
+    _forget_inputs(referring)
+
+
+def _forget_inputs(tasks: Collection[uuid.UUID]) -> None:
+    """The hashes stay, which tell whether two turns were given the same."""
+    Run.objects.filter(task__in=tasks).update(input={})

@@ -1,20 +1,26 @@
 """From events to rows: the one place that says what an event does to contexts, tasks, messages and artifacts.
 
-The ledger folds events as they are written, replay folds them again from the log; both give the same rows.
+The ledger folds events as they are written; `rebuild` folds them again from the log alone, and `differences` compares
+what that gives with the rows in the database. Both give the same rows.
 """
 
 from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from apps.record import lifecycle
-from apps.record.digests import digest_of
+from django.db import models
+from django.db.models import QuerySet
+
+from apps.agents.models import Agent
+from apps.record import lineage
+from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON, EventType, Opening, SessionDeleted
-from apps.record.lifecycle import TaskState
-from apps.record.models import Artifact, Context, Event, Message, Task
+from apps.record.lineage import mark_left
+from apps.record.models import Artifact, Context, Event, Message, Task, TaskState, check_transition
 
 NO_PART_OF_REPLAY = {"is_watched", "memory", "cold_file", "cold_at", "cold_messages", "warmed_at"}
 """Columns of a context that no event brings."""
@@ -33,7 +39,7 @@ class Rows(Protocol):
 
     def add_artifact(self, artifact: Artifact) -> None: ...
 
-    def provisional(self, task: Task) -> list[Artifact]:
+    def provisional_artifacts(self, task: Task) -> list[Artifact]:
         """The task's artifacts that are neither delivered nor discarded, in the order of their first chunk."""
 
     def chunks(self, artifact: Artifact) -> list[Event]:
@@ -42,7 +48,7 @@ class Rows(Protocol):
     def clear(self) -> None:
         """Drop all tasks, messages and artifacts."""
 
-    def unended(self, tasks: Collection[str]) -> list[tuple[Task, list[Artifact]]]:
+    def unfinished_tasks(self, tasks: Collection[str]) -> list[tuple[Task, list[Artifact]]]:
         """Those of a fork's past that had not ended, each with all that it had begun."""
 
 
@@ -71,9 +77,9 @@ def open_context(context: Context, opening: Opening, event: Event) -> None:
 
 
 def _forget(context: Context) -> None:
-    for field in context._meta.concrete_fields:
-        if not field.primary_key and field.name not in NO_PART_OF_REPLAY:
-            setattr(context, field.attname, field.get_default())
+    for column in context._meta.concrete_fields:
+        if not column.primary_key and column.name not in NO_PART_OF_REPLAY:
+            setattr(context, column.attname, column.get_default())
 
 
 def _user_message(event: Event, rows: Rows) -> None:
@@ -133,14 +139,14 @@ def _author(event: Event, rows: Rows) -> int:
 def _agent_start(event: Event, rows: Rows) -> None:
     """What an earlier attempt of the same turn had begun is begun again."""
     if event.payload["attempt"] > 1 or event.payload.get("again"):
-        for artifact in rows.provisional(rows.task(event.task_id)):
+        for artifact in rows.provisional_artifacts(rows.task(event.task_id)):
             if artifact.run == event.run:
                 artifact.state = Artifact.State.DISCARDED
 
 
 def _agent_status(event: Event, rows: Rows) -> None:
     task, payload = rows.task(event.task_id), event.payload
-    lifecycle.check(task.state, payload["state"])
+    check_transition(task.state, payload["state"])
     if "kept" in payload:
         return
     task.state = TaskState(payload["state"])
@@ -179,20 +185,20 @@ def _provisional_artifact(event: Event, rows: Rows, described: JSON) -> Artifact
 
 def _agent_complete(event: Event, rows: Rows) -> None:
     signatures: JSON = event.payload.get("signatures", {})
-    for artifact in rows.provisional(rows.task(event.task_id)):
+    for artifact in rows.provisional_artifacts(rows.task(event.task_id)):
         artifact.state = Artifact.State.DELIVERED
-        artifact.parts = assemble(rows.chunks(artifact))
+        artifact.parts = assemble_parts(rows.chunks(artifact))
         artifact.digest = digest_of(artifact.parts)
         artifact.signature = signatures.get(artifact.artifact_id, {})
 
 
 def _discard(event: Event, rows: Rows) -> None:
-    for artifact in rows.provisional(rows.task(event.task_id)):
+    for artifact in rows.provisional_artifacts(rows.task(event.task_id)):
         if artifact.artifact_id in event.payload["discarded"]:
             artifact.state = Artifact.State.DISCARDED
 
 
-def assemble(chunks: list[Event]) -> list[Any]:
+def assemble_parts(chunks: list[Event]) -> list[Any]:
     """The parts of a whole artifact: of its chunks in order, or one text of its tokens."""
     if chunks and chunks[0].type == EventType.ARTIFACT_UPDATE:
         return [part for chunk in chunks for part in chunk.payload["artifact"]["parts"]]
@@ -200,7 +206,7 @@ def assemble(chunks: list[Event]) -> list[Any]:
     return [{"text": text, "mediaType": "text/plain"}]
 
 
-def without(artifacts: list[Artifact], begun: Artifact) -> list[Artifact]:
+def without_artifact(artifacts: list[Artifact], begun: Artifact) -> list[Artifact]:
     """The artifacts but for one that is begun anew under the same id."""
     key = begun.task_id, begun.artifact_id
     return [artifact for artifact in artifacts if (artifact.task_id, artifact.artifact_id) != key]
@@ -227,18 +233,11 @@ def _fork(event: Event, rows: Rows) -> None:
     rows.context.parent_id = uuid.UUID(event.payload["parent"])
     rows.context.forked_at = event.payload["at"]
     rows.context.fork_reason = event.payload["reason"]
-    for task, artifacts in rows.unended(event.payload["left"]):
-        leave(task, event)
+    for task, artifacts in rows.unfinished_tasks(event.payload["left"]):
+        mark_left(task, event)
         for artifact in artifacts:
             artifact.state, artifact.parts = Artifact.State.DISCARDED, []
             artifact.digest, artifact.signature = "", {}
-
-
-def leave(task: Task, fork: Event) -> None:
-    """In a fork, a task that had not ended ends by being left behind, whatever becomes of it elsewhere."""
-    task.state, task.status_message, task.slot = TaskState.CANCELED, None, None
-    task.metadata = {name: value for name, value in task.metadata.items() if name != "skill"}  # found out elsewhere
-    task.status_at, task.status_event = fork.at, fork.index
 
 
 def _deleted(event: Event, rows: Rows) -> None:
@@ -289,3 +288,213 @@ FOLDS: dict[EventType, Callable[[Event, Rows], None]] = {
     EventType.SESSION_DELETED: _deleted,
 }
 """What the other types do to rows: nothing but being the newest event."""
+
+
+AUTHOR_KEY = "agent"
+
+AUTHOR_EVENTS = (EventType.AGENT_START, EventType.AGENT_STATUS, EventType.AGENT_MESSAGE)
+"""The types of the events that say who takes a turn, or bring what an agent says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Of an agent's message: the agent's key, the run, the number of its version; None is what the log does not say."""
+
+    agent: int | None = None
+    run: uuid.UUID | None = None
+    version: int | None = None
+
+
+def with_author(metadata: JSON, agent: Agent) -> JSON:
+    """A message's metadata with its author, in the place of whatever an agent itself writes there."""
+    return {**metadata, AUTHOR_KEY: agent.slug}
+
+
+def read_authors(events: Iterable[Event]) -> dict[int, Author]:
+    """By their index, the authors of the messages that the events bring; events are those of one log, in order.
+
+    Only those of the AUTHOR_EVENTS types count.
+    """
+    found: dict[int, Author] = {}
+    versions: dict[uuid.UUID | None, int | None] = {}
+    for event in events:
+        payload = event.payload
+        if event.type == EventType.AGENT_START or (event.type == EventType.AGENT_STATUS and "version" in payload):
+            versions[event.run] = payload.get("version")
+        if event.type in AUTHOR_EVENTS and "message" in payload and "progress" not in payload:
+            version = payload.get("version", versions.get(event.run) if event.run else None)
+            found[event.index] = Author(payload.get("agent"), event.run, version)
+    return found
+
+
+ROW_KEYS = {Context: "pk", Task: "pk", Message: "index", Artifact: "artifact_id"}
+"""What identifies a row of each model within its context; database-made keys are left out of the comparison."""
+
+
+@dataclass
+class Rebuilt:
+    """The rows of one context, in memory (`projection.Rows`)."""
+
+    context: Context
+    tasks: dict[uuid.UUID, Task] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+    _made: dict[uuid.UUID, dict[str, Artifact]] = field(default_factory=dict)  # of each task
+    _chunks: dict[tuple[uuid.UUID | None, str], list[Event]] = field(default_factory=dict)
+
+    def task(self, task_id: uuid.UUID | None) -> Task:
+        if task_id not in self.tasks:
+            raise Task.DoesNotExist
+        return self.tasks[task_id]
+
+    def add_task(self, task: Task) -> None:
+        self.tasks[task.pk] = task
+
+    def add_message(self, message: Message) -> None:
+        self.messages.append(message)
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        """In the order of their first chunk."""
+        return sorted((one for made in self._made.values() for one in made.values()), key=lambda one: one.first_event)
+
+    def add_artifact(self, artifact: Artifact) -> None:
+        made = self._made.setdefault(artifact.task_id, {})
+        made.pop(artifact.artifact_id, None)  # begun anew, it is the last
+        made[artifact.artifact_id] = artifact
+
+    def provisional_artifacts(self, task: Task) -> list[Artifact]:
+        made = self._made.get(task.pk, {})
+        return [artifact for artifact in made.values() if artifact.state == Artifact.State.PROVISIONAL]
+
+    def chunks(self, artifact: Artifact) -> list[Event]:
+        chunks = self._chunks.get((artifact.task_id, artifact.artifact_id), [])
+        return [event for event in chunks if event.index >= artifact.first_event]
+
+    def unfinished_tasks(self, tasks: Collection[str]) -> list[tuple[Task, list[Artifact]]]:
+        found = [self.task(uuid.UUID(key)) for key in tasks]
+        return [(task, list(self._made.get(task.pk, {}).values())) for task in found]
+
+    def clear(self) -> None:
+        self.tasks, self.messages, self._made = {}, [], {}
+
+    def take(self, event: Event) -> None:
+        if event.artifact_id:
+            self._chunks.setdefault((event.task_id, event.artifact_id), []).append(event)
+        fold(event, self)
+
+    def rows(self) -> list[models.Model]:
+        return [self.context, *self.tasks.values(), *self.messages, *self.artifacts]
+
+
+def rebuild(context_id: uuid.UUID, upto: int | None = None) -> Rebuilt:
+    """The rows that the log gives, as they were after event `upto` if it is given.
+
+    A fork's are those of its whole past too. Raises Context.DoesNotExist where there is no log.
+    """
+    rebuilt = Rebuilt(Context(pk=context_id))
+    tombstone = _tombstone(context_id)
+    for event in [tombstone] if tombstone else log_of(context_id, upto).iterator(chunk_size=500):
+        rebuilt.take(event)
+    if not rebuilt.context.last_event:
+        raise Context.DoesNotExist(f"There is no context {context_id}.")
+    if (parent := rebuilt.context.parent_id) and not Context.objects.filter(pk=parent).exists():
+        rebuilt.context.parent_id = None  # a parent that was deleted: its forks live on without it
+    called = {task.parent_id for task in rebuilt.tasks.values() if task.parent_id}
+    gone = called - set(Task.objects.filter(pk__in=called).values_list("pk", flat=True)) if called else set()
+    for task in rebuilt.tasks.values():
+        if task.parent_id in gone:
+            task.parent_id = None  # and so do children
+    return rebuilt
+
+
+def _tombstone(context_id: uuid.UUID) -> Event | None:
+    """The event that says all of a context that was deleted: what came before it is gone."""
+    newest = Event.objects.filter(context_id=context_id).order_by("-index").first()
+    return newest if newest is not None and newest.type == EventType.SESSION_DELETED else None
+
+
+def log_of(context_id: uuid.UUID, upto: int | None = None) -> QuerySet[Event]:
+    """The whole log of a context, whose own row may be lost."""
+    context = Context.objects.only("forked_at").filter(pk=context_id).first() or Context(pk=context_id)
+    return lineage.events(context, upto=upto)
+
+
+def differences(context_id: uuid.UUID) -> list[str]:
+    """Each difference between the log and the rows, as a line; empty where they agree.
+
+    Of what a fork shares, that which it shows is compared. Raises Context.DoesNotExist.
+    """
+    rebuilt = rebuild(context_id)
+    found = _gaps(context_id)
+    expected, actual = _by_identity(_shown(rebuilt)), _by_identity(_stored(context_id))
+    for identity in sorted(expected.keys() | actual.keys()):
+        if identity not in actual:
+            found.append(f"{_name(identity)} is missing")
+        elif identity not in expected:
+            found.append(f"{_name(identity)} has no events")
+        else:
+            found += _changes(identity, expected[identity], actual[identity])
+    return found
+
+
+def _shown(rebuilt: Rebuilt) -> list[models.Model]:
+    """The rows, each of the context whose it is by its event.
+
+    Left out are artifacts of a fork's past that came to nothing there: elsewhere they may have been delivered.
+    """
+    began = rebuilt.context.forked_at or 0
+    for stretch in lineage.log_ranges(rebuilt.context, rebuilt.context.last_event):
+        for task in rebuilt.tasks.values():
+            if stretch.first <= task.first_event <= stretch.last:
+                task.context_id = stretch.source
+        for message in rebuilt.messages:
+            if stretch.first <= message.index <= stretch.last:
+                message.context_id = stretch.source
+    return [
+        row
+        for row in rebuilt.rows()
+        if not (isinstance(row, Artifact) and row.first_event <= began and row.state != Artifact.State.DELIVERED)
+    ]
+
+
+def _stored(context_id: uuid.UUID) -> list[models.Model]:
+    context = Context.objects.filter(pk=context_id).first()
+    if context is None:
+        return []
+    artifacts = Artifact.objects.filter(task__context=context, first_event__gt=context.forked_at or 0)
+    past = lineage.artifacts(context).filter(first_event__lte=context.forked_at or 0)
+    return [context, *lineage.shown_tasks(context), *lineage.messages(context), *artifacts, *past]
+
+
+def _gaps(context_id: uuid.UUID) -> list[str]:
+    if _tombstone(context_id):
+        return []
+    indexes = log_of(context_id).values_list("index", flat=True)
+    return [f"event {want} is at index {got}" for want, got in enumerate(indexes, start=1) if want != got][:1]
+
+
+def _by_identity(rows: list[models.Model]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    return {_identity(row): row_values(row) for row in rows}
+
+
+def _identity(row: models.Model) -> tuple[str, str, str]:
+    task = str(getattr(row, "task_id", "")) if isinstance(row, Artifact) else ""
+    return type(row).__name__, str(getattr(row, ROW_KEYS[type(row)])), task
+
+
+def row_values(row: models.Model) -> dict[str, Any]:
+    """A row's fields but for the key that the database made, and for what is no part of the log."""
+    skipped = {"id"} if isinstance(row, Message | Artifact) else NO_PART_OF_REPLAY
+    return {f.attname: getattr(row, f.attname) for f in row._meta.concrete_fields if f.attname not in skipped}
+
+
+def _name(identity: tuple[str, str, str]) -> str:
+    return " ".join(identity).strip()
+
+
+def _changes(identity: tuple[str, str, str], expected: dict[str, Any], actual: dict[str, Any]) -> list[str]:
+    return [
+        f"{_name(identity)}: {name} is {actual[name]!r}, the log says {expected[name]!r}"
+        for name in expected
+        if expected[name] != actual[name]
+    ]

@@ -1,31 +1,37 @@
-"""The record as A2A 1.0 shows it: tasks, messages and artifacts, and events as stream responses."""
+"""What crosses the HTTP border: the record as A2A 1.0 shows it, events as server-sent events, and cursors of lists.
+
+Server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import hashlib
+import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from types import MappingProxyType
+from typing import Any
 
 from django.conf import settings
+from django.core import signing
+from django.db import InterfaceError, OperationalError, connection
+from django.http import StreamingHttpResponse
 from django.urls import reverse
 
+import db
 from apps.agents import cards
-from apps.record import blobs
+from apps.record.content import blobs
 from apps.record.events import JSON, EventType
-from apps.record.lifecycle import TaskState
-from apps.record.models import Artifact, Context, Event, Message, Task
-from db.selections import Among, Selection
+from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
+from apps.record.sql import ARTIFACTS_IN_STATE, ARTIFACTS_OF_TASKS, MESSAGES_OF_TASKS, NEWEST_MESSAGES
+from db.sql import execute, quote
 
 ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
-DELIVERED = Selection(
-    lambda state, task: Artifact.objects.filter(state=state, task=task), Artifact.State.DELIVERED, uuid.UUID(int=0)
-)
-SAID = Among(lambda: Message.objects.order_by("index"), "task")
-MADE = Among(lambda: Artifact.objects.order_by("first_event"), "task")
-INLINE_AT_EDGE = 4 * 1024 * 1024  # bytes of a stored part that still travels inside an answer; larger ones are links
+MAX_INLINE_BYTES = 4 * 1024 * 1024  # bytes of a stored part that still travels inside an answer; larger ones are links
 
 
 def timestamp(at: datetime.datetime) -> str:
@@ -37,7 +43,7 @@ def part(stored: JSON, context_id: object) -> JSON:
     """A part for the wire: content that is kept in a file comes inline, or as a link where it is very large."""
     if "stored" not in stored:
         return stored
-    if stored["stored"]["size"] <= INLINE_AT_EDGE:
+    if stored["stored"]["size"] <= MAX_INLINE_BYTES:
         return blobs.inline(stored)
     rest = {name: value for name, value in stored.items() if name != "stored"}
     return {"url": settings.PUBLIC_BASE_URL + download_path(stored, context_id), **rest}
@@ -49,7 +55,7 @@ def download_path(stored: JSON, context_id: object) -> str:
 
 
 def _parts(parts: Iterable[JSON], context_id: object) -> list[JSON]:
-    return [part(one, context_id) for one in parts]
+    return [part(one, context_id) if "stored" in one else one for one in parts]
 
 
 def message(row: Message, context: Context) -> JSON:
@@ -86,7 +92,7 @@ def artifact(row: Artifact, context_key: object) -> JSON:
 def stored_artifact(row: Artifact) -> JSON:
     """An artifact whose large parts still say where their content is kept, with its signature if it has one."""
     shown: JSON = {"artifactId": row.artifact_id, "parts": row.parts}
-    signature = {cards.signature_extension(): row.signature} if row.signature else {}
+    signature = {cards.signature_extension_uri(): row.signature} if row.signature else {}
     optional = {
         "name": row.name,
         "description": row.description,
@@ -130,16 +136,16 @@ def stored_tasks(rows: Sequence[Task], left_at: Mapping[uuid.UUID, int] = Mappin
     """
     said: dict[uuid.UUID | None, list[Message]] = defaultdict(list)
     keys = [row.pk for row in rows]
-    for message in SAID.all(keys):
+    for message in MESSAGES_OF_TASKS.all(keys):
         said[message.task_id].append(message)
     made: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
-    for artifact in MADE.all(keys):
+    for artifact in ARTIFACTS_OF_TASKS.all(keys):
         if artifact.state == Artifact.State.DELIVERED:
             made[artifact.task_id].append(artifact)
-    return [_stored(row, said[row.pk], made[row.pk], left_at.get(row.pk)) for row in rows]
+    return [_stored_task(row, said[row.pk], made[row.pk], left_at.get(row.pk)) for row in rows]
 
 
-def _stored(row: Task, said: Sequence[Message], made: Sequence[Artifact], left_at: int | None) -> JSON:
+def _stored_task(row: Task, said: Sequence[Message], made: Sequence[Artifact], left_at: int | None) -> JSON:
     shown: JSON = {"id": str(row.pk), "contextId": row.context.context_id}
     if left_at is not None:
         said = [one for one in said if one.index <= left_at]
@@ -159,19 +165,9 @@ def load_task(row: Task, *, history_length: int | None = None, up_to: int | None
     if (shown := row.shown) and shown.length == length and up_to is None:
         return task(row, history=shown.history if length else None, artifacts=shown.artifacts)
     newest = row.context.last_event if up_to is None else up_to
-    history = _newest_messages(length).all(row.pk, newest)[::-1] if length else None
-    artifacts = DELIVERED.all(Artifact.State.DELIVERED, row.pk) if row.is_finished else []
+    history = NEWEST_MESSAGES.all(row.pk, newest, length)[::-1] if length else None
+    artifacts = ARTIFACTS_IN_STATE.all(row.pk, Artifact.State.DELIVERED) if row.is_finished else []
     return task(row, history=history, artifacts=artifacts)
-
-
-@lru_cache
-def _newest_messages(number: int) -> Selection[Message]:
-    """The newest messages of a task as far as an event, newest first."""
-    return Selection(
-        lambda task, up_to: Message.objects.filter(task=task, index__lte=up_to).order_by("-index")[:number],
-        uuid.UUID(int=0),
-        0,
-    )
 
 
 def stream_response(event: Event, context: Context) -> JSON | None:
@@ -181,7 +177,7 @@ def stream_response(event: Event, context: Context) -> JSON | None:
         case EventType.AGENT_STATUS if "kept" not in event.payload:
             payload = event.payload
             update = ids | {"status": status(payload["state"], event.at, payload.get("message"), context)}
-            return {"statusUpdate": update | ({"metadata": hints} if (hints := _hints(payload)) else {})}
+            return {"statusUpdate": update | ({"metadata": hints} if (hints := _status_metadata(payload)) else {})}
         case EventType.ARTIFACT_UPDATE:
             chunk = event.payload["artifact"]
             parts = _parts(chunk["parts"], context.pk) or [{"text": ""}]
@@ -193,7 +189,7 @@ def stream_response(event: Event, context: Context) -> JSON | None:
             return None
 
 
-def _hints(payload: JSON) -> JSON:
+def _status_metadata(payload: JSON) -> JSON:
     """What a status says beyond A2A: how far the work is, and the form of the answer that is asked for."""
     hints = {name: payload[name] for name in ("progress", "slot") if payload.get(name)}
     if "value" in hints.get("slot", {}):  # the agent's own
@@ -212,3 +208,154 @@ def _token_update(event: Event) -> JSON:
         "append": not payload.get("first", False),
         "lastChunk": event.type == EventType.AGENT_TOKEN_END,
     }
+
+
+HISTORY_FIELD_NAMES = ("task", "role", "message_id", "parts", "references", "extensions", "metadata")
+HISTORY_FIELDS: list[Any] = [Message._meta.get_field(name) for name in HISTORY_FIELD_NAMES]
+TASK_FIELD = HISTORY_FIELDS[0]
+EMPTY_JSON = {"[]": list, "{}": dict}  # what most messages have in most of their fields
+
+
+def newest_messages_by_task(tasks: Sequence[uuid.UUID], length: int) -> dict[uuid.UUID, list[Message]]:
+    """The newest `length` messages of each task, oldest first, with the HISTORY_FIELDS alone."""
+    found: dict[uuid.UUID, list[Message]] = defaultdict(list)
+    if not tasks:
+        return found
+    keys = [TASK_FIELD.get_db_prep_value(task, connection) for task in tasks]
+    rows = execute(_newest_messages_sql(len(keys)), [*keys, length]).fetchall()
+    names = [field.attname for field in HISTORY_FIELDS]
+    for task, role, message_id, *values in rows:
+        key = task if isinstance(task, uuid.UUID) else uuid.UUID(task)
+        row = Message.from_db(connection.alias, names, [key, role, message_id, *map(_json_value, values)])
+        found[key].append(row)
+    return found
+
+
+def _newest_messages_sql(tasks: int) -> str:
+    table, index = quote(Message._meta.db_table), quote("index")
+    columns = ", ".join(quote(field.column) for field in HISTORY_FIELDS)
+    of_tasks = f"{quote(TASK_FIELD.column)} IN ({', '.join(['%s'] * tasks)})"
+    rank = f"ROW_NUMBER() OVER (PARTITION BY {quote(TASK_FIELD.column)} ORDER BY {index} DESC)"
+    ranked = f"SELECT {columns}, {index}, {rank} AS place FROM {table} WHERE {of_tasks}"  # noqa: S608
+    return f"SELECT {columns} FROM ({ranked}) AS ranked WHERE place <= %s ORDER BY {index}"  # noqa: S608
+
+
+def _json_value(text: str) -> object:
+    """The value of a JSON column, which both databases' drivers leave as text."""
+    empty = EMPTY_JSON.get(text)
+    return empty() if empty else json.loads(text)
+
+
+HEARTBEAT_SECONDS = 15.0
+RECHECK_SECONDS = 45.0  # how often it is looked again whether the caller may still hear
+STREAM_STARTED = b": begun\n\n"  # so that the head of the response is not kept back
+HEARTBEAT = b": still here\n\n"
+HEARTBEAT_WITH_ID = b": still here\nid: %b\n\n"  # no event, but where the next connection is to go on
+
+
+class EventStream(StreamingHttpResponse):
+    """A response that sends frames as they come. It holds no thread while it waits.
+
+    `ended` is called when it is closed, whether it was sent, broke off, or never began.
+    """
+
+    def __init__(
+        self, frames: AsyncGenerator[bytes], ended: Callable[[], None], headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(frames, content_type="text/event-stream", headers=headers)
+        self["Cache-Control"] = "no-store"
+        self["X-Accel-Buffering"] = "no"
+        self._ended = ended
+
+    def close(self) -> None:
+        super().close()
+        self._ended()
+
+
+async def with_heartbeats[T](
+    batches: AsyncGenerator[T], say: Callable[[T], bytes], alive: Callable[[], bytes] = lambda: HEARTBEAT
+) -> AsyncGenerator[bytes]:
+    """What `say` makes of each batch, and a sign of life where nothing comes; the batches are closed at the end."""
+    coming: asyncio.Task[tuple[T] | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(_next(batches))
+            done, _ = await asyncio.wait({coming}, timeout=HEARTBEAT_SECONDS)
+            if not done:
+                yield alive()
+                continue
+            if (came := coming.result()) is None:
+                return
+            coming = None
+            yield say(came[0])
+    finally:
+        await _close(batches, coming)
+
+
+async def until_revoked(frames: AsyncGenerator[bytes], last_words: Callable[[], bytes | None]) -> AsyncGenerator[bytes]:
+    """The frames, for as long as their caller may have them: a key is revoked, a token expires, somebody signs out.
+
+    `last_words` is asked where the database may be used; it gives the final frame, or None to go on. It is asked every
+    RECHECK_SECONDS at most, when a frame comes, and `with_heartbeats` sees to it that frames come. A database that is
+    away ends nothing.
+    """
+    clock = asyncio.get_running_loop().time
+    checked = clock()
+    async with aclosing(frames):
+        async for frame in frames:
+            if clock() - checked >= RECHECK_SECONDS:
+                checked = clock()
+                last = None
+                with suppress(OperationalError, InterfaceError):
+                    last = await db.run(last_words)
+                if last is not None:
+                    yield last
+                    return
+            yield frame
+
+
+async def _next[T](batches: AsyncGenerator[T]) -> tuple[T] | None:
+    try:
+        return (await anext(batches),)
+    except StopAsyncIteration:
+        return None
+
+
+async def _close[T](batches: AsyncGenerator[T], coming: asyncio.Task[tuple[T] | None] | None) -> None:
+    """Stop following, also when whoever listened went away in the middle of waiting."""
+    if coming is not None:
+        coming.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await coming
+    await batches.aclose()
+
+
+def sse_frame(value: Any, *, id_: object = None, event: str = "") -> bytes:
+    """One event, with JSON as its data; `id_` is of one line."""
+    name = f"event: {event}\n" if event else ""
+    key = f"id: {id_}\n" if id_ is not None else ""
+    data = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return f"{name}{key}data: {data}\n\n".encode()
+
+
+class InvalidCursor(Exception):
+    """The text is no cursor of this list and this caller."""
+
+
+def binding(*bound: Any) -> str:
+    """What a cursor is bound to, of values that print alike only where they are alike."""
+    return "page." + hashlib.sha256(repr(bound).encode()).hexdigest()
+
+
+def encode_cursor(place: list[Any], bound: str) -> str:
+    """A place in a list, a few JSON values, as a text that nobody else can make or change."""
+    return signing.dumps(place, salt=bound, compress=False)
+
+
+def decode_cursor(text: str, bound: str) -> list[Any]:
+    """The place that a cursor names. Raises InvalidCursor."""
+    try:
+        place: list[Any] = signing.loads(text, salt=bound)
+    except signing.BadSignature:
+        raise InvalidCursor from None
+    return place

@@ -1,145 +1,313 @@
-"""The cards of remote agents: reading what one says, and what of it Parley goes by."""
+"""The cards of remote agents: fetching them, reading them as A2A 1.0, and choosing an interface.
+
+`fetch_card` and `pasted_card` give a validated card; its interfaces say where and how the agent is called.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
 import uuid
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import rfc8785
-from a2a.types import AgentCard, AgentInterface
+from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
 import outbound
 from apps.agents.models import AgentVersion
-from apps.record import strict_json
-from apps.remote import card_03, card_shape
-from apps.remote.connecting import interfaces
-from apps.remote.connecting.interfaces import BINDINGS, VERSIONS, version_of
+from apps.record.content import strict_json
+from apps.remote import card_schema
 from apps.remote.errors import BadCard
-from outbound import targets
+from outbound import Answer, Exchange, Forbidden, Limits, targets
 
 JSON = dict[str, Any]
 
-TOLD = 8  # problems of a card that are told at once
-CACHED = 1_000
+FETCH_LIMITS = Limits(seconds=10.0, connect_seconds=5.0, bytes=512 * 1024, header_bytes=16 * 1024, connections=2)
+WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # of 1.0 and 0.3; older
+VALIDATOR_PATTERN = re.compile(r"[ -~]{1,200}")  # an ETag or a date that can be sent back as it came
+
+JSONRPC, HTTP_JSON = "JSONRPC", "HTTP+JSON"
+SUPPORTED_BINDINGS = (JSONRPC, HTTP_JSON)
+SUPPORTED_VERSIONS = ("1.0", "0.3")
+VERSION_PATTERN = re.compile(r"(\d{1,4}\.\d{1,4})(\.[0-9A-Za-z.+-]{1,40})?")
+
+PROBLEMS_SHOWN = 8  # of a card at once
+CACHED_CARDS = 1_000
 
 LOOSE_MODES = {"text": "text/plain", "data": "application/json", "json": "application/json", "file": "*/*"}
-"""What cards call media types and are none."""
+"""Words that cards use in place of media types."""
 
-_cards: dict[uuid.UUID, AgentCard] = {}
+
+@dataclass(frozen=True, slots=True)
+class FetchedCard:
+    """A card that was fetched or pasted.
+
+    Attributes:
+        card: the card in the form of A2A 1.0, without signatures.
+        original: the card as it came; its signatures sign this.
+        url: where it was fetched; "" for one that was pasted.
+        etag, last_modified: the validators that came with it, or "".
+    """
+
+    card: JSON
+    original: JSON
+    url: str = ""
+    etag: str = ""
+    last_modified: str = ""
+
+
+def pasted_card(text: str) -> FetchedCard:
+    """A card that somebody pasted, which may be as large as one that is fetched. Raises BadCard."""
+    content = text.encode(errors="surrogatepass")
+    if len(content) > FETCH_LIMITS.bytes:
+        raise BadCard(f"The card is larger than {FETCH_LIMITS.bytes // 1024} KiB.")
+    original = parse_card(content)
+    return FetchedCard(read_card(original), original)
+
+
+async def fetch_card(url: str, etag: str = "", last_modified: str = "") -> FetchedCard | None:
+    """The card at a URL, or below it where it is an agent's base URL; None where by the validators it is unchanged.
+
+    Raises BadCard and the errors of `outbound`.
+    """
+    url = url.partition("#")[0]
+    targets.parse_url(url)
+    try:
+        async with asyncio.timeout(FETCH_LIMITS.seconds), outbound.exchange(FETCH_LIMITS) as way:
+            return await _find_card(way, url, etag, last_modified)
+    except TimeoutError:
+        raise outbound.TooSlow(f"There was no card at {url} within {FETCH_LIMITS.seconds:g} s.") from None
+
+
+async def _find_card(way: Exchange, url: str, etag: str, last_modified: str) -> FetchedCard | None:
+    if etag or last_modified:
+        return await _fetch_at(way, url, {"If-None-Match": etag, "If-Modified-Since": last_modified})
+    problem: Exception | None = None
+    for candidate in _candidate_urls(url):
+        try:
+            return await _fetch_at(way, candidate, {})
+        except (_NoCardThere, outbound.Misleading) as error:  # some servers redirect from what is not there
+            problem = problem or error
+    raise BadCard(f"There is no agent card at {url} or below it. {problem}")
+
+
+class _NoCardThere(BadCard):
+    """Something answers, but not with a card."""
+
+
+def _candidate_urls(url: str) -> list[str]:
+    """Where the card may be, the likeliest first: at well-known paths below the URL, and at the URL itself."""
+    split = urlsplit(url)
+    if split.path.endswith(".json") or split.query:
+        return [url]
+    base = urlunsplit((split.scheme, split.netloc, split.path.rstrip("/"), "", ""))
+    return [*(base + path for path in WELL_KNOWN_PATHS), url]
+
+
+async def _fetch_at(way: Exchange, url: str, conditions: dict[str, str]) -> FetchedCard | None:
+    headers = {"Accept": "application/json", "User-Agent": "Parley"} | {k: v for k, v in conditions.items() if v}
+    async with way.send("GET", url, headers) as answer:
+        if answer.status == 304 and conditions:
+            return None
+        if answer.status in (401, 403):
+            raise _NoCardThere(f"{url} wants credentials ({answer.status}). Paste the card instead.")
+        if answer.status != 200:
+            raise _NoCardThere(f"{url} answers with status {answer.status}.")
+        content = await answer.read()
+    if content.lstrip()[:1] != b"{":
+        raise _NoCardThere(f"{url} answers with something else than a card.")
+    original = parse_card(content)
+    etag, last_modified = _validator(answer, b"etag"), _validator(answer, b"last-modified")
+    return FetchedCard(read_card(original), original, url, etag, last_modified)
+
+
+def _validator(answer: Answer, name: bytes) -> str:
+    values = [value.decode("latin-1") for header, value in answer.headers if header.lower() == name]
+    return values[0] if len(values) == 1 and VALIDATOR_PATTERN.fullmatch(values[0]) else ""
+
+
+_card_cache: dict[uuid.UUID, AgentCard] = {}
 
 
 def card_of(version: AgentVersion) -> AgentCard:
-    """The card of a version of a remote agent, read once in a process. It is shared: do not change it."""
-    if (card := _cards.get(version.pk)) is None:
-        if len(_cards) >= CACHED:
-            _cards.clear()
-        card = _cards[version.pk] = ParseDict(version.content["card"], AgentCard(), ignore_unknown_fields=True)
+    """The card of a remote agent's version, parsed once in a process. It is shared: do not change it."""
+    if (card := _card_cache.get(version.pk)) is None:
+        if len(_card_cache) >= CACHED_CARDS:
+            _card_cache.clear()
+        card = _card_cache[version.pk] = ParseDict(version.content["card"], AgentCard(), ignore_unknown_fields=True)
     return card
 
 
-def parsed(text: bytes) -> JSON:
-    """The card that a text holds, as it stands there. Raises BadCard."""
+def parse_card(text: bytes) -> JSON:
+    """The JSON object of a card. Raises BadCard."""
     try:
-        card = strict_json.read(text)
-    except strict_json.NotStrict as error:
+        card = strict_json.parse(text)
+    except strict_json.InvalidJSON as error:
         raise BadCard(f"This is no agent card. {error}") from None
     if not isinstance(card, dict):
         raise BadCard("This is no agent card. It must be a JSON object.")
     return card
 
 
-def read(card: JSON) -> JSON:
-    """A card of 1.0 or 0.3 as a card of 1.0: checked, its texts cleaned, without its signatures.
+def read_card(card: JSON) -> JSON:
+    """A card of 1.0 or 0.3 as a card of 1.0: validated, with cleaned texts, without its signatures.
 
     Raises BadCard with a sentence for each field that is wrong, and where it offers no interface that Parley speaks.
     """
     unsigned = {name: one for name, one in card.items() if name != "signatures"}
-    told, problems = card_03.converted(unsigned) if card_03.is_old(card) else (unsigned, [])
+    told, problems = card_schema.convert_card_03(unsigned) if card_schema.is_card_03(card) else (unsigned, [])
     if not problems:
-        told, problems = card_shape.shaped(told)
+        told, problems = card_schema.validate_card(told)
     if not problems:
-        problems = _wrong_addresses(told)
+        problems = _address_problems(told)
     if problems:
-        more = f" And {len(problems) - TOLD} more." if len(problems) > TOLD else ""
-        raise BadCard(f"The card cannot be used. {' '.join(problems[:TOLD])}{more}")
-    rfc8785.dumps(told)  # `card_shape` lets nothing pass that has no canonical form
-    if not usable(told):
+        more = f" And {len(problems) - PROBLEMS_SHOWN} more." if len(problems) > PROBLEMS_SHOWN else ""
+        raise BadCard(f"The card cannot be used. {' '.join(problems[:PROBLEMS_SHOWN])}{more}")
+    rfc8785.dumps(told)  # raises nothing: whatever passes `card_schema` has a canonical form
+    if not usable_interfaces(told):
         offered = ", ".join(f"{one['protocolBinding']} {one['protocolVersion']}" for one in told["supportedInterfaces"])
         raise BadCard(
-            f"The agent offers {offered or 'no interface'}. Parley speaks {' and '.join(BINDINGS)}, "
-            f"each in the versions {' and '.join(VERSIONS)} of A2A."
+            f"The agent offers {offered or 'no interface'}. Parley speaks {' and '.join(SUPPORTED_BINDINGS)}, "
+            f"each in the versions {' and '.join(SUPPORTED_VERSIONS)} of A2A."
         )
     return told
 
 
-def usable(card: JSON) -> list[JSON]:
+def usable_interfaces(card: JSON) -> list[JSON]:
     """The interfaces by which the agent can be called, in its own order of preference.
 
-    They are at one origin, that of the first: an agent's credentials are for one place.
+    They are at one origin, that of the first: an agent's credentials are for one origin.
     """
-    spoken = [one for one in card["supportedInterfaces"] if is_spoken(one)]
-    return [one for one in spoken if origin(one["url"]) == origin(spoken[0]["url"])]
+    supported = [one for one in card["supportedInterfaces"] if is_supported(one)]
+    return [one for one in supported if checked_origin(one["url"]) == checked_origin(supported[0]["url"])]
 
 
-def is_spoken(interface: JSON) -> bool:
+def is_supported(interface: JSON) -> bool:
     """Is it in a binding and a version that Parley speaks?"""
-    version = version_of(AgentInterface(protocol_version=interface["protocolVersion"]))
-    return interface["protocolBinding"] in BINDINGS and bool(version)
+    return interface["protocolBinding"] in SUPPORTED_BINDINGS and bool(supported_version(interface["protocolVersion"]))
 
 
-def origin_of(card: JSON) -> str:
+def card_origin(card: JSON) -> str:
     """Where the agent is called."""
-    return origin(usable(card)[0]["url"])
+    return checked_origin(usable_interfaces(card)[0]["url"])
 
 
-def origin(url: str) -> str:
-    """The origin of a URL, with its port: `https://agents.example:443`. Raises outbound.Forbidden for what is none."""
-    targets.read(url)
-    return interfaces.origin_of(url)
+def checked_origin(url: str) -> str:
+    """Scheme, host and port of a URL, lower-case: `https://agents.example:443`. Raises outbound.Forbidden."""
+    targets.parse_url(url)
+    split = urlsplit(url)
+    port = split.port or (443 if split.scheme == "https" else 80)
+    host = (split.hostname or "").lower()
+    return f"{split.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def stated(card: JSON) -> JSON:
-    """The fields of Agent that the card says.
+def agent_fields(card: JSON) -> JSON:
+    """The fields of Agent by the card.
 
-    Streams and webhooks are this platform's own and work for every agent, whatever the remote one does; text is let
-    through to all, for many cards list only what they take besides.
+    Parley provides streams and webhooks for every agent. Text is always an input mode, for many cards list only the
+    others.
     """
     return {
-        "name": _short(card["name"], 120),
+        "name": _one_line(card["name"], 120),
         "description": card["description"],
-        "version": _short(card["version"], 40),
-        "skills": [_skill(one) for one in card["skills"]],
-        "input_modes": list(dict.fromkeys([*_modes(card["defaultInputModes"]), "text/plain"])),
-        "output_modes": _modes(card["defaultOutputModes"]) or ["text/plain"],
+        "version": _one_line(card["version"], 40),
+        "skills": [_shown_skill(one) for one in card["skills"]],
+        "input_modes": list(dict.fromkeys([*_media_types(card["defaultInputModes"]), "text/plain"])),
+        "output_modes": _media_types(card["defaultOutputModes"]) or ["text/plain"],
         "capabilities": {"streaming": True, "pushNotifications": True},
     }
 
 
-def _skill(skill: JSON) -> JSON:
-    """A skill as our own card shows it: it has a tag at least, and no security of its own."""
+def _shown_skill(skill: JSON) -> JSON:
+    """A skill as our own card shows it: with at least one tag, and without security requirements of its own."""
     shown = {name: value for name, value in skill.items() if name != "securityRequirements"}
-    modes = {name: _modes(shown[name]) for name in ("inputModes", "outputModes") if shown.get(name)}
+    modes = {name: _media_types(shown[name]) for name in ("inputModes", "outputModes") if shown.get(name)}
     return {**shown, **modes, "tags": [tag for tag in skill["tags"] if tag] or ["general"]}
 
 
-def _modes(modes: list[str]) -> list[str]:
-    told = [LOOSE_MODES.get(mode, mode if "/" in mode else f"{mode}/*") for mode in modes if mode]
-    return list(dict.fromkeys(told))
+def _media_types(modes: list[str]) -> list[str]:
+    types = [LOOSE_MODES.get(mode, mode if "/" in mode else f"{mode}/*") for mode in modes if mode]
+    return list(dict.fromkeys(types))
 
 
-def _short(text: str, most: int) -> str:
+def _one_line(text: str, most: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _wrong_addresses(card: JSON) -> list[str]:
-    """What keeps interfaces that Parley could speak from being called, judged without a look-up."""
+def _address_problems(card: JSON) -> list[str]:
+    """Why supported interfaces may not be called, without looking up their names."""
     wrong = []
     for index, one in enumerate(card["supportedInterfaces"]):
-        if is_spoken(one):
+        if is_supported(one):
             try:
                 outbound.guard().check(one["url"])
             except outbound.Forbidden as error:
                 wrong.append(f"supportedInterfaces[{index}].url: {error}")
     return wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """Where and how an agent is called.
+
+    Attributes:
+        binding: "JSONRPC" or "HTTP+JSON".
+        version: "1.0" or "0.3".
+    """
+
+    url: str
+    binding: str
+    version: str
+    tenant: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The origin, to which credentials are bound."""
+        return origin_of(self.url)
+
+    @property
+    def is_old(self) -> bool:
+        return self.version == "0.3"
+
+
+def choose_interface(card: AgentCard) -> Interface:
+    """The first interface, in the agent's own order of preference, that Parley speaks. Raises BadCard."""
+    for offered in card.supported_interfaces:
+        version = supported_version(offered.protocol_version)
+        if offered.protocol_binding in SUPPORTED_BINDINGS and version:
+            return Interface(offered.url, offered.protocol_binding, version, offered.tenant)
+    raise BadCard("The agent's card names no interface that Parley speaks: JSONRPC or HTTP+JSON, of A2A 1.0 or 0.3.")
+
+
+def supported_version(version: str) -> str:
+    """An interface's version of A2A, without its patch (A2A 1.0 §3.6); "" for one that Parley does not speak.
+
+    An interface that names no version is of 1.0: only its cards have interfaces of this shape.
+    """
+    found = VERSION_PATTERN.fullmatch(version or "1.0")
+    return found[1] if found and found[1] in SUPPORTED_VERSIONS else ""
+
+
+def origin_of(url: str) -> str:
+    """The same; "" for a URL that may not be called."""
+    try:
+        return checked_origin(url)
+    except Forbidden:
+        return ""
+
+
+def chosen_origin(card: AgentCard) -> str:
+    """Where the agent is called; "" where it offers no interface that we speak."""
+    try:
+        return origin_of(choose_interface(card).url)
+    except BadCard:
+        return ""
+
+
+def is_unencrypted(origin: str) -> bool:
+    """Can others read what is sent to this origin?"""
+    return origin.startswith("http://")

@@ -1,4 +1,4 @@
-"""How a call to a remote agent can fail; `str()` is a sentence for people that says what happened, without secrets."""
+"""How a call to a remote agent can fail; `str()` is a sentence for people, without secrets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import ClassVar
 
 
 class RemoteError(Exception):
-    """A call to a remote agent came to nothing.
+    """A call to a remote agent failed.
 
     Attributes:
         code: a stable word for programs.
         is_transient: may the same call succeed a little later?
-        was_sent: did the agent get the request? None where nobody can know: it may have, and may have acted on it.
+        was_sent: did the agent get the request? None where it may have got it, and may have acted on it.
     """
 
     code: ClassVar[str] = "remote_error"
@@ -26,7 +26,7 @@ class RemoteError(Exception):
 
 
 class Unreachable(RemoteError):
-    """No connection to the agent came about, so nothing was sent."""
+    """There was no connection to the agent, so nothing was sent."""
 
     code = "agent_unreachable"
     is_transient = True
@@ -44,9 +44,9 @@ class Refused(RemoteError):
     """The agent answered with an error of A2A, JSON-RPC or HTTP.
 
     Attributes:
-        reason: what A2A calls it (`TASK_NOT_FOUND`, …), "HTTP_418" for a bare status, "JSONRPC_-32050" for a bare code.
+        reason: its name in A2A (`TASK_NOT_FOUND`, …), "HTTP_418" for a bare status, "JSONRPC_-32050" for a bare code.
         status: of HTTP; that of JSON-RPC's errors is mostly 200.
-        said: what the agent says about it, cut and without control characters; "" for nothing.
+        said: the agent's own words, cut and without control characters; "" for none.
     """
 
     code = "agent_refused"
@@ -59,22 +59,22 @@ class Refused(RemoteError):
         self.reason = reason
         self.status = status
         self.said = said
-        if self.is_transient:  # a server or a proxy that broke down may have begun the work
+        if self.is_transient:  # a server or a proxy that failed may have begun the work
             self.was_sent = None
 
 
 class Unauthorized(RemoteError):
-    """The agent wants a credential, or takes this one as too little.
+    """The agent wants a credential, or does not accept this one.
 
     Attributes:
-        status: 401 or 403; 401 where the card asks for a credential and there is none to send.
+        status: 401 or 403; 401 where the card requires a credential and there is none.
         challenge: the agent's `WWW-Authenticate`, cut; "" for none.
-        schemes: names of the card's security schemes of which one is wanted, where that is known.
+        schemes: names of the card's security schemes of which one is required, where known.
     """
 
     code = "agent_unauthorized"
     was_sent = False
-    is_answer: ClassVar[bool] = True  # the agent said so; where it was not even asked, nothing is known of it
+    is_answer: ClassVar[bool] = True  # does it come from the agent, which then is up?
 
     def __init__(self, message: str, *, status: int = 401, challenge: str = "", schemes: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -84,10 +84,10 @@ class Unauthorized(RemoteError):
 
 
 class Overloaded(RemoteError):
-    """The agent takes no more work now (429, 503).
+    """The agent accepts no more work now (429, 503).
 
     Attributes:
-        retry_after: seconds after which it wants to be asked again, at most a day; None where it does not say.
+        retry_after: seconds until it wants to be called again, at most a day; None where it does not say.
     """
 
     code = "agent_overloaded"
@@ -102,7 +102,7 @@ class Overloaded(RemoteError):
 
 
 class Misbehaved(RemoteError):
-    """The agent answered with what A2A does not allow, or with more than is taken."""
+    """The agent's answer is not valid A2A, or too large."""
 
     code = "agent_misbehaved"
     was_sent = True
@@ -116,7 +116,7 @@ class BadCard(RemoteError):
 
 
 class CircuitOpen(RemoteError):
-    """The agent failed again and again, so that it is not called for a while.
+    """The agent failed again and again, so it is not called for a while.
 
     Attributes:
         retry_after: seconds until it is tried again.
@@ -129,3 +129,42 @@ class CircuitOpen(RemoteError):
     def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class CredentialMissing(Unauthorized):
+    """The card requires a credential that nobody gave, or that is no longer valid.
+
+    Attributes:
+        is_personal: is it one that each person brings?
+    """
+
+    code = "credential_missing"
+    was_sent = False
+    is_answer = False
+
+    def __init__(self, sentence: str, *, schemes: Sequence[str] = (), is_personal: bool = False) -> None:
+        super().__init__(sentence, schemes=schemes)
+        self.is_personal = is_personal
+
+
+class WrongOrigin(RemoteError):
+    """A request to another origin than its credential is for; it was not sent."""
+
+    code = "wrong_origin"
+    was_sent = False
+
+
+class TokenRefused(Unauthorized):
+    """The authorization server refused the client."""
+
+    code = "token_refused"
+    was_sent = False
+    is_answer = False
+
+
+class TokenUnavailable(RemoteError):
+    """The authorization server could not be reached, or its answer was invalid."""
+
+    code = "token_unavailable"
+    is_transient = True
+    was_sent = False

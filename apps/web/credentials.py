@@ -1,13 +1,19 @@
-"""Giving an agent a credential, by the link of a task that waits for it; and taking credentials back."""
+"""Credentials that people give to agents.
+
+A task that waits for a credential has a link to give one. Those of a remote agent are given, replaced and removed on
+the agent's page. One page lists all of them, and revokes them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import unicodedata
 from collections.abc import Mapping
 from http import HTTPStatus
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -17,37 +23,35 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.models import User
+from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.features.credentials import requests
 from apps.features.credentials.models import AuthType, Credential, CredentialRequest
-from apps.features.credentials.requests import Given, LinkClosed, Standing
+from apps.features.credentials.requests import GivenCredential, LinkClosed, RequestStatus
+from apps.record.content import parts
 from apps.record.models import Context, Task
-from apps.remote import credential_forms
-from apps.remote.credential_forms import Problems, Sheet
-from apps.remote.models import RemoteCredential
-from apps.web import parts
-from apps.web.framing import UNFRAMED
-from apps.web.principals import principal_of
-from apps.web.shell import page
+from apps.remote.authentication import credential_forms, credentials
+from apps.remote.authentication.credential_forms import CredentialForms, FormProblems
+from apps.remote.models import RemoteAgent, RemoteCredential
+from apps.web.shell import UNFRAMED_CSP, page, principal_of
 
 LONGEST_SECRET = 10_000  # characters
-CODES = {Standing.OPEN: HTTPStatus.OK, Standing.GIVEN: HTTPStatus.OK, Standing.DECLINED: HTTPStatus.OK}
-"""With which status a link is shown; one that is good for nothing more is gone."""
+SECRET_FIELDS = ("secret", "username")
 
 
-class Unfit(Exception):
+class InvalidCredential(Exception):
     """What was filled in is no credential; `str()` says what to do."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @xframe_options_deny
-@csp_override(UNFRAMED)
+@csp_override(UNFRAMED_CSP)
 @sensitive_post_parameters()
 @sensitive_variables()
 def credential(request: HttpRequest, token: str) -> HttpResponse:
-    """The page of a link. Somebody else's is not found; one that was used or is too old says so and what to do."""
-    asked = requests.find(token)
+    """The page of a link. Somebody else's is not found; a used or expired one says what to do."""
+    asked = requests.find_request(token)
     if asked is None:
         raise Http404
     person = request.user if isinstance(request.user, User) else None
@@ -56,66 +60,66 @@ def credential(request: HttpRequest, token: str) -> HttpResponse:
             return redirect_to_login(request.path)
         raise Http404
     if request.method == "POST":
-        return _answered(request, token, asked, person)
-    return _shown(request, asked, person)
+        return _answer(request, token, asked, person)
+    return _link_page(request, asked, person)
 
 
 @sensitive_variables()
-def _answered(request: HttpRequest, token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
+def _answer(request: HttpRequest, token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
     try:
         match request.POST.get("answer"):
             case "give" if asked.task.agent.kind == Agent.Kind.REMOTE:
-                return _given_to_remote(request, token, asked, by)
+                return _give_to_remote(request, token, asked, by)
             case "give":
-                requests.give(asked, given(asked.auth_type, request.POST), by)
+                requests.give(asked, credential_from_form(asked.auth_type, request.POST), by)
             case "decline":
                 requests.decline(asked, by)
             case "renew":
                 return redirect("web:credential", token=requests.renew(asked))
             case _:
-                return _shown(request, asked, by)
-    except Unfit as unfit:
-        return _shown(request, asked, by, problem=str(unfit))
+                return _link_page(request, asked, by)
+    except InvalidCredential as unfit:
+        return _link_page(request, asked, by, problem=str(unfit))
     except LinkClosed:
         return redirect("web:credential", token=token)  # which says why
-    return _on_from(token, asked, by)
+    return _redirect_after(token, asked, by)
 
 
 @sensitive_variables()
-def _given_to_remote(request: HttpRequest, token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
-    """Of several that a remote agent wants each is given by itself; with the last one the task goes on."""
+def _give_to_remote(request: HttpRequest, token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
+    """Save one of the credentials that a remote agent asks for; the last one lets the task go on."""
     task = asked.task
-    if by is None or task.owner is None or requests.standing(asked) is not Standing.OPEN:
+    if by is None or task.owner is None or requests.request_status(asked) is not RequestStatus.OPEN:
         return redirect("web:credential", token=token)  # which says why
-    if problems := credential_forms.give(task.agent, task.owner, request.POST, by):
-        return _shown(request, asked, by, problems=problems)
+    if problems := credential_forms.save_form(task.agent, task.owner, request.POST, by):
+        return _link_page(request, asked, by, problems=problems)
     asked.refresh_from_db(fields=["answer"])
-    return _on_from(token, asked, by) if asked.answer else redirect("web:credential", token=token)
+    return _redirect_after(token, asked, by) if asked.answer else redirect("web:credential", token=token)
 
 
-def _on_from(token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
+def _redirect_after(token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
     if by is not None and by.pk == asked.task.owner_id:
         return redirect("web:session", session=_session_of(asked.task).pk)
     return redirect("web:credential", token=token)
 
 
 @sensitive_variables()
-def given(auth_type: str, filled_in: Mapping[str, str]) -> Given:
-    """The credential that a form says. Raises Unfit."""
+def credential_from_form(auth_type: str, filled_in: Mapping[str, str]) -> GivenCredential:
+    """The credential that was filled in. Raises InvalidCredential."""
     secret, username = filled_in.get("secret", ""), ""
     if auth_type == AuthType.BASIC:
         username = filled_in.get("username", "").strip()
         if not username or ":" in username:
-            raise Unfit("Fill in the user name; it has no colon in it.")
+            raise InvalidCredential("Fill in the user name; it has no colon in it.")
     else:
         secret = secret.strip()  # what copying brings along
     if not secret:
-        raise Unfit("There is nothing to give yet. Fill in the field, or decline.")
+        raise InvalidCredential("There is nothing to give yet. Fill in the field, or decline.")
     if len(secret) + len(username) > LONGEST_SECRET or any(_is_control(letter) for letter in secret + username):
-        raise Unfit(
+        raise InvalidCredential(
             f"This has line breaks or the like in it, or more than {LONGEST_SECRET:,} characters. Copy it again."
         )
-    return Given(secret, username)
+    return GivenCredential(secret, username)
 
 
 def _is_control(letter: str) -> bool:
@@ -123,50 +127,53 @@ def _is_control(letter: str) -> bool:
 
 
 def _session_of(task: Task) -> Context:
-    """Where people see the task: in the conversation of the one that called for it, however far up that is."""
+    """The session in which people see the task: that of its topmost parent."""
     while task.parent is not None:
         task = task.parent
     return task.context
 
 
-def _shown(
+def _link_page(
     request: HttpRequest,
     asked: CredentialRequest,
     person: User | None,
     problem: str = "",
-    problems: Problems | None = None,
+    problems: FormProblems | None = None,
 ) -> HttpResponse:
-    standing = requests.standing(asked)
+    link_status = requests.request_status(asked)
     task = asked.task
-    said = (task.status_message or {}).get("parts", [])[:-1] if standing is Standing.OPEN else []
+    said = (task.status_message or {}).get("parts", [])[:-1] if link_status is RequestStatus.OPEN else []
     about = {
         "asked": asked,
         "agent": task.agent,
         "task": task,
         "session": _session_of(task),
         "words": parts.words_of(said),
-        "standing": standing.value,
+        "link_status": link_status.value,
         "is_owner": person is not None and person.pk == task.owner_id,
         "problem": problem,
-        "sheet": _sheet(task, problems) if standing is Standing.OPEN else None,
+        "sheet": _sheet(task, problems) if link_status is RequestStatus.OPEN else None,
     }
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if problem or problems else CODES.get(standing, HTTPStatus.GONE)
+    is_gone = link_status not in (RequestStatus.OPEN, RequestStatus.GIVEN, RequestStatus.DECLINED)
+    status = HTTPStatus.GONE if is_gone else HTTPStatus.OK
+    if problem or problems:
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
     return render(request, "web/credential.html", about, status=status)
 
 
-def _sheet(task: Task, problems: Problems | None) -> Sheet | None:
-    """What the owner brings for a remote agent."""
+def _sheet(task: Task, problems: FormProblems | None) -> CredentialForms | None:
+    """The forms for the owner's credentials of a remote agent."""
     if task.agent.kind != Agent.Kind.REMOTE or task.owner is None:
         return None
-    return credential_forms.sheet(task.agent, task.owner, problems)
+    return credential_forms.forms_for(task.agent, task.owner, problems)
 
 
 @require_safe
 @never_cache
 @login_required
-def credentials(request: HttpRequest) -> HttpResponse:
-    """What the person gave to agents, the newest first."""
-    mine = Credential.objects.visible_to(principal_of(request)).usable().select_related("agent").defer(*SECRETS)
+def credential_list(request: HttpRequest) -> HttpResponse:
+    """The credentials that the person gave to agents, newest first."""
+    mine = Credential.objects.visible_to(principal_of(request)).usable().select_related("agent").defer(*SECRET_FIELDS)
     remote = RemoteCredential.objects.visible_to(principal_of(request)).untold().select_related("agent")
     return page(
         request, "web/credentials.html", credentials=mine.order_by("-given_at"), remote=remote.order_by("agent")
@@ -175,13 +182,77 @@ def credentials(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @login_required
-def revoke(request: HttpRequest, number: int) -> HttpResponse:
-    """Take a credential back: its agent asks anew when it needs one. Somebody else's is not found."""
-    found = Credential.objects.visible_to(principal_of(request)).usable().defer(*SECRETS).filter(pk=number).first()
+def revoke_credential(request: HttpRequest, number: int) -> HttpResponse:
+    """Revoke a credential; its agent asks again when it needs one. Somebody else's is not found."""
+    found = (
+        Credential.objects.visible_to(principal_of(request)).usable().defer(*SECRET_FIELDS).filter(pk=number).first()
+    )
     if found is None:
         raise Http404
     found.revoke()
     return redirect("web:credentials")
 
 
-SECRETS = ("secret", "username")
+EVERYBODY = "everybody"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@xframe_options_deny
+@csp_override(UNFRAMED_CSP)
+@login_required
+@sensitive_post_parameters()
+@sensitive_variables()
+def agent_credentials(request: HttpRequest, slug: str) -> HttpResponse:
+    """The credentials of a remote agent that the person may use, or has given some to."""
+    agent, person = _credential_agent(principal_of(request), slug), request.user
+    if agent is None or not isinstance(person, User):
+        raise Http404
+    if request.method != "POST":
+        return _agent_page(request, agent, person)
+    whose = None if request.POST.get("whose") == EVERYBODY and _is_registrant(agent, person) else person
+    if request.POST.get("do") == "remove":
+        credentials.erase(agent, whose, request.POST.get("scheme", ""), person)
+    elif problems := credential_forms.save_form(agent, whose, request.POST, person):
+        return _agent_page(request, agent, person, problems)
+    return redirect("web:agent-credentials", slug=slug)
+
+
+def has_agent_credentials(agent: Agent, person: User) -> bool:
+    """Whether that page has anything for this person."""
+    return agent.kind == Agent.Kind.REMOTE and bool(
+        credentials.personal_schemes(agent) or _is_registrant(agent, person)
+    )
+
+
+def _credential_agent(principal: Principal, slug: str) -> Agent | None:
+    """A remote agent that the person may use, or that still has a credential of theirs."""
+    if not slug.isprintable():  # PostgreSQL takes no U+0000
+        return None
+    theirs = RemoteCredential.objects.visible_to(principal).values("agent")
+    usable = Agent.objects.visible_to(principal).values("pk")
+    found = Agent.objects.filter(Q(pk__in=usable) | Q(pk__in=theirs), kind=Agent.Kind.REMOTE, slug=slug)
+    return found.select_related("current_version").first()
+
+
+def _is_registrant(agent: Agent, person: User) -> bool:
+    """Whether the person registered the agent, and so gives the credentials for everybody."""
+    return RemoteAgent.objects.filter(agent=agent, registered_by=person).exists()
+
+
+def _common_sheet(agent: Agent, problems: FormProblems | None) -> CredentialForms | None:
+    """The forms for credentials that everybody shares, not those that each person gives."""
+    sheet = credential_forms.forms_for(agent, None, problems)
+    shown = [one for one in sheet.shown if not one.is_personal]
+    return dataclasses.replace(sheet, shown=shown) if shown else None
+
+
+def _agent_page(request: HttpRequest, agent: Agent, person: User, problems: FormProblems | None = None) -> HttpResponse:
+    about = {
+        "agent": agent,
+        "sheet": credential_forms.forms_for(agent, person, problems),
+        "common": _common_sheet(agent, problems) if _is_registrant(agent, person) else None,
+        "everybody": EVERYBODY,
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if problems else HTTPStatus.OK
+    return render(request, "web/agent_credentials.html", about, status=status)

@@ -1,55 +1,70 @@
-"""The plans that a person may use: all of them, a page for each, and where a run of one is started."""
+"""Plans: their list and pages, their editor, and the page of a run.
+
+A run's page shows its live picture, who worked when, what it delivered and why it waits; from it, people pause,
+resume, stop and repeat the run.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import uuid
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import Any, cast
+from typing import cast
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import IntegrityError
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.urls import path, reverse
-from django.views.decorators.http import require_safe
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
 
 import db
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.engine.cancel import cancel_task
 from apps.engine.send import send
-from apps.plans import checks, depicting, finding, graphs
-from apps.plans.definitions import PlanDefinition, as_yaml
-from apps.plans.inputs import OWN_INPUTS
-from apps.plans.registration import may_change
+from apps.plans import graphs, progress, registry, runs
+from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml
+from apps.plans.graphs import plan_at
+from apps.plans.models import PlanRun, Step
+from apps.plans.person import waiting_in_run
+from apps.plans.pictures import Graph
+from apps.plans.progress import Progress, definition_graph, message_words, run_gantt, run_graph, waiting_reasons
+from apps.plans.registry import may_change, register_plan
 from apps.plans.templates import TemplateProblem
-from apps.record import strict_json
-from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
-from apps.record.models import Task
-from apps.web.composing import message_from, refuse_too_large
-from apps.web.outlines import outline_of
-from apps.web.principals import principal_of
-from apps.web.questions import Field, fields_of
-from apps.web.sending import act
-from apps.web.shell import page
-
-JSON = dict[str, Any]
+from apps.record.content import strict_json
+from apps.record.errors import ContextNotFound, InvalidParams, TaskNotFound, UnsupportedOperation
+from apps.record.events import JSON
+from apps.record.models import INTERRUPTED_STATES, Artifact, Task, TaskState
+from apps.web import inbox
+from apps.web.agents import ACCESS_CHOICES
+from apps.web.questions import Field, fields_of, outline_of
+from apps.web.sessions.artifacts import artifact_url
+from apps.web.sessions.sending import json_action, message_from_form, message_id, refuse_too_large
+from apps.web.shell import page, principal_of, reader_view
 
 MOST_PLANS = 200
-RECENT = 10  # runs on a page
+RECENT_RUNS = 10  # runs on a page
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """What a plan is started with, as a form: `fields`; or `outline`, of what is written as JSON."""
+class InputForm:
+    """The form that starts a plan: `fields`, or an `outline` of the inputs that are written as JSON."""
 
     slot: JSON
     fields: list[Field]
     outline: list[str]
-    speaks_of: frozenset[str]  # of text and files, what the plan does something with
+    referenced: frozenset[str]  # which of text and files the plan uses
 
     @classmethod
-    def of(cls, definition: PlanDefinition) -> Inputs:
+    def of(cls, definition: PlanDefinition) -> InputForm:
         stated = definition.inputs
         properties = {name: one for name, one in stated.get("properties", {}).items() if name not in OWN_INPUTS}
         required = [name for name in stated.get("required", []) if name in properties]
@@ -57,136 +72,457 @@ class Inputs:
         slot = {"name": "inputs", "schema": schema}
         fields = fields_of(slot) if properties else []
         outline = [] if fields or not properties else outline_of(slot)
-        spoken = _spoken_of(definition) | (stated.get("properties", {}).keys() & set(OWN_INPUTS))
+        spoken = _referenced_inputs(definition) | (stated.get("properties", {}).keys() & set(OWN_INPUTS))
         return cls(slot, fields, outline, frozenset(spoken))
 
     @property
-    def is_written(self) -> bool:
-        """Are they beyond a form, and written as JSON?"""
+    def is_json(self) -> bool:
+        """Whether no form can stand for the inputs, so that they are written as JSON."""
         return not self.fields and bool(self.slot["schema"]["properties"])
 
 
-def _spoken_of(definition: PlanDefinition) -> set[str]:
-    """The inputs that its templates speak of."""
+def _referenced_inputs(definition: PlanDefinition) -> set[str]:
+    """Which of text and files the templates of a plan refer to."""
     found: set[str] = set()
     for step in definition.steps.values():
-        for source in graphs.sources(step):
+        for source in graphs.template_sources(step):
             try:
-                found |= source.spoken.inputs
+                found |= source.references.inputs
             except TemplateProblem:
                 continue
     return found & set(OWN_INPUTS)
 
 
-@require_safe
-@login_required
+@reader_view
 def plans(request: HttpRequest) -> HttpResponse:
-    """All of them, with the reader's newest run of each, and their newest runs of all."""
+    """The plans, each with the reader's newest run of it, and the reader's newest runs."""
     principal = principal_of(request)
     newest = runs_of(principal).filter(agent=OuterRef("pk")).order_by("-created_at")
-    found = finding.sized(finding.plans(principal)).annotate(
+    found = registry.sized(registry.visible_plans(principal)).annotate(
         last_run=Subquery(newest.values("pk")[:1]),
         last_state=Subquery(newest.values("state")[:1]),
         last_at=Subquery(newest.values("created_at")[:1]),
     )
     listed = list(found.order_by("name")[:MOST_PLANS])
-    return page(request, "web/plans.html", plans=listed, runs=list(runs_of(principal)[:RECENT]))
+    return page(request, "web/plans.html", plans=listed, runs=list(runs_of(principal)[:RECENT_RUNS]))
 
 
-@require_safe
-@login_required
+@reader_view
 def plan(request: HttpRequest, slug: str) -> HttpResponse:
-    """What a plan does, its picture, where it is started, and the reader's runs of it."""
+    """The page of a plan: its graph, the form that starts it, and the reader's runs."""
     principal = principal_of(request)
-    found = plan_of(principal, slug)
-    definition = finding.definition_of(found)
+    found = plan_or_404(principal, slug)
+    definition = registry.definition_of(found)
     about: JSON = {"graph": None, "inputs": None}
     if definition is not None:
-        about = {"graph": depicting.of_definition(definition), "inputs": Inputs.of(definition)}
+        about = {"graph": progress.definition_graph(definition), "inputs": InputForm.of(definition)}
     about |= {
         "plan": found,
         "definition": definition,
-        "runs": list(runs_of(principal).filter(agent=found)[:RECENT]),
+        "runs": list(runs_of(principal).filter(agent=found)[:RECENT_RUNS]),
         "may_change": may_change(cast("User", request.user), found),
     }
     return page(request, "web/plan.html", **about)
 
 
-@require_safe
-@login_required
-def written(request: HttpRequest, slug: str) -> HttpResponse:
-    """Its definition, as a file."""
-    found = plan_of(principal_of(request), slug)
+@reader_view
+def plan_yaml(request: HttpRequest, slug: str) -> HttpResponse:
+    """The definition as YAML."""
+    found = plan_or_404(principal_of(request), slug)
     if found.current_version is None:
         raise Http404
     return HttpResponse(as_yaml(found.current_version.content), content_type="text/plain; charset=utf-8")
 
 
-@act
-async def start(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
-    """Send the plan what it is started with; the same message starts it once."""
+@json_action
+async def start_run(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
+    """Start a run. The same message starts one run only."""
     refuse_too_large(request)
-    agent, inputs = await db.run(_startable, principal, slug)
-    also = _as_json(request) or ([] if _has_words(request) else [{"data": {}}])
-    message = message_from(request, agent, inputs.slot, uploaded=also)
+    agent, inputs = await db.run(_plan_to_start, principal, slug)
+    also = _json_inputs(request) or ([] if _has_content(request) else [{"data": {}}])
+    message = message_from_form(request, agent, inputs.slot, uploaded=also)
     sent = await send(principal, agent, message, require_task=True)
     address = reverse("web:plan-run", args=[cast("uuid.UUID", sent.task)])
     return JsonResponse({"address": address}, status=HTTPStatus.CREATED)
 
 
-def plan_of(principal: Principal, slug: str) -> Agent:
+def plan_or_404(principal: Principal, slug: str) -> Agent:
     """Raises Http404."""
-    found = _named(principal, slug)
+    found = _find_plan(principal, slug)
     if found is None:
         raise Http404
     return found
 
 
-def _named(principal: Principal, slug: str) -> Agent | None:
-    """No database is asked for what cannot be a slug: PostgreSQL takes no U+0000."""
-    return finding.plans(principal).filter(slug=slug).first() if slug.isprintable() else None
+def _find_plan(principal: Principal, slug: str) -> Agent | None:
+    """The plan, if the caller may see it. PostgreSQL takes no U+0000, so it is not asked for one."""
+    return registry.visible_plans(principal).filter(slug=slug).first() if slug.isprintable() else None
 
 
 def runs_of(principal: Principal) -> QuerySet[Task]:
-    """The newest first."""
-    return finding.runs(principal).order_by("-created_at", "-pk")
+    """The caller's runs of plans, newest first."""
+    return runs.visible_runs(principal).order_by("-created_at", "-pk")
 
 
-def _startable(principal: Principal, slug: str) -> tuple[Agent, Inputs]:
-    agent = _named(principal, slug)
-    definition = finding.definition_of(agent) if agent else None
+def _plan_to_start(principal: Principal, slug: str) -> tuple[Agent, InputForm]:
+    agent = _find_plan(principal, slug)
+    definition = registry.definition_of(agent) if agent else None
     if agent is None or definition is None:
         raise ContextNotFound("There is no such plan, or you may not use it.")
-    if why := checks.why_closed(definition, principal):
+    if why := registry.why_not_startable(definition, principal):
         raise UnsupportedOperation(why)
-    return agent, Inputs.of(definition)
+    return agent, InputForm.of(definition)
 
 
-def _as_json(request: HttpRequest) -> list[JSON]:
-    """The inputs that were written as JSON, as a part. Raises InvalidParams."""
+def _json_inputs(request: HttpRequest) -> list[JSON]:
+    """The inputs that were written as JSON, as a message part. Raises InvalidParams."""
     text = request.POST.get("inputs", "").strip()
     if not text:
         return []
     try:
-        given = strict_json.storable(strict_json.read(text.encode(errors="replace")))
-    except (strict_json.NotStrict, ValueError):
+        given = strict_json.to_storable(strict_json.parse(text.encode(errors="replace")))
+    except (strict_json.InvalidJSON, ValueError):
         given = None
     if not isinstance(given, dict):
         raise InvalidParams('Write the inputs as a JSON object, such as {"city": "Lisbon"}.', "inputs")
     return [{"data": given}]
 
 
-def _has_words(request: HttpRequest) -> bool:
-    """Is there anything in the form that makes a message?"""
+def _has_content(request: HttpRequest) -> bool:
+    """Whether the form has words, answers or files."""
     filled = (
         one for name, ones in request.POST.lists() if name == "text" or name.startswith("answer-") for one in ones
     )
     return bool(request.FILES) or any(str(one).strip() for one in filled)
 
 
-urlpatterns = [
-    path("plans", plans, name="plans"),
-    path("plans/<str:slug>", plan, name="plan"),
-    path("plans/<str:slug>/yaml", written, name="plan-yaml"),
-    path("plans/<str:slug>/runs", start, name="plan-start"),
-]
+MOST_PROBLEMS = 100
+EXAMPLE_PLAN = """\
+name: Short story
+description: Writes a short story, and has a person read it before it is done.
+inputs:
+  type: object
+  required: [topic]
+  properties:
+    topic: {type: string, title: "What is it about?"}
+steps:
+  draft:
+    title: First draft
+    agent: AGENT  # the short name of an agent that you may use
+    message: Write a short story about {{ inputs.topic }}.
+
+  reading:
+    title: Your opinion
+    person:
+      ask: Read the draft. What should be different?
+    attach: [steps.draft.artifacts]
+
+  story:
+    title: The story
+    agent: AGENT
+    message: "Write it again. The reader says: {{ steps.reading.text }}"
+    attach: [steps.draft.artifacts]
+"""
+
+
+@dataclass(slots=True)
+class PlanForm:
+    """The form of a plan's editor: its fields, and the problems of the definition by path."""
+
+    text: str
+    slug: str = ""
+    access: str = ""
+    base: str = ""  # the number of the version that the person edits
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    definition: PlanDefinition | None = None
+
+    @classmethod
+    def read(cls, request: HttpRequest) -> PlanForm:
+        given = (request.POST.get(name, "").replace("\x00", "") for name in ("definition", "slug", "access", "base"))
+        text, slug, access, base = given
+        return cls(text.replace("\r\n", "\n"), slug.strip(), access, base)
+
+    def validate(self, user: User, slug: str) -> None:
+        """Parse and check the definition; problems are noted."""
+        try:
+            self.definition = PlanDefinition.from_yaml(self.text)
+            registry.validate(self.definition, slug, user.principal)
+        except ValidationError as error:
+            self.add_errors(error)
+
+    def add_errors(self, error: ValidationError) -> None:
+        told = error.message_dict if hasattr(error, "error_dict") else {"file": error.messages}
+        self.problems += [(name, sentence) for name, sentences in told.items() for sentence in sentences]
+
+    @property
+    def graph(self) -> Graph | None:
+        return progress.definition_graph(self.definition) if self.definition else None
+
+    @property
+    def shown_problems(self) -> list[tuple[str, str]]:
+        return self.problems[:MOST_PROBLEMS]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def new_plan(request: HttpRequest) -> HttpResponse:
+    """The editor of a new plan, which is private at first."""
+    user = cast("User", request.user)
+    form = PlanForm.read(request) if request.method == "POST" else PlanForm(EXAMPLE_PLAN)
+    form.validate(user, form.slug)
+    if request.method == "POST" and Agent.objects.filter(slug=form.slug).exists():
+        form.problems.append(("slug", _slug_is_taken(form.slug)))
+    if request.method == "POST" and _save(user, form, form.slug, None):
+        return redirect("web:plan", form.slug)
+    return page(request, "web/plan_edit.html", form=form, plan=None, choices=_access_choices(user, None))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def edit_plan(request: HttpRequest, slug: str) -> HttpResponse:
+    """The editor of a plan that the person may change."""
+    user = cast("User", request.user)
+    plan = plan_or_404(principal_of(request), slug)
+    if not may_change(user, plan):
+        raise PermissionDenied
+    version = plan.current_version
+    number = str(version.number) if version else ""
+    if request.method == "POST":
+        form = PlanForm.read(request)
+        form.validate(user, slug)
+        if form.base != number:
+            said = f"Version {number} was saved while you wrote. Compare yours with it, then save again."
+            form.problems.append(("file", said))
+            form.base = number
+        elif _save(user, form, slug, plan):
+            return redirect("web:plan", slug)
+    else:
+        form = PlanForm(as_yaml(version.content) if version else EXAMPLE_PLAN, slug, plan.access, number)
+        form.validate(user, slug)
+    return page(request, "web/plan_edit.html", form=form, plan=plan, choices=_access_choices(user, plan))
+
+
+@require_POST
+@login_required
+def check_plan(request: HttpRequest) -> HttpResponse:
+    """The problems of a definition, and its graph where it can be parsed."""
+    form = PlanForm.read(request)
+    form.validate(cast("User", request.user), form.slug)
+    return render(request, "web/_plan_checked.html", {"form": form})
+
+
+def _save(user: User, form: PlanForm, slug: str, plan: Agent | None) -> bool:
+    if form.problems or form.definition is None:
+        return False
+    policies = {}
+    if form.access and form.access != (plan.access if plan else Agent.Access.WORKSPACE):
+        if form.access not in _access_choices(user, plan):
+            form.problems.append(("access", "Choose one of those that are listed."))
+            return False
+        policies["access"] = form.access
+    try:
+        register_plan(slug, form.definition, author=user, **policies)
+    except ValidationError as error:
+        form.add_errors(error)
+        return False
+    except IntegrityError:  # somebody took it just now
+        form.problems.append(("slug", _slug_is_taken(slug)))
+        return False
+    return True
+
+
+def _slug_is_taken(slug: str) -> str:
+    return f"There is an agent {slug} already. Choose another short name."
+
+
+def _access_choices(user: User, plan: Agent | None) -> dict[str, str]:
+    """Who may use the plan. Only operators of agents decide that; for others there is no choice."""
+    if not user.has_perm("agents.change_agent"):
+        return {}
+    now = {plan.access: plan.get_access_display()} if plan and plan.access not in ACCESS_CHOICES else {}
+    return {**ACCESS_CHOICES, **now}
+
+
+REDRAW_SECONDS = 10  # seconds after which the picture of a working run is drawn again, though nothing happened
+POLL_SECONDS, LARGE_POLL_SECONDS = 2, 10  # seconds between polls; the longer ones for runs of more steps than LARGE_RUN
+LARGE_RUN = 200
+MOST_REASONS = 50
+MOST_ARTIFACTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredArtifact:
+    """An artifact, with the addresses of its preview, its file and its provenance."""
+
+    row: Artifact
+    look: str
+    file: str
+    provenance: str
+
+
+@reader_view
+def plan_run(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
+    """The page of a run. Somebody else's run, or a task that is no run, is not found."""
+    found = _run_task(principal_of(request), task)
+    progress = _run_progress(found)
+    about = _status_context(request, found, progress) | _questions_context(principal_of(request), found, progress)
+    return page(request, "web/plan_run.html", **about)
+
+
+@reader_view
+def run_questions(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
+    """The current questions of a run."""
+    principal = principal_of(request)
+    found = _run_task(principal, task)
+    about = _questions_context(principal, found, _run_progress(found))
+    return render(request, "web/_inbox.html", about)
+
+
+@reader_view
+def run_status(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
+    """The current status of a run; 204 where the page has it already (`?seen=`)."""
+    found = _run_task(principal_of(request), task)
+    progress = _run_progress(found)
+    if _fingerprint(found, progress) == request.GET.get("seen"):
+        return HttpResponse(status=HTTPStatus.NO_CONTENT)  # htmx leaves the page as it is
+    return render(request, "web/_plan_status.html", _status_context(request, found, progress))
+
+
+@json_action
+async def control_run(request: HttpRequest, principal: Principal, task: uuid.UUID) -> HttpResponse:
+    """Pause, resume or stop a run (`do`)."""
+    do = request.POST.get("do", "")
+    await db.run(_control, principal, task, do)
+    return JsonResponse({"done": do})
+
+
+@json_action
+async def repeat_run(request: HttpRequest, principal: Principal, task: uuid.UUID) -> HttpResponse:
+    """Run it again from a step. The same message starts one run only."""
+    earlier = await db.run(_run_of, principal, task)
+    sent = await runs.rerun_async(principal, earlier, request.POST.get("step", ""), key=message_id(request))
+    address = reverse("web:plan-run", args=[sent.task])
+    return JsonResponse({"address": address}, status=HTTPStatus.CREATED)
+
+
+def plan_context(task: Task, principal: Principal) -> JSON:
+    """For the page of a task: whether it is a run of a plan, or the step and run that it belongs to."""
+    about: JSON = {"is_plan": task.agent.kind == Agent.Kind.PLAN, "step": None}
+    step = runs.step_of_task(principal, task.pk) if task.parent_id else None
+    if step is not None:
+        title = plan_at(step.run.version_id).title_of(step.key)
+        about |= {"step": step, "step_title": title, "of": step.run.task}
+    return about
+
+
+def _run_task(principal: Principal, key: uuid.UUID) -> Task:
+    found = runs.task_of_run(principal, key)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _run_progress(task: Task) -> Progress | None:
+    """The progress of a run; None before a worker has started it."""
+    found = PlanRun.objects.select_related("version").filter(pk=task.pk).first()
+    return Progress.of(found) if found else None
+
+
+def _status_context(request: HttpRequest, task: Task, progress: Progress | None) -> JSON:
+    """What changes during a run. Before a worker has started it, the graph is that of the plan."""
+    about: JSON = {
+        "task": task,
+        "run": progress.run if progress else None,
+        "seen": _fingerprint(task, progress),
+        "said": message_words(task.status_message),
+        "is_over": task.is_finished,
+        "asks": TaskState(task.state).is_interrupted,
+        "may_use_plan": task.agent.is_open_to(principal_of(request)),
+    }
+    if progress is None:
+        definition = registry.definition_of(task.agent)
+        drawn = definition_graph(definition) if definition else None
+        return about | {"graph": drawn, "goes_on": not task.is_finished}
+    now, newest = timezone.now(), progress.latest_rounds()
+    return about | {
+        "graph": run_graph(progress, now, _task_url),
+        "gantt": run_gantt(progress, now, _task_url, is_over=task.is_finished),
+        "reasons": [] if task.is_finished else waiting_reasons(progress)[:MOST_REASONS],
+        "delivered": _delivered(task, progress),
+        "done": sum(step.state in Step.SETTLED for step in newest),
+        "total": len(newest),
+        "poll_seconds": LARGE_POLL_SECONDS if len(newest) > LARGE_RUN else POLL_SECONDS,
+        "restart_steps": _step_titles(task, progress.run) if task.is_finished else [],
+        "goes_on": not task.is_finished or progress.run.finished_at is None,  # what it called for may end after it
+    }
+
+
+def _task_url(task: Task) -> str:
+    return reverse("web:task", args=[task.pk])
+
+
+def _fingerprint(task: Task, progress: Progress | None) -> str:
+    """Changes when the page would show something else."""
+    if progress is None:
+        return f"{task.state}-{task.status_event}"
+    stands = [
+        (step.key, step.item, step.round, step.attempt, step.state, step.phase, step.task and step.task.state)
+        for step in progress.steps
+    ]
+    works = any(step.state == Step.State.RUNNING for step in progress.steps)
+    time = int(timezone.now().timestamp()) // REDRAW_SECONDS if works and not task.is_finished else 0
+    whole = repr((task.state, task.status_event, progress.run.paused_at, progress.run.finished_at, stands, time))
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+def _questions_context(principal: Principal, task: Task, progress: Progress | None) -> JSON:
+    """The questions of its steps; before a worker has started it, its own question."""
+    if progress is not None:
+        waiting = waiting_in_run(principal, progress.run)
+    else:
+        waiting = Task.objects.visible_to(principal).filter(pk=task.pk, state__in=INTERRUPTED_STATES)
+    address = reverse("web:plan-questions", args=[task.pk])
+    return inbox.inbox_context(principal, waiting) | {"address": address, "is_of_run": True}
+
+
+def _delivered(task: Task, progress: Progress) -> list[tuple[str, list[DeliveredArtifact]]]:
+    """The artifacts of the run, then those of each step, under their titles."""
+    steps = {step.task_id: step for step in progress.steps if step.task_id}
+    rows = Artifact.objects.delivered().filter(Q(task=task.pk) | Q(task__in=steps.keys())).select_related("task")
+    kept = rows.defer("parts", "metadata", "task__status_message", "task__slot", "task__metadata")
+    found: dict[uuid.UUID, list[DeliveredArtifact]] = defaultdict(list)
+    for row in kept.order_by("task__created_at", "first_event")[:MOST_ARTIFACTS]:
+        url = partial(artifact_url, row.task.context_id, row)
+        addresses = url("artifact-look"), url("artifact-file", 0), url("artifact-provenance")
+        found[row.task_id].append(DeliveredArtifact(row, *addresses))
+    groups = [("The plan’s result", found[task.pk])] if task.pk in found else []
+    return groups + [
+        (inbox.numbered_title(progress.plan, step), found[key]) for key, step in steps.items() if key in found
+    ]
+
+
+def _step_titles(task: Task, run: PlanRun) -> list[tuple[str, str]]:
+    """The steps of the plan's current version, from which the run can be repeated."""
+    plan = plan_at(task.agent.current_version_id or run.version_id)
+    return [(key, plan.title_of(key)) for key in plan.definition.steps]
+
+
+def _control(principal: Principal, key: uuid.UUID, do: str) -> None:
+    task = runs.task_of_run(principal, key)
+    if task is None:
+        raise TaskNotFound
+    if do == "stop":
+        cancel_task(task)
+        return
+    acts = {"pause": runs.pause_run, "resume": runs.resume_run}
+    if do not in acts:
+        raise InvalidParams("Choose one of pause, resume and stop.", "do")
+    if not acts[do](_run_of(principal, key)):
+        raise InvalidParams(f"There is nothing to {do}: the run stands otherwise by now.", "do")
+
+
+def _run_of(principal: Principal, key: uuid.UUID) -> PlanRun:
+    found = PlanRun.objects.visible_to(principal).filter(pk=key).first()
+    if found is None:
+        raise TaskNotFound
+    return found

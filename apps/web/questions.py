@@ -2,14 +2,14 @@
 
 What is understood: one value, or an object of values, each a choice (`enum`, or `oneOf` with titles), several of them
 (an array of such), a boolean, an integer, a number, a text, a date, a time, an address or a file (`format: binary`).
-A schema beyond that is answered in words, beside which `outlines` says what is asked for.
+A schema beyond that is answered in words, beside an outline of what is asked for.
 """
 
 from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,18 +17,16 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
-JSON = dict[str, Any]
-Given = Mapping[str, str | Sequence[str]]
-"""What was filled in, by the fields' HTML names."""
+from apps.record.events import JSON
 
-KINDS = {"boolean": "boolean", "integer": "integer", "number": "number", "string": "text"}
+FIELD_KINDS = {"boolean": "boolean", "integer": "integer", "number": "number", "string": "text"}
 FORMATS = {"date": "date", "time": "time", "email": "email", "uri": "url"}
-INPUTS = {"integer": "number", "number": "number", "file": "file", "date": "date", "time": "time"}
+INPUT_TYPES = {"integer": "number", "number": "number", "file": "file", "date": "date", "time": "time"}
 LONG_TEXT = 200  # a text that may be longer gets a larger field
 MOST_FIELDS = 30
 
 
-class Unanswered(Exception):
+class InvalidAnswer(Exception):
     """A field cannot be taken as it was filled in; `str()` says what to do, `field` is its HTML name."""
 
     def __init__(self, sentence: str, field: str = "answer") -> None:
@@ -53,11 +51,11 @@ class Field:
     @property
     def input_type(self) -> str:
         """Of its HTML input."""
-        return INPUTS.get(self.kind, self.kind if self.kind in FORMATS.values() else "text")
+        return INPUT_TYPES.get(self.kind, self.kind if self.kind in FORMATS.values() else "text")
 
     @property
     def is_secret(self) -> bool:
-        """Whether a browser must not keep what is typed here."""
+        """Whether browsers must not keep what is typed here."""
         return self.schema.get("format") == "password" or self.schema.get("writeOnly") is True
 
     @property
@@ -100,7 +98,7 @@ class Field:
         return self._bound("maxLength")
 
     def _bound(self, name: str) -> float | None:
-        """A number that the schema names; what is none sets no bound, nor does one that nobody could count to."""
+        """A bound of the schema; None where it is no finite number."""
         bound = self.schema.get(name)
         if not isinstance(bound, int | float) or isinstance(bound, bool):
             return None
@@ -115,7 +113,7 @@ class Field:
         return str(self.schema.get("contentMediaType", ""))
 
     def value_of(self, given: Sequence[str]) -> Any:
-        """What was filled in, as the schema's type; None where it was left out. Raises Unanswered."""
+        """The answer in the type of the schema; None where it was left out. Raises InvalidAnswer."""
         texts = [text for one in given if (text := one.strip())]
         if self.kind == "choices":
             return self._several(texts)
@@ -132,8 +130,8 @@ class Field:
             case _:
                 return self._text(text)
 
-    def _refuse(self, why: str) -> Unanswered:
-        return Unanswered(f"{self.label}: {why}", self.html_name)
+    def _refuse(self, why: str) -> InvalidAnswer:
+        return InvalidAnswer(f"{self.label}: {why}", self.html_name)
 
     def _nothing(self) -> None:
         if self.required:
@@ -173,8 +171,8 @@ class Field:
             raise self._refuse(f"at most {self.longest} characters, these are {len(text)}.")
         if self.shortest is not None and len(text) < self.shortest:
             raise self._refuse(f"at least {self.shortest} characters, these are {len(text)}.")
-        if self.kind in FORMATS_READ:
-            read, wanted = FORMATS_READ[self.kind]
+        if self.kind in FORMAT_PARSERS:
+            read, wanted = FORMAT_PARSERS[self.kind]
             try:
                 read(text)
             except (ValueError, ValidationError):
@@ -182,24 +180,24 @@ class Field:
         return text
 
 
-def _address(text: str) -> None:
-    """Raises ValueError for what is no address of the web."""
+def _check_url(text: str) -> None:
+    """Raises ValueError for what is no URL."""
     parts = urlsplit(text)
     if not parts.scheme or not (parts.netloc or parts.path) or any(mark.isspace() for mark in text):
         raise ValueError
 
 
-FORMATS_READ: dict[str, tuple[Callable[[str], object], str]] = {
+FORMAT_PARSERS: dict[str, tuple[Callable[[str], object], str]] = {
     "date": (datetime.date.fromisoformat, "a date, such as 2026-05-31"),
     "time": (datetime.time.fromisoformat, "a time, such as 14:30"),
     "email": (validate_email, "an e-mail address"),
-    "url": (_address, "an address, such as https://example.org"),
+    "url": (_check_url, "an address, such as https://example.org"),
 }
-"""What reads the text of a format, and what such a text is called."""
+"""The parser of each format, and what such a text is called."""
 
 
 def _choices(schema: Any) -> list[tuple[Any, str]]:
-    """The values that a schema lets one choose from, with their labels; none where it does not."""
+    """The values that a schema offers to choose from, with labels; empty where it offers none."""
     if not isinstance(schema, dict):
         return []
     if isinstance(listed := schema.get("enum"), list):
@@ -217,7 +215,7 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
-    """The form of a task's slot; no fields where it is answered in words."""
+    """The fields of a task's slot; empty where it is answered in words."""
     schema = (slot or {}).get("schema")
     if not slot or not isinstance(schema, dict):
         return []
@@ -234,7 +232,7 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
 
 
 def _field(name: str, schema: Any, *, required: bool) -> Field | None:
-    """A field for one value; None for a schema that no field can stand for."""
+    """The field of one value; None for a schema that no field can show."""
     if not isinstance(schema, dict) or not (kind := _kind(schema)):
         return None
     field = Field(name, kind, label_of(name, schema), schema, required)
@@ -248,7 +246,7 @@ def _kind(schema: JSON) -> str | None:
         return "choice"
     if schema.get("type") == "array" and _choices(schema.get("items")):
         return "choices"
-    kind = KINDS.get(str(schema.get("type")))
+    kind = FIELD_KINDS.get(str(schema.get("type")))
     return FORMATS.get(str(schema.get("format")), kind) if kind == "text" else kind
 
 
@@ -256,13 +254,33 @@ def label_of(name: str, schema: JSON) -> str:
     return str(schema.get("title") or name.replace("_", " ").replace("-", " ").capitalize())
 
 
-def answer_from(fields: list[Field], given: Given) -> JSON | None:
-    """The values of a filled-in form by field name; None where it has files alone. Raises Unanswered."""
-    values = {field.name: field.value_of(_texts(given, field)) for field in fields if field.kind != "file"}
+def answer_from(fields: list[Field], given: Mapping[str, Sequence[str]]) -> JSON | None:
+    """The values of a filled-in form by field name; None where it has files alone. Raises InvalidAnswer.
+
+    `given` has the texts by the fields' HTML names.
+    """
+    values = {field.name: field.value_of(given.get(field.html_name, ())) for field in fields if field.kind != "file"}
     filled = {name: value for name, value in values.items() if value is not None}
     return filled or None
 
 
-def _texts(given: Given, field: Field) -> Sequence[str]:
-    texts = given.get(field.html_name, ())
-    return [texts] if isinstance(texts, str) else texts
+MOST_OUTLINE_LINES = 30
+MOST_OUTLINE_DEPTH = 3
+
+
+def outline_of(slot: Mapping[str, Any] | None) -> list[str]:
+    """What a schema asks for that no form can show, line by line; empty where it says nothing."""
+    schema = (slot or {}).get("schema")
+    return list(_outline(schema, 0))[:MOST_OUTLINE_LINES] if isinstance(schema, dict) else []
+
+
+def _outline(schema: JSON, depth: int) -> Iterator[str]:
+    described = schema.get("items") if schema.get("type") == "array" else schema
+    properties = described.get("properties") if isinstance(described, dict) else None
+    if not isinstance(properties, dict) or depth == MOST_OUTLINE_DEPTH:
+        return
+    for name, inner in properties.items():
+        if isinstance(inner, dict):
+            about = inner.get("description")
+            yield "\u2003" * depth + label_of(str(name), inner) + (f": {about}" if about else "")
+            yield from _outline(inner, depth + 1)

@@ -1,89 +1,95 @@
-"""What stands around every signed-in page: the list of recent sessions."""
+"""What every signed-in page has: the reader, their time zone, and the list of recent sessions."""
 
 from __future__ import annotations
 
 import datetime
+import uuid
 import zoneinfo
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.db.models import OuterRef, Subquery
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.csp import CSP
 from django.views.decorators.http import require_safe
 
+from apps.accounts.models import User
 from apps.accounts.principals import Principal
+from apps.agents.models import Agent
 from apps.features.sessions import marks
-from apps.plans.waiting import waiting_for
-from apps.record import sync_cursors
-from apps.record.models import Context, Task
-from apps.record.models.record import ContextQuerySet
-from apps.web.principals import principal_of
+from apps.plans.person import waiting_for
+from apps.record import sync
+from apps.record.lookup import restored_or_none
+from apps.record.models import Context, ContextQuerySet, Task
 
-type View = Callable[..., HttpResponse]
+UNFRAMED_CSP: dict[str, Any] = {**settings.SECURE_CSP, "frame-ancestors": [CSP.NONE]}
+"""For pages that take secrets: no other site may frame them."""
 
-LISTED = 30  # recent sessions beside a page; "Show more" lists as many again
-MOST = 600
+
+type View = Callable[..., HttpResponseBase]
+
+RECENT_SESSIONS = 30  # recent sessions beside a page; "Show more" lists as many again
+MOST_RECENT_SESSIONS = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """The list beside a page: what is pinned, the newest of the rest by day, how many wait for an answer."""
+    """The list beside a page: pinned sessions, the newest others by day, and how many tasks wait for the reader."""
 
     pinned: list[Context]
     days: list[tuple[str, list[Context]]]
-    listed: int
+    limit: int
     waiting: int
     has_more: bool
 
     @property
-    def next_number(self) -> int:
-        return min(self.listed + LISTED, MOST)
+    def next_limit(self) -> int:
+        return min(self.limit + RECENT_SESSIONS, MOST_RECENT_SESSIONS)
 
 
 def page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-    """A page of somebody who is signed in, in its shell."""
-    zone = zone_of(request)
-    with timezone.override(zone):
+    """A page for somebody who is signed in, with the sidebar."""
+    with timezone.override(zone_of(request)):
         principal = principal_of(request)
-        position = sync_cursors.token(
-            principal, sync_cursors.here(principal)
-        )  # what comes after it comes over a live line
-        about = {"position": position, "recent": recent(principal), "zone": zone, "limits": limits()}
-        return render(request, template, {**about, **context})
+        # The live line brings what comes after this position.
+        position = sync.position_token(principal, sync.current_position(principal))
+        shell = {"position": position, "recent": recent_sessions(principal), "limits": upload_limits()}
+        return render(request, template, {**shell, **context})
 
 
-def in_their_zone(view: View) -> View:
-    """What the view says of times is said in the reader's time zone."""
+def reader_view(view: View) -> View:
+    """A view of somebody who is signed in that changes nothing and tells times in the reader's time zone."""
 
+    @require_safe
+    @login_required
     @wraps(view)
-    def answered(request: HttpRequest, **address: Any) -> HttpResponse:
+    def in_reader_zone(request: HttpRequest, **address: Any) -> HttpResponseBase:
         with timezone.override(zone_of(request)):
             return view(request, **address)
 
-    return answered
+    return in_reader_zone
 
 
-@require_safe
-@login_required
-@in_their_zone
+@reader_view
 def sidebar(request: HttpRequest) -> HttpResponse:
-    """The list alone, as it is now; `?listed=` says how many."""
-    listed = LISTED
+    """The current list of recent sessions; `?listed=` says how many."""
+    limit = RECENT_SESSIONS
     with suppress(ValueError):
-        listed = max(1, min(int(request.GET.get("listed", LISTED)), MOST))
-    return render(request, "web/_recent.html", {"recent": recent(principal_of(request), listed)})
+        limit = max(1, min(int(request.GET.get("listed", RECENT_SESSIONS)), MOST_RECENT_SESSIONS))
+    return render(request, "web/_recent.html", {"recent": recent_sessions(principal_of(request), limit)})
 
 
-def limits() -> dict[str, int]:
-    """What a composer may send: bytes at once, bytes of one file that comes in pieces, and how many files."""
+def upload_limits() -> dict[str, int]:
+    """What a composer may send: bytes of a request, bytes of a resumable upload, and the number of files."""
     return {
         "at_once": settings.MAX_REQUEST_BYTES,
         "one_file": settings.MAX_UPLOAD_BYTES,
@@ -92,36 +98,33 @@ def limits() -> dict[str, int]:
 
 
 def zone_of(request: HttpRequest) -> datetime.tzinfo:
-    """The reader's time zone, as the browser says in a cookie; otherwise the installation's."""
+    """The time zone that the browser put into a cookie; otherwise the installation's."""
     try:
         return zoneinfo.ZoneInfo(request.COOKIES.get("zone", ""))
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         return timezone.get_default_timezone()
 
 
-def recent(principal: Principal, listed: int = LISTED) -> Recent:
+def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recent:
     """A few queries, however many sessions there are. In the active time zone."""
     sessions = sessions_of(principal)
-    pinned = list(sessions.filter(marks.pinned(principal))[:MOST])
-    rest = list(sessions.exclude(pk__in=[one.pk for one in pinned])[: listed + 1])
-    has_more = len(rest) > listed and listed < MOST
-    return Recent(pinned, list(by_day(rest[:listed])), listed, waiting_for(principal).count(), has_more)
+    pinned = list(sessions.filter(marks.pinned_filter(principal))[:MOST_RECENT_SESSIONS])
+    rest = list(sessions.exclude(pk__in=[one.pk for one in pinned])[: limit + 1])
+    has_more = len(rest) > limit and limit < MOST_RECENT_SESSIONS
+    return Recent(pinned, list(by_day(rest[:limit])), limit, waiting_for(principal).count(), has_more)
 
 
 def sessions_of(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
     """The caller's sessions, the newest first, with their marks and the `state` of the newest task, if there is one."""
     newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
-    found = _in_use(principal, archived=archived).select_related("agent").defer("memory", "options")
-    marked = marks.with_marks(found, principal).annotate(state=Subquery(newest.values("state")[:1]))
+    found = Context.objects.visible_to(principal).listed().filter(archived_at__isnull=not archived)
+    rows = found.select_related("agent").defer("memory", "options")
+    marked = marks.with_marks(rows, principal).annotate(state=Subquery(newest.values("state")[:1]))
     return marked.order_by("-updated_at", "-pk")
 
 
-def _in_use(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
-    return Context.objects.visible_to(principal).listed().filter(archived_at__isnull=not archived)
-
-
 def by_day(sessions: Iterable[Context]) -> Iterable[tuple[str, list[Context]]]:
-    """Sessions under the name of their day, in the active time zone."""
+    """Sessions grouped by day, in the active time zone."""
     today = timezone.localdate()
     for day, group in groupby(sessions, key=lambda one: timezone.localdate(one.updated_at)):
         yield _day_name(day, today), list(group)
@@ -137,3 +140,40 @@ def _day_name(day: datetime.date, today: datetime.date) -> str:
             return f"{day:%A}"
         case _:
             return f"{day.day} {day:%B}" if day.year == today.year else f"{day.day} {day:%B %Y}"
+
+
+def principal_of(request: HttpRequest) -> Principal:
+    """The signed-in person of a request that `login_required` let through."""
+    return cast("User", request.user).principal
+
+
+def find_session(principal: Principal, key: uuid.UUID) -> Context | None:
+    """The reader's session, with its agent; one that was archived is restored."""
+    return restored_or_none(Context.objects.visible_to(principal).select_related("agent").filter(pk=key).first())
+
+
+def session_or_404(request: HttpRequest, key: uuid.UUID) -> Context:
+    """The reader's session. Raises Http404."""
+    context = find_session(principal_of(request), key)
+    if context is None:
+        raise Http404
+    return context
+
+
+def find_agent(principal: Principal, slug: str) -> Agent | None:
+    """The agent, if the reader may use it."""
+    agents = Agent.objects.visible_to(principal).select_related("current_version", "stats")
+    return agents.filter(slug=slug).first() if slug.isprintable() else None  # PostgreSQL takes no U+0000
+
+
+def agent_or_404(request: HttpRequest, slug: str) -> Agent:
+    """An agent that the reader may use. Raises Http404."""
+    agent = find_agent(principal_of(request), slug)
+    if agent is None:
+        raise Http404
+    return agent
+
+
+def parse_index(text: str) -> int | None:
+    """A whole number from an address or a form; None where a database could not store it."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -1,1 +1,1 @@
-"""Small agents that show what an agent is; each fits on a screen."""
+"""Small agents that show what an agent is, one pattern each."""

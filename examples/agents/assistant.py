@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
+from collections.abc import Callable
+from datetime import datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agentkit import Completed, InputRequired, Skill, SkillHandler, TaskContext
 from agentkit.llm import AgentTool, Asked, LlmWorker, UseTool, scripted
-from apps.features.model_agents.tools import calculate, current_time, read_file
-from examples.prose import counted, words
 from examples.steps import NOTE, ON_CARD
+from examples.texts import counted, words
 
-ARITHMETIC = re.compile(r"[\d(][\d\s.()]*(?:[-+*/%^][\d\s.()]*)+[\d)]")
+ARITHMETIC = re.compile(r"[\d(][\d\s.()]*(?:[-+*/%][\d\s.()]*)+[\d)]")
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 CLOCK = re.compile(r"\b(?:time|clock|date|today|weekday)\b", re.IGNORECASE)
 ZONE = re.compile(r"\b[A-Z][a-z]+/[A-Z]\w+\b")
-FILE = re.compile(r"^\[A file: (.+?), [\w.+-]+/", re.MULTILINE)
 AGENTS = {
-    "translator": re.compile(r"\btranslate\b", re.IGNORECASE),
     "reviewer": re.compile(r"\b(?:review|proofread)\b", re.IGNORECASE),
     "writer": re.compile(r"\b(?:write|draft)\b", re.IGNORECASE),
 }
 READ = 2000  # characters of a message in which tools are looked for
+
+
+OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}
+
+
+def calculate(expression: str) -> float:
+    """Calculates with numbers, + - * / % and parentheses."""
+
+    def value(node: ast.expr) -> float:
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return number
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -value(operand)
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
+                return OPERATORS[type(sign)](value(left), value(right))
+        raise ValueError("Only numbers, + - * / % and parentheses can be calculated.")
+
+    return value(ast.parse(expression.strip()[:200], mode="eval").body)
+
+
+def current_time(time_zone: str = "UTC") -> str:
+    """Tells the date and time, in a time zone such as Europe/Paris."""
+    try:
+        zone = ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"There is no time zone {time_zone!r}.") from None
+    return f"{datetime.now(zone):%A, %d %B %Y, %H:%M} ({time_zone})"
 
 
 def play(asked: Asked) -> str | list[UseTool]:
@@ -32,13 +68,12 @@ def play(asked: Asked) -> str | list[UseTool]:
     calls = [UseTool(f"ask_{slug}", message=asked.text) for slug, wanted in AGENTS.items() if wanted.search(said)]
     if calls:
         return calls
-    calls += [UseTool("read_file", name=name) for name in FILE.findall(said)[:3]]
-    sums = [found[0].replace("^", "**") for found in ARITHMETIC.finditer(DATE.sub(" ", said))]
+    sums = [found[0] for found in ARITHMETIC.finditer(DATE.sub(" ", said))]
     calls += [UseTool("calculate", expression=one) for one in sums[:3]]
     if CLOCK.search(said):
         zone = ZONE.search(said)
         calls.append(UseTool("current_time", time_zone=zone[0] if zone else "UTC"))
-    can = "tell the time, calculate, look into a file, or have a text translated, reviewed or written"
+    can = "tell the time, calculate, or have a text reviewed or written"
     return calls or f"Your message has {counted(len(words(asked.text)), 'word')}. I can {can}.\n\n{NOTE}"
 
 
@@ -47,8 +82,6 @@ WORKER = LlmWorker(
     [
         current_time,
         calculate,
-        read_file,
-        AgentTool("translator", "Translates into German, French or Spanish. Say the language, a colon, and the text."),
         AgentTool("reviewer", "Reviews a text for clarity, correctness and tone."),
         AgentTool("writer", "Writes a short text about a topic."),
     ],
@@ -57,17 +90,17 @@ WORKER = LlmWorker(
 
 
 class Assistant(SkillHandler):
-    """Answers questions with the help of tools: the time, a calculator, your files, and other agents."""
+    """Answers questions with the help of tools: the time, a calculator, and other agents."""
 
     name = "Assistant"
-    description = f"Answers with the help of tools: the time, a calculator, your files, and other agents. {ON_CARD}"
+    description = f"Answers with the help of tools: the time, a calculator, and other agents. {ON_CARD}"
     skills = (
         Skill(
             "assist",
             "Answer with tools",
-            "Works in steps, with tools: the time, a calculator, a look into your files, and other agents.",
+            "Works in steps, with tools: the time, a calculator, and other agents.",
             tags=["assistant", "tools", "llm"],
-            examples=["What is (17 + 4) * 2?", "What time is it in Europe/Paris?", "Translate to French: Thank you"],
+            examples=["What is (17 + 4) * 2?", "What time is it in Europe/Paris?", "Review: The the cat."],
             input_modes=["text/plain", "text/*"],
         ),
     )

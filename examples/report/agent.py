@@ -1,20 +1,54 @@
-"""The Report agent: looks for a CSV file, asks what it must, and delivers a report."""
+"""The Report agent: finds a CSV file within reach, asks what it must, and delivers a report."""
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
-from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, TaskContext
-from examples.report import sources
-from examples.report.columns import Column
-from examples.report.document import CHART_NAME, Chart, Document, Length, composed
-from examples.report.figures import quantity
-from examples.report.findings import Analysis, analysed
-from examples.report.html import as_html
-from examples.report.markdown import as_markdown
-from examples.report.sources import NoSource, Source
-from examples.report.wishes import Format, wished_format, wished_length
+from agentkit import (
+    Artifact,
+    Completed,
+    File,
+    InputRequired,
+    Message,
+    Outcome,
+    Skill,
+    SkillHandler,
+    TaskContext,
+    UnreadableContent,
+)
+from examples import pages
+from examples.pages import Picture, blocks
+from examples.report.analysis import Analysis, Column, analyse, in_brief
+from examples.report.tables import NotATable, Table, read_table
+from examples.texts import counted, cut, figure, share
+
+CHART = "chart.png"
+ROWS_AT_A_GLANCE = 25
 
 FORMAT_QUESTION = "Which format would you like: PDF, HTML or Markdown?"
+
+
+class Length(StrEnum):
+    FULL = "full"
+    SHORT = "short"
+
+
+class Format(StrEnum):
+    """The words of the question; in lower case, with `md` for Markdown, also the ends of file names."""
+
+    PDF = "PDF"
+    HTML = "HTML"
+    MARKDOWN = "Markdown"
+
+    @property
+    def file_name(self) -> str:
+        return "report.md" if self is Format.MARKDOWN else f"report.{self.lower()}"
+
+
 FORMAT_SCHEMA = {"type": "string", "title": "Format", "enum": [each.value for each in Format]}
 FILE_REQUEST = "Please send a CSV file: a table with one row a line, and commas, semicolons or tabs between its values."
 FILE_SCHEMA = {"type": "string", "format": "binary", "title": "CSV file", "contentMediaType": "text/csv"}
@@ -48,13 +82,13 @@ class Report(SkillHandler):
         return await self._take_turn(task)
 
     async def on_input_received(self, task: TaskContext) -> Outcome:
-        if task.slot == "format" and not wished_format(task.message) and not task.files:
+        if task.slot == "format" and not requested_format(task.message) and not task.files:
             question = f"I did not find one of the formats in your answer. {FORMAT_QUESTION}"
             return InputRequired(question, slot="format", schema=FORMAT_SCHEMA)
         return await self._take_turn(task)
 
     async def _take_turn(self, task: TaskContext) -> Outcome:
-        _remember_wishes(task)
+        _remember_requests(task)
         try:
             source = await _source(task)
         except NoSource as problem:
@@ -62,30 +96,52 @@ class Report(SkillHandler):
         if not source:
             return InputRequired(FILE_REQUEST, slot="file", schema=FILE_SCHEMA)
         task.memory["source"] = source.memo
-        wished = task.memory.get("format") or _earlier_format(task)
-        if not wished:
+        requested = task.memory.get("format") or _earlier_format(task)
+        if not requested:
             table = source.table
-            size = f"{quantity(table.row_count, 'row')} and {quantity(len(table.names), 'column')}"
+            size = f"{counted(table.row_count, 'row')} and {counted(len(table.names), 'column')}"
             return InputRequired(f"Your table has {size}. {FORMAT_QUESTION}", slot="format", schema=FORMAT_SCHEMA)
         length = task.memory.get("length") or _earlier_length(task)
-        return await _report(task, source, Format(wished), Length(length))
+        return await _report(task, source, Format(requested), Length(length))
 
 
-def _remember_wishes(task: TaskContext) -> None:
-    if wished := wished_format(task.message):
-        task.memory["format"] = wished.value
-    if length := wished_length(task.message):
+def _remember_requests(task: TaskContext) -> None:
+    if requested := requested_format(task.message):
+        task.memory["format"] = requested.value
+    if length := requested_length(task.message):
         task.memory["length"] = length.value
 
 
+@dataclass(frozen=True)
+class Source:
+    """A file that holds a table."""
+
+    message_id: str
+    name: str
+    table: Table
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        """Enough to find the file again in a later turn."""
+        return {"message": self.message_id, "name": self.name}
+
+
 async def _source(task: TaskContext) -> Source | None:
-    """This turn's file before one settled on earlier, and that before any other."""
-    if source := await sources.newly_sent(task):
-        return source
-    if source := await sources.remembered(task, task.memory.get("source")):
-        return source
-    # Whoever was asked for another file and sent none is asked again.
-    return None if task.slot == "file" else await sources.within_reach(task)
+    """This turn's file before one settled on earlier, and that before the nearest other. Raises NoSource."""
+    if task.files:
+        return await _first_table(task.message)
+    memo = task.memory.get("source")
+    reachable = list(_reachable(task))
+    for message, file in [(one, file) for one in reachable for file in one.files]:
+        if memo == {"message": message.id, "name": file.name}:
+            return await _read(message, file)
+    if task.slot == "file":  # whoever was asked for another file and sent none is asked again
+        return None
+    for message in reachable:
+        with suppress(NoSource):
+            if message.files:
+                return await _first_table(message)
+    return None
 
 
 def _earlier_format(task: TaskContext) -> str | None:
@@ -97,8 +153,8 @@ def _earlier_format(task: TaskContext) -> str | None:
     if task.files or not task.memory.get("length"):
         return None
     for message in reversed(task.history):
-        if message.role == "user" and (wished := wished_format(message)):
-            return wished.value
+        if message.role == "user" and (requested := requested_format(message)):
+            return requested.value
     return None
 
 
@@ -107,44 +163,158 @@ def _earlier_length(task: TaskContext) -> str:
     return Length.SHORT if any(each.startswith(SHORT_MARK) for each in descriptions) else Length.FULL
 
 
-async def _report(task: TaskContext, source: Source, wished: Format, length: Length) -> Completed:
+async def _report(task: TaskContext, source: Source, requested: Format, length: Length) -> Completed:
     steps = 4 if length is Length.FULL else 3
-    await task.progress(f"Reading {quantity(source.table.row_count, 'row')}…", 1, steps)
+    await task.progress(f"Reading {counted(source.table.row_count, 'row')}…", 1, steps)
     await task.progress("Computing statistics…", 2, steps)
-    analysis = await asyncio.to_thread(analysed, source.table, source.name)
+    analysis = await asyncio.to_thread(analyse, source.table, source.name)
     chart = None
     if length is Length.FULL:
         await task.progress("Drawing the chart…", 3, steps)
-        chart = await asyncio.to_thread(_drawn, analysis.columns)
-    await task.progress(f"Writing the {wished.value}…", steps, steps)
-    document = composed(analysis, length, chart)
+        chart = await asyncio.to_thread(_draw_chart, analysis.columns)
+    await task.progress(f"Writing the {requested.value}…", steps, steps)
+    page = short_page(analysis) if length is Length.SHORT else full_page(analysis, chart)
+    shown = [chart] if chart else []
     description = f"{SHORT_MARK if length is Length.SHORT else 'Report'} on {analysis.source}"
-    if wished is Format.PDF:
-        content = await asyncio.to_thread(_as_pdf, document)
-        report = Artifact.bytes(wished.file_name, content, "application/pdf", description=description)
-    elif wished is Format.HTML:
-        report = Artifact.text(wished.file_name, as_html(document), "text/html", description=description)
+    if requested is Format.PDF:
+        content = await asyncio.to_thread(pages.as_pdf, analysis.title, page, shown)
+        report = Artifact.bytes(requested.file_name, content, "application/pdf", description=description)
+    elif requested is Format.HTML:
+        html = pages.as_html(analysis.title, page, shown)
+        report = Artifact.text(requested.file_name, html, "text/html", description=description)
     else:
-        report = Artifact.text(wished.file_name, as_markdown(document), "text/markdown", description=description)
-    pictures = [Artifact.bytes(CHART_NAME, chart.png, "image/png", description=chart.caption)] if chart else []
-    return Completed(_closing_words(analysis, length), [report, *pictures])
+        report = Artifact.text(requested.file_name, page, "text/markdown", description=description)
+    return Completed(_closing_words(analysis, length), [report, *(one.artifact for one in shown)])
 
 
-# Matplotlib and fpdf2 take seconds to import: when the first report is made, not whenever a process starts.
+def _draw_chart(columns: Sequence[Column]) -> Picture | None:
+    from examples.report.charts import draw_columns  # when the first report is made: it takes seconds
+
+    return draw_columns(columns, CHART)
 
 
-def _drawn(columns: Sequence[Column]) -> Chart | None:
-    from examples.report.charts import drawn
+def short_page(analysis: Analysis) -> str:
+    """The findings as one paragraph, and a row for each column."""
+    shown = analysis.columns[:ROWS_AT_A_GLANCE]
+    rows = [[cut(one.name, 40), one.kind, f"{one.missing:,}", in_brief(one)] for one in shown]
+    if more := len(analysis.columns) - len(shown):
+        rows.append([f"and {counted(more, 'more column')}", "", "", ""])
+    glance = pages.table(("Column", "Type", "Missing", "In brief"), rows, numeric=[2])
+    findings = pages.escape(" ".join(analysis.findings))
+    return blocks(f"# {pages.escape(analysis.title)}", findings, "## At a glance", glance) + "\n"
 
-    return drawn(columns)
+
+def full_page(analysis: Analysis, chart: Picture | None) -> str:
+    """Findings, chart, all figures of all columns, and the notes."""
+    first, *others = analysis.findings
+    overview = [
+        [cut(one.name, 40), one.kind, f"{len(one.present):,}", _missing(one), f"{len(one.common):,}"]
+        for one in analysis.columns
+    ]
+    numbers, texts = _of_kind(analysis, "number"), _of_kind(analysis, "text")
+    headers = ("Column", "Minimum", "25 %", "Median", "Mean", "75 %", "Maximum", "Std. dev.")
+    figures = [[cut(one.name, 40), *map(figure, one.summary)] for one in numbers]
+    common = [[cut(one.name, 40), _common(one)] for one in texts]
+    return (
+        blocks(
+            f"# {pages.escape(analysis.title)}",
+            pages.escape(first),
+            pages.items(others),
+            chart.markdown if chart else "",
+            "## Columns",
+            pages.table(("Column", "Type", "Values", "Missing", "Distinct"), overview, numeric=[2, 3, 4]),
+            "## Numbers" if figures else "",
+            pages.table(headers, figures, numeric=range(1, 8)) if figures else "",
+            "## Text" if common else "",
+            pages.table(("Column", "Most common values"), common) if common else "",
+            "---",
+            pages.items(analysis.notes),
+        )
+        + "\n"
+    )
 
 
-def _as_pdf(document: Document) -> bytes:
-    from examples.report.pdf import as_pdf
+def _of_kind(analysis: Analysis, kind: str) -> list[Column]:
+    return [column for column in analysis.columns if column.kind == kind]
 
-    return as_pdf(document)
+
+def _missing(column: Column) -> str:
+    return f"{column.missing:,} ({share(column.missing, len(column.values))})" if column.missing else "0"
+
+
+def _common(column: Column) -> str:
+    if column.common[0][1] == 1 < len(column.present):
+        return "all different"
+    return ", ".join(f"{cut(value, 30)} ({times:,})" for value, times in column.common[:5])
 
 
 def _closing_words(analysis: Analysis, length: Length) -> str:
     ready = "The short report is ready." if length is Length.SHORT else "Your report is ready."
     return " ".join([ready, *analysis.findings[:2]])
+
+
+TABLE_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
+
+
+class NoSource(Exception):
+    """There is no file to report on; the text says what to send."""
+
+
+def _reachable(task: TaskContext) -> Iterator[Message]:
+    """What the referenced tasks were given, then what the conversation holds, newest first."""
+    for reference in task.references:
+        yield from (message for message in reversed(reference.messages) if message.role == "user")
+    yield task.message
+    yield from reversed(task.history)
+
+
+async def _first_table(message: Message) -> Source:
+    """The table among the files of a message. Raises NoSource: none of them is one."""
+    # What is called a table is looked at first; what is wrong with it is what people want to know.
+    files = sorted(message.files, key=lambda file: not file.name.lower().endswith(TABLE_ENDINGS))
+    problems: list[NoSource] = []
+    for file in files:
+        try:
+            return await _read(message, file)
+        except NoSource as problem:
+            problems.append(problem)
+    raise problems[0]
+
+
+async def _read(message: Message, file: File) -> Source:
+    try:
+        table = await asyncio.to_thread(lambda: read_table(file.read()))
+    except (NotATable, UnreadableContent) as error:
+        name = cut(file.name, 60)
+        raise NoSource(f"I cannot use {f'“{name}”' if name else 'this file'}. {error}") from error
+    return Source(message.id, file.name, table)
+
+
+_FORMATS = {
+    Format.PDF: re.compile(r"(?<!not )(?<!no )\bpdf\b", re.IGNORECASE),
+    Format.HTML: re.compile(r"(?<!not )(?<!no )\b(?:html?|web ?page|website)\b", re.IGNORECASE),
+    Format.MARKDOWN: re.compile(r"(?<!not )(?<!no )\b(?:markdown|md)\b", re.IGNORECASE),
+}
+_SHORT = re.compile(r"\b(?:short(?:er|en|ened)?|brief(?:er|ly)?|concise(?:ly)?|condensed?|one page)\b", re.IGNORECASE)
+_FULL = re.compile(r"\b(?:long(?:er)?|full(?:er)?|detail(?:s|ed)?|complete|everything)\b", re.IGNORECASE)
+
+
+def requested_format(message: Message) -> Format | None:
+    """The one format that the message names; None when it names none or several."""
+    words = _words(message)
+    named = [each for each, pattern in _FORMATS.items() if pattern.search(words)]
+    return named[0] if len(named) == 1 else None
+
+
+def requested_length(message: Message) -> Length | None:
+    words = _words(message)
+    short, full = bool(_SHORT.search(words)), bool(_FULL.search(words))
+    if short == full:
+        return None
+    return Length.SHORT if short else Length.FULL
+
+
+def _words(message: Message) -> str:
+    """What is said in text or in a form: `{"format": "PDF"}`, or just `"PDF"`."""
+    filled_in = [field for value in message.data for field in (value.values() if isinstance(value, dict) else [value])]
+    return "\n".join([message.text, *(field for field in filled_in if isinstance(field, str))])

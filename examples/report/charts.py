@@ -1,145 +1,64 @@
-"""The report's chart: how the values of each column are spread, side by side."""
+"""Charts by Matplotlib, which takes seconds to import: import this module late."""
+
+from __future__ import annotations
 
 import io
-import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from examples.report.columns import Column, NumberColumn, Numbers, TextColumn
-from examples.report.document import CHART_NAME, Chart
-from examples.report.figures import clipped, compact
+from examples.pages import Picture
+from examples.report.analysis import Column
+from examples.texts import cut
 
-MOST_PANELS = 6
-MOST_GROUPS = 12
-FEWEST_BINS, MOST_BINS = 6, 30
-PNG_DOTS_PER_INCH = 200
+MOST_PANELS, MOST_GROUPS, MOST_BINS = 6, 12, 20
+ACCENT = "#3d5a98"
+CAPTION = "How the values are spread; the length of a bar is the number of rows."
 
-INK, MUTED, HAIRLINE, ACCENT = "#1f2430", "#5c6370", "#e3e5ea", "#3d5a98"
-
-# Text stays text, so that it can be searched, and shown in scripts that no font at hand has.
-mpl.rcParams["svg.fonttype"] = "none"
+# A $ in a name is a dollar.
+mpl.rcParams["text.parse_math"] = False
 warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
 
 # Matplotlib's objects belong to one thread each, but the fonts that they share do not.
 _drawing = threading.Lock()
 
 
-def drawn(columns: Sequence[Column]) -> Chart | None:
-    """The spread of up to six columns, numbers first; None when there is nothing to draw."""
-    numbers = [column for column in columns if isinstance(column, NumberColumn) and _spread(column)]
-    groups = [column for column in columns if isinstance(column, TextColumn) and _repeats(column)]
-    candidates: list[NumberColumn | TextColumn] = list(numbers)
-    shown = (candidates + groups)[:MOST_PANELS]
-    if not shown:
-        return None
-    return picture(lambda: _figure(shown), _caption(len(numbers), len(shown)))
-
-
-def picture(draw: Callable[[], Figure], caption: str, name: str = CHART_NAME) -> Chart:
-    """What `draw` draws, as a chart of a document."""
+def draw_panels[T](panels: Sequence[T], draw: Callable[[Axes, T], None], name: str, caption: str) -> Picture:
+    """A picture of panels, three in a row, each drawn by `draw`."""
+    across = min(len(panels), 3)
+    down = -(-len(panels) // across)
     with _drawing:
-        figure = draw()
-        png, svg = io.BytesIO(), io.StringIO()
-        figure.savefig(png, format="png", dpi=PNG_DOTS_PER_INCH, metadata={"Software": None})
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    width, height = figure.get_size_inches()
-    return Chart(png.getvalue(), _element(svg.getvalue()), caption, (width, height), name)
+        canvas = Figure(figsize=(max(6.6, 2.7 * across), 2.6 * down), layout="constrained")
+        FigureCanvasAgg(canvas)
+        for at, panel in enumerate(panels, 1):
+            axes = canvas.add_subplot(down, across, at)
+            axes.tick_params(labelsize=7)
+            draw(axes, panel)
+            axes.title.set_fontsize(9)
+        png = io.BytesIO()
+        canvas.savefig(png, format="png", dpi=150, metadata={"Software": None})
+    return Picture(name, png.getvalue(), caption)
 
 
-def _spread(column: NumberColumn) -> bool:
-    return not column.label and 0 < column.maximum - column.minimum < np.inf
+def draw_columns(columns: Sequence[Column], name: str) -> Picture | None:
+    """The spread of up to six columns, numbers first; None where there is nothing to draw."""
+    numbers = [one for one in columns if one.kind == "number" and not one.is_label and len(one.common) > 1]
+    groups = [one for one in columns if one.kind == "text" and 1 < len(one.common) <= MOST_GROUPS]
+    shown = [one for one in numbers if max(map(abs, one.present)) < 1e100] + groups
+    return draw_panels(shown[:MOST_PANELS], _draw_column, name, CAPTION) if shown else None
 
 
-def _repeats(column: TextColumn) -> bool:
-    return 1 < column.distinct <= MOST_GROUPS and column.common[0][1] > 1
-
-
-def _caption(numbers: int, shown: int) -> str:
-    if numbers > shown:
-        return (
-            f"How the values of the first {shown} of {numbers} number columns are spread; upright, the number of rows."
-        )
-    return "How the values are spread; the length of a bar is the number of rows."
-
-
-def _figure(shown: Sequence[NumberColumn | TextColumn]) -> Figure:
-    across = min(len(shown), 3)
-    down = -(-len(shown) // across)
-    figure = blank(2.7 * max(across, 2), 2.2 * down + 0.2)
-    for at, column in enumerate(shown, 1):
-        axes = figure.add_subplot(down, across, at)
-        style(axes, clipped(column.name, 30))
-        if isinstance(column, NumberColumn):
-            _histogram(axes, column)
-        else:
-            _bars(axes, column)
-    return figure
-
-
-def blank(width: float, height: float) -> Figure:
-    """A figure of that size, in inches, that finds room for its axes by itself."""
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.08))
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def style(axes: Axes, title: str) -> None:
-    """The title, and axes that stay in the background."""
-    # parse_math=False: a $ in a column's name is a dollar.
-    axes.set_title(title, loc="left", fontsize=9, color=INK, fontweight="bold", parse_math=False)
-    axes.tick_params(labelsize=7.5, colors=MUTED, length=0)
-    for side in ("top", "left", "right"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(HAIRLINE)
-    axes.set_axisbelow(True)
-
-
-def _histogram(axes: Axes, column: NumberColumn) -> None:
-    numbers = column.values[~np.isnan(column.values)]
-    edges = _edges(column, len(numbers))
-    counts, _ = np.histogram(numbers, edges)
-    axes.bar(edges[:-1], counts, width=np.diff(edges) * 0.9, align="edge", color=ACCENT)
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=column.whole))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
-    _count_axis(axes, "y")
-
-
-def _edges(column: NumberColumn, count: int) -> Numbers:
-    """Where the bars meet. Whole numbers are counted a fixed number of them a bar, or some bars would get one more."""
-    low, high = column.minimum, column.maximum
-    if column.whole and high - low < 1e9:
-        step = math.ceil((high - low + 1) / MOST_BINS)
-        return np.arange(low - 0.5, high + step + 0.5, step)
-    bins = int(np.clip(np.sqrt(count), FEWEST_BINS, MOST_BINS))
-    return np.linspace(low, high, bins + 1)
-
-
-def _bars(axes: Axes, column: TextColumn) -> None:
-    values, counts = zip(*column.common, strict=True)
-    places = range(len(values))
-    axes.barh(places, counts, height=0.7, color=ACCENT)
-    axes.set_yticks(places)
-    axes.set_yticklabels([clipped(value, 16) for value in values], parse_math=False)
-    axes.set_ylim(max(len(values), 3) - 0.5, -0.5)
-    _count_axis(axes, "x")
-
-
-def _count_axis(axes: Axes, which: str) -> None:
-    axis = axes.yaxis if which == "y" else axes.xaxis
-    axis.set_major_locator(MaxNLocator(4, integer=True))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
-    axes.grid(axis="y" if which == "y" else "x", color=HAIRLINE, linewidth=0.7)
-
-
-def _element(svg: str) -> str:
-    """The picture alone, without the declarations that only a file of its own may have."""
-    return svg[svg.index("<svg") :]
+def _draw_column(axes: Axes, column: Column) -> None:
+    axes.set_title(cut(column.name, 30), loc="left")
+    if column.kind == "number":
+        axes.hist(column.present, bins=min(MOST_BINS, len(column.common)), color=ACCENT)
+        return
+    names, counts = zip(*column.common, strict=True)
+    axes.barh(range(len(names)), counts, color=ACCENT)
+    axes.set_yticks(range(len(names)), [cut(one, 16) for one in names])
+    axes.invert_yaxis()

@@ -1,14 +1,82 @@
-"""The made-up library of molecules: properties computed from formulas, and the rules by which some are chosen.
-
-Small molecules by Lipinski (1997) and Veber (2002), and a least ligand efficiency (Hopkins, 2004).
-"""
+"""The made-up papers and molecules that come with the pipeline, and the rules by which some are chosen."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import json
 import re
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from examples.research.corpus import rows_of, source_of
-from examples.research.results import Molecule, Selection, SetAside
+from examples.research.results import LiteratureReview, Molecule, Paper, Selection, SetAside, Source, TargetEvidence
+
+DATA = Path(__file__).parent / "data"
+CORPUS = "corpus.json"
+
+
+@cache
+def corpus() -> dict[str, Any]:
+    """`weights`, `subjects`, `stress_genes` and `papers`."""
+    known: dict[str, Any] = json.loads((DATA / CORPUS).read_text(encoding="utf-8"))
+    return known
+
+
+@cache
+def read_rows(name: str) -> tuple[dict[str, str], ...]:
+    """The rows of a CSV file that comes with the pipeline."""
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+def file_source(name: str, rows: int) -> Source:
+    """Where figures came from that were taken from a file of the pipeline's own."""
+    return Source(file=name, sha256=hashlib.sha256((DATA / name).read_bytes()).hexdigest(), rows=rows)
+
+
+def subjects() -> list[str]:
+    return list(corpus()["subjects"])
+
+
+def subject_in(text: str) -> str | None:
+    """The subject that a text speaks of most; None where it speaks of none, or of several alike."""
+    said = set(re.findall(r"\w+", text.casefold()))
+    hits = {name: len(said & set(about["words"])) for name, about in corpus()["subjects"].items()}
+    best = max(hits.values())
+    named = [name for name, count in hits.items() if count == best]
+    return named[0] if best and len(named) == 1 else None
+
+
+def review_papers(subject: str) -> LiteratureReview:
+    """The papers on the subject, newest first, and for each target what speaks for and against it.
+
+    A paper weighs what its evidence does (genetics 3, animals 2, cells 1); one that contradicts counts against.
+    """
+    about = corpus()["subjects"][subject]
+    papers = [Paper.model_validate(paper) for paper in corpus()["papers"] if paper["subject"] == subject]
+    targets = [_evidence(target, known, papers) for target, known in about["targets"].items()]
+    return LiteratureReview(
+        subject=subject,
+        marker=about["marker"],
+        papers=sorted(papers, key=lambda paper: (-paper.year, paper.id)),
+        targets=sorted(targets, key=lambda target: (-target.score, target.target)),
+        corpus=file_source(CORPUS, len(corpus()["papers"])),
+    )
+
+
+def _evidence(target: str, known: dict[str, Any], papers: list[Paper]) -> TargetEvidence:
+    weights = corpus()["weights"]
+    mine = [paper for paper in papers if paper.target == target]
+    return TargetEvidence(
+        target=target,
+        what=known["what"],
+        inside=known["inside"],
+        score=sum(weights[paper.evidence] * (1 if paper.supports else -1) for paper in mine),
+        supporting=[paper.id for paper in mine if paper.supports],
+        contradicting=[paper.id for paper in mine if not paper.supports],
+    )
+
 
 SMALL, BIOLOGICS = "small-molecules.csv", "biologics.csv"
 MOST_CHOSEN = 10
@@ -72,7 +140,7 @@ def passed_limits(molecule: Molecule) -> list[str]:
     return [f"{name} {molecule.figures[name]:g}" for name, limit in limits.items() if molecule.figures[name] > limit]
 
 
-def objection(molecule: Molecule) -> str:
+def small_molecule_objection(molecule: Molecule) -> str:
     """Why a small molecule is not taken; "" where it may be."""
     figures = molecule.figures
     if len(beyond := passed_limits(molecule)) > 1:
@@ -102,15 +170,15 @@ def biologic_objection(molecule: Molecule) -> str:
     return ""
 
 
-def select(target: str, modality: str) -> Selection:
+def select_molecules(target: str, modality: str) -> Selection:
     """The molecules to test, the best first, and why each of the others is left. Raises NotInLibrary."""
     is_small = modality == "small molecules"
     name, rules = (SMALL, SMALL_RULES) if is_small else (BIOLOGICS, BIOLOGIC_RULES)
-    rows = rows_of(name)
+    rows = read_rows(name)
     if is_small:
         if f"affinity_{target}" not in rows[0]:
             raise NotInLibrary(_lacking(target, [one[9:] for one in rows[0] if one.startswith("affinity_")]))
-        molecules = [(one, objection(one)) for one in (small_molecule(row, target) for row in rows)]
+        molecules = [(one, small_molecule_objection(one)) for one in (small_molecule(row, target) for row in rows)]
     else:
         mine = [row for row in rows if row["target"] == target]
         if not mine:
@@ -125,7 +193,7 @@ def select(target: str, modality: str) -> Selection:
         rules=rules,
         chosen=ranked[:MOST_CHOSEN],
         refused=refused,
-        library=source_of(name, len(rows)),
+        library=file_source(name, len(rows)),
     )
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentkit import File, TaskContext, UnreadableContent
 from examples import handover
-from examples.report.decoding import NotATable
-from examples.report.figures import clipped
-from examples.report.table import Table, read_table
-from examples.report.values import Decimal, number
+from examples.report.tables import NotATable, Table, read_table
 from examples.research.results import Source
+from examples.texts import cut
 
 MOST_ROWS = 20_000
 LARGEST = 1e12
@@ -33,70 +29,62 @@ class Upload:
     """A table that has the columns. Those that were required are named as required, the others as in the file."""
 
     source: Source
+    table: Table
     columns: dict[str, list[str]]
-    decimal: Decimal
-    left_out: int
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of how the file was read."""
+        left_out = self.table.left_out
+        return [f"{left_out} rows had too many or too few values and were left out."] if left_out else []
 
     def texts(self, column: str) -> list[str]:
         """Names. Raises Unusable where one is empty, too long or has signs that names do not have."""
         for at, cell in enumerate(self.columns[column], 2):
             if not NAME.fullmatch(cell.strip()):
                 raise Unusable(
-                    f"Row {at} has “{clipped(cell, 30)}” as its {column}: write a name there, of at most 40 letters, "
+                    f"Row {at} has “{cut(cell, 30)}” as its {column}: write a name there, of at most 40 letters, "
                     "digits, spaces and signs such as - or +."
                 )
         return [cell.strip() for cell in self.columns[column]]
 
     def numbers(self, column: str) -> list[float]:
         """Numbers. Raises Unusable where something else stands there, or one that is too large to reckon with."""
-        found = []
-        for at, cell in enumerate(self.columns[column], 2):
-            value = number(cell, self.decimal)
-            if value is None:
-                shown = f"has “{clipped(cell, 30)}”" if cell.strip() else "has nothing"
-                raise Unusable(
-                    f"Row {at} {shown} where the number of the column “{clipped(column, 40)}” belongs: correct it, or "
-                    "take the row out."
-                )
-            if abs(value) > LARGEST:
-                raise Unusable(
-                    f"Row {at} has {clipped(cell, 30)} as its {clipped(column, 40)}, beyond any measurement."
-                )
-            found.append(value)
-        return found
+        return [self._number(column, at, cell) for at, cell in enumerate(self.columns[column], 2)]
+
+    def _number(self, column: str, at: int, cell: str) -> float:
+        value = self.table.number(cell)
+        if value is None:
+            shown = f"has “{cut(cell, 30)}”" if cell.strip() else "has nothing"
+            raise Unusable(
+                f"Row {at} {shown} where the number of the column “{cut(column, 40)}” belongs: correct it, or take the "
+                "row out."
+            )
+        if abs(value) > LARGEST:
+            raise Unusable(f"Row {at} has {cut(cell, 30)} as its {cut(column, 40)}, beyond any measurement.")
+        return value
 
 
-def uploaded(task: TaskContext, required: Sequence[str]) -> Upload:
+def find_upload(task: TaskContext, required: Sequence[str]) -> Upload:
     """The first table within reach that has the columns.
 
     Raises:
         Unusable: there is none; of several files, what is wrong with the nearest.
     """
-    candidates = [file for file in handover.files(task) if _may_be_a_table(file)]
-    problem = Unusable(f"I need a CSV file with the columns {_listed(required)}.")
-    for at, file in enumerate(candidates):
+    files = [
+        one for one in handover.files(task) if one.name.casefold().endswith(ENDINGS) or one.media_type in MEDIA_TYPES
+    ]
+    problems = [Unusable(f"I need a CSV file with the columns {_listed(required)}.")] if not files else []
+    for file in files:
         try:
             return _read(file, required)
-        except Unusable as found:
-            problem = problem if at else found
-    raise problem
-
-
-def written(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A CSV file; numbers with six significant digits."""
-    file = io.StringIO()
-    lines = csv.writer(file, lineterminator="\n")
-    lines.writerow(headers)
-    lines.writerows([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row] for row in rows)
-    return file.getvalue()
-
-
-def _may_be_a_table(file: File) -> bool:
-    return file.name.casefold().endswith(ENDINGS) or file.media_type in MEDIA_TYPES
+        except Unusable as problem:
+            problems.append(problem)
+    raise problems[0]
 
 
 def _read(file: File, required: Sequence[str]) -> Upload:
-    name = clipped(file.name, 60) or "file"
+    name = cut(file.name, 60) or "file"
     try:
         content = file.read()
         table = read_table(content)
@@ -104,9 +92,10 @@ def _read(file: File, required: Sequence[str]) -> Upload:
         raise Unusable(
             f"I cannot use “{name}”. {error} Send a CSV file with the columns {_listed(required)}."
         ) from None
-    columns = {_as_required(one, required): cells for one, cells in zip(table.names, table.columns, strict=True)}
-    if missing := [one for one in required if one not in columns]:
-        there = _listed([clipped(one, 30) for one in table.names[:12]])
+    # Capitals do not matter.
+    names = [one.casefold() if one.casefold() in required else one for one in table.names]
+    if missing := [one for one in required if one not in names]:
+        there = _listed(cut(one, 30) for one in names[:12])
         raise Unusable(
             f"“{name}” lacks {'the column' if len(missing) == 1 else 'the columns'} {_listed(missing)}; it has {there}."
             " Name the columns so in its first row, and send it again."
@@ -114,21 +103,8 @@ def _read(file: File, required: Sequence[str]) -> Upload:
     if table.row_count > MOST_ROWS:
         raise Unusable(f"“{name}” has {table.row_count:,} rows. Send at most {MOST_ROWS:,}.")
     source = Source(file=name, sha256=hashlib.sha256(content).hexdigest(), rows=table.row_count)
-    return Upload(source, columns, _decimal(table), table.left_out)
+    return Upload(source, table, dict(zip(names, table.columns, strict=True)))
 
 
-def _as_required(name: str, required: Sequence[str]) -> str:
-    """Capitals do not matter."""
-    return name.casefold() if name.casefold() in required else name
-
-
-def _decimal(table: Table) -> Decimal:
-    """A comma, where commas do not part the columns and no point stands in any number."""
-    cells = [cell for column in table.columns for cell in column[:200]]
-    has_comma = any(re.fullmatch(r"\s*[-+−]?\d+,\d+\s*", cell) for cell in cells)
-    has_point = any(re.fullmatch(r"\s*[-+−]?\d+\.\d+\s*", cell) for cell in cells)
-    return "," if table.delimiter != "," and has_comma and not has_point else "."
-
-
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"“{name}”" for name in names)

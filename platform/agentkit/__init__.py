@@ -1,20 +1,17 @@
 """What an agent's author imports: describe an agent, take its turns, say things on the way, deliver.
 
-Nothing here knows a database or a framework: `driving.drive` runs an agent anywhere, `testing.run` in a test.
+Nothing here knows a database or a framework: `drive` runs an agent anywhere, `testing.run` in a test.
 """
 
-from agentkit.artifacts import Artifact, ReceivedArtifact
-from agentkit.context import Emit, SyncTaskContext, TaskContext
-from agentkit.credentials import Credential
-from agentkit.deciding import chooses, decide
-from agentkit.delegation import Call, ChildFailed, ChildResult, Suspended
-from agentkit.driving import Answer, answer, drive, needs_thread
+from agentkit.context import Call, ChildFailed, ChildResult, Emit, Suspended, SyncTaskContext, TaskContext
 from agentkit.emissions import (
+    ArtifactStream,
     Chunk,
     Emission,
     Foreign,
     Progress,
     SkillChosen,
+    SyncArtifactStream,
     Thought,
     Token,
     ToolCall,
@@ -22,32 +19,28 @@ from agentkit.emissions import (
     Usage,
     WholeAnswer,
 )
-from agentkit.errors import HandlerError, InvalidAnswer
-from agentkit.functions import agent
-from agentkit.handlers import SkillHandler
-from agentkit.loading import as_handler, load_handler
-from agentkit.messages import File, Message
-from agentkit.negotiation import Chooser, Clarify, Decision, Reject, Start, by_words
-from agentkit.outcomes import (
-    AgentFailure,
-    AuthRequired,
-    Completed,
-    Failed,
-    InputRequired,
-    Outcome,
-    Rejected,
-    as_outcome,
+from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, UnreadableContent
+from agentkit.handlers import SkillHandler, agent, as_handler, load_handler
+from agentkit.messages import Artifact, File, Message, Part, ReceivedArtifact, data_part, raw_part, text_part, url_part
+from agentkit.outcomes import AuthRequired, Completed, Credential, Failed, InputRequired, Outcome, Rejected, as_outcome
+from agentkit.runner import Answer, answer, chooses, decide, drive, needs_thread
+from agentkit.selecting import (
+    Chooser,
+    Clarify,
+    Decision,
+    ExistingTask,
+    Reject,
+    ResponseType,
+    Start,
+    always_message,
+    always_task,
+    by_rules,
+    by_words,
 )
-from agentkit.parts import Part, UnreadableContent, data_part, raw_part, text_part, url_part
-from agentkit.selecting import ExistingTask, ResponseType, always_message, always_task, by_rules
-from agentkit.sessions import Session
-from agentkit.skill_files import load_skills
-from agentkit.skills import Skill, skill
+from agentkit.skills import Skill, load_skills, skill
 from agentkit.slots import NotAnswered, Slot
-from agentkit.streams import ArtifactStream, SyncArtifactStream
-from agentkit.threads import Thread
 from agentkit.tools import tool
-from agentkit.turns import ReferencedTask, Stopped
+from agentkit.turns import ReferencedTask, Session, Thread
 
 __all__ = [
     "AgentFailure",

@@ -20,27 +20,33 @@ there is a directive where exactly one is found
 - as all that a fenced block holds, whose language is `json` or not named, which ends the text and is its only code,
   with one paragraph before it at most.
 
-A paragraph that says it is an example (by one of `prose.EXAMPLES`) shows JSON and does not mean it, nor does the block
+A paragraph that says it is an example (by one of `EXAMPLES`) shows JSON and does not mean it, nor does the block
 after it. Indented code is never read. Words around a directive that has no prompt are its prompt. Text of more than
 64 Ki characters is read only where it is JSON as a whole.
 """
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from agentkit.prose import read_json, said_in
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
+
 
 type State = Literal["input-required", "auth-required", "completed", "failed", "rejected"]
 
-ASKING = ("input-required", "auth-required")
-ENDING = ("completed", "failed", "rejected")
-WORDS = ("prompt", "message", "question")
-KEPT = ("prompt", "auth_type", "service")
+ASKING_STATES = ("input-required", "auth-required")
+ENDING_STATES = ("completed", "failed", "rejected")
+MESSAGE_KEYS = ("prompt", "message", "question")
+METADATA_KEYS = ("prompt", "auth_type", "service")
 ENVELOPES = ("response", "result", "output", "answer")
-UNSAID = {"input-required": "Please say more.", "auth-required": "A credential is needed to go on."}
-DEPTH = 8
-LONGEST = 65_536
+DEFAULT_PROMPTS = {"input-required": "Please say more.", "auth-required": "A credential is needed to go on."}
+MOST_NESTED = 8
+LONGEST_TEXT = 65_536
 
 
 @dataclass(frozen=True)
@@ -65,51 +71,53 @@ def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
     is_json, whole = read_json(text)
     if is_json:
         return _read(whole, whole=True)
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_TEXT:
         return None
-    said = [_read(one.value, whole=one.is_all, around=one.around) for one in said_in(text)]
+    said = [_read(one.value, whole=one.is_all, surrounding=one.surrounding) for one in find_json(text)]
     found = [directive for directive in said if directive is not None]
     return found[0] if len(found) == 1 else None
 
 
-def _read(value: Any, *, whole: bool, around: str = "", depth: int = 0) -> Directive | None:
+def _read(value: Any, *, whole: bool, surrounding: str = "", depth: int = 0) -> Directive | None:
     """The directive that a JSON value is, or stands for."""
     while isinstance(value, str):  # each time it is shorter
         is_json, value = read_json(value)
         if not is_json:
             return None
-    if not isinstance(value, Mapping) or depth > DEPTH:
+    if not isinstance(value, Mapping) or depth > MOST_NESTED:
         return None
-    if found := _directive(value, around, whole=whole, needs_words=depth > 0):
+    if found := _directive(value, surrounding, whole=whole, needs_words=depth > 0):
         return found
-    for inner in _inside(value):
-        if found := _read(inner, whole=whole, around=around, depth=depth + 1):
+    for inner in _enveloped(value):
+        if found := _read(inner, whole=whole, surrounding=surrounding, depth=depth + 1):
             return found
     return None
 
 
-def _inside(value: Mapping[str, Any]) -> list[Any]:
+def _enveloped(value: Mapping[str, Any]) -> list[Any]:
     return list(value.values()) if len(value) == 1 else [value[name] for name in ENVELOPES if name in value]
 
 
-def _directive(value: Mapping[str, Any], around: str, *, whole: bool, needs_words: bool) -> Directive | None:
+def _directive(value: Mapping[str, Any], surrounding: str, *, whole: bool, needs_words: bool) -> Directive | None:
     named = value.get("state")
     if not isinstance(named, str):
         return None
     state = named.strip().lower().replace("_", "-").removeprefix("task-state-")
-    said = next((text for name in WORDS if isinstance(text := value.get(name), str) and text.strip()), "")
+    said = next((text for name in MESSAGE_KEYS if isinstance(text := value.get(name), str) and text.strip()), "")
     if needs_words and not said:
         return None
-    if state in ASKING:
-        metadata = {name: value[name] for name in KEPT if isinstance(value.get(name), str) and value[name]}
+    if state in ASKING_STATES:
+        metadata = {name: value[name] for name in METADATA_KEYS if isinstance(value.get(name), str) and value[name]}
         return Directive(
             cast(State, state),
-            said or around or UNSAID[state],
+            said or surrounding or DEFAULT_PROMPTS[state],
             metadata,
             _typed(value, "slot", str) or "",
             _typed(value, "schema", dict),
         )
-    ends = whole and state in ENDING and said and value.keys() <= {"state", "prompt", "message", "code", "metadata"}
+    ends = (
+        whole and state in ENDING_STATES and said and value.keys() <= {"state", "prompt", "message", "code", "metadata"}
+    )
     if not ends:
         return None
     return Directive(
@@ -120,3 +128,113 @@ def _directive(value: Mapping[str, Any], around: str, *, whole: bool, needs_word
 def _typed[T](value: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
     found = value.get(name)
     return found if isinstance(found, kind) else None
+
+
+EXAMPLES = frozenset({"example", "examples", "e.g", "snippet", "syntax"})
+"""A paragraph with one of these words shows an example."""
+
+MOST_BRACES = 200
+"""Braces of a paragraph that are tried: each may cost a look through all that follows."""
+
+
+@dataclass(frozen=True)
+class FoundJson:
+    """A JSON value that is meant: the words around it, and whether it is all that the text says."""
+
+    value: Any
+    surrounding: str
+    is_all: bool = False
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    text: str
+    code: list[tuple[int, int]]  # where its inline code is
+
+    @property
+    def is_example(self) -> bool:
+        return not EXAMPLES.isdisjoint(re.findall(r"[a-z]+(?:\.[a-z])?", self.text.lower()))
+
+
+type Block = Paragraph | str | None
+"""A paragraph, the content of a fenced block that may be JSON, or anything else."""
+
+
+def find_json(text: str) -> Iterator[FoundJson]:
+    """The JSON values that a text says, in order."""
+    blocks = _blocks(text)
+    for at, block in enumerate(blocks):
+        if isinstance(block, Paragraph):
+            yield from () if block.is_example else _json_in_paragraph(block)
+        elif block is not None and at == len(blocks) - 1 and _may_end(blocks[:at]):
+            lead = blocks[0].text if isinstance(blocks[0], Paragraph) else ""
+            is_json, value = read_json(block)
+            if is_json:
+                yield FoundJson(value, lead, is_all=at == 0)
+
+
+def read_json(text: str) -> tuple[bool, Any]:
+    """Is the text JSON, and what does it say?"""
+    try:
+        return True, json.loads(text)
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def _may_end(before: list[Block]) -> bool:
+    """May a fenced block at the end be meant, by what stands before it?"""
+    return not before or (len(before) == 1 and isinstance(before[0], Paragraph) and not before[0].is_example)
+
+
+def _blocks(text: str) -> list[Block]:
+    """The top-level blocks of a text."""
+    blocks: list[Block] = []
+    env: dict[str, Any] = {"code": {}}
+    tokens = _commonmark().parse(text, env)
+    for at, token in enumerate(tokens):
+        if token.level or token.nesting < 0:
+            continue
+        if token.type == "paragraph_open":
+            inline = tokens[at + 1]
+            blocks.append(Paragraph(inline.content, env["code"].get(inline.content, [])))
+        elif token.type == "fence" and token.info.strip().lower() in ("", "json"):
+            blocks.append(token.content)
+        else:
+            blocks.append(None)
+    return blocks
+
+
+def _json_in_paragraph(paragraph: Paragraph) -> Iterator[FoundJson]:
+    """The JSON objects of a paragraph."""
+    text, decoder, at = paragraph.text, json.JSONDecoder(), 0
+    for _ in range(MOST_BRACES):
+        if (at := text.find("{", at)) < 0:
+            return
+        if inside := next((end for start, end in paragraph.code if start <= at < end), 0):
+            at = inside
+            continue
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+        else:
+            yield FoundJson(value, " ".join((text[:at] + text[end:]).split()))
+            at = end
+
+
+@cache
+def _commonmark() -> "MarkdownIt":
+    """A CommonMark parser that notes in `env["code"]` where in each paragraph inline code is."""
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import backtick
+
+    def located(state: "StateInline", silent: bool) -> bool:
+        start, known = state.pos, len(state.tokens)
+        matched = backtick(state, silent)
+        if matched and not silent and any(token.type == "code_inline" for token in state.tokens[known:]):
+            state.env["code"].setdefault(state.src, []).append((start, state.pos))
+        return matched
+
+    parser = MarkdownIt("commonmark")
+    parser.inline.ruler.at("backticks", located)
+    return parser

@@ -1,15 +1,23 @@
-"""Agents as authors write them: a class with a few methods, or just a function."""
+"""Agents as authors write them: a class with a few methods, or just a function; and loading either by its path.
 
+What is wrong with one is said in a sentence (`HandlerError`) when it is loaded, not when it runs.
+"""
+
+import importlib
 import inspect
-from collections.abc import Awaitable, Sequence
-from typing import Any, ClassVar
+import typing
+from collections.abc import Awaitable, Callable, Sequence
+from types import ModuleType
+from typing import Any, ClassVar, TypedDict, Unpack
 
-from agentkit import negotiation, skills
+from agentkit import selecting, skills
+from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.errors import HandlerError
 from agentkit.messages import Message
-from agentkit.negotiation import Chooser, Decision, Start
-from agentkit.selecting import Choice, ResponseType, Selector
-from agentkit.skills import Skill
+from agentkit.selecting import Choice, Chooser, Decision, ResponseType, Selector, Start, by_words
+from agentkit.skills import Skill, first_paragraph, unique_skills
+from agentkit.slots import slot_annotation
+from agentkit.turns import Thread
 
 
 class SkillHandler:
@@ -45,9 +53,9 @@ class SkillHandler:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.skill_methods = skills.methods_of(cls)
+        cls.skill_methods = skills.skill_methods_of(cls)
         if not isinstance(inspect.getattr_static(cls, "skills"), property):
-            cls.skills = skills.declared_by(cls, cls.skills)
+            cls.skills = skills.declared_skills(cls, cls.skills)
 
     # Subclasses choose between two signatures: by these, a type checker lets them.
     def select_response_type(self, *args: Any, **kwargs: Any) -> Any:
@@ -73,14 +81,14 @@ class SkillHandler:
         Clarify and Reject are answered with a message, without a task; where a task there must be, it asks or is
         rejected.
         """
-        if (decided := negotiation.explicit(message, self.skills)) is not None:
+        if (decided := selecting.named_skill(message, self.skills)) is not None:
             return decided
         if len(self.skills) == 1:
             return Start(self.skills[0].id)
         if self.skills and self.choose_skill is not None:
             return self.choose_skill(message, self.skills)
         needs_one = self.skill_methods and type(self).on_request is SkillHandler.on_request
-        return negotiation.which_of(self.skills) if needs_one else Start()
+        return selecting.ask_which_skill(self.skills) if needs_one else Start()
 
     def on_request(self, task: Any) -> Any:
         """Takes a turn. May return whatever `as_outcome` understands."""
@@ -105,3 +113,221 @@ class SkillHandler:
 
     def on_cancel(self, task: Any) -> Any:
         """Cleans up after a stop, within five seconds. It can no longer say anything."""
+
+
+class Traits(TypedDict, total=False):
+    """What `@agent` can say of a function: the attributes of a `SkillHandler`."""
+
+    name: str
+    description: str
+    version: str
+    skills: Sequence[Skill]
+    input_modes: Sequence[str]
+    output_modes: Sequence[str]
+    response_type: Choice | Selector
+    retry_safe: bool
+    time_limit: float
+    attempts: int
+
+
+def agent[F: Callable[..., Any]](**traits: Unpack[Traits]) -> Callable[[F], F]:
+    """Describes a plain function as an agent: `@agent(name="Shout", skills=[…])`."""
+    if unknown := traits.keys() - Traits.__annotations__.keys():
+        raise HandlerError(f"@agent does not know {', '.join(sorted(unknown))}.")
+
+    def describe(function: F) -> F:
+        function.__agent_traits__ = traits  # type: ignore[attr-defined]
+        return function
+
+    return describe
+
+
+def function_handler(function: Callable[..., Any]) -> SkillHandler:
+    """A handler from a function of any kind: `def` or `async def`, generator or not.
+
+    Its one parameter says what it is given: the text, unless it is called `message`, `task`, `history` or `thread`, or
+    is annotated with `Message`, `TaskContext`, `SyncTaskContext`, `Thread` or `list[Message]`. The conversation
+    (a `Thread`, or the list) has the newest message last.
+
+    Raises:
+        HandlerError: it cannot be called with one argument.
+    """
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    return _AsyncFunctionHandler(function) if is_async else _FunctionHandler(function)
+
+
+class _FunctionHandler(SkillHandler):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.argument = _argument_reader(function)
+        self.name = getattr(function, "__name__", "agent").replace("_", " ").capitalize()
+        vars(self).update(getattr(function, "__agent_traits__", {}))
+        self.description = self.description or first_paragraph(function)
+
+    def on_request(self, task: SyncTaskContext) -> Any:
+        return self.function(self.argument(task))
+
+
+class _AsyncFunctionHandler(_FunctionHandler):
+    async def on_request(self, task: TaskContext) -> Any:  # type: ignore[override]
+        result = self.function(self.argument(task))
+        return await result if inspect.isawaitable(result) else result
+
+
+def _argument_reader(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """What to make of the task for what the function wants."""
+    name = getattr(function, "__name__", repr(function))
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        raise HandlerError(f"{name}() must take a parameter, for the text, the message, the history or the task.")
+    first, *others = parameters
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if any(other.default is other.empty and other.kind not in optional for other in others):
+        raise HandlerError(f"{name}() must do with one parameter; give the others default values.")
+    wanted = _annotation(function, first)
+    if wanted in BY_HINT:
+        return BY_HINT[wanted]
+    if typing.get_origin(wanted) in (list, Sequence) and typing.get_args(wanted) == (Message,):
+        return lambda task: list(Thread.of(task))
+    return BY_NAME.get(first.name, _message_text)
+
+
+def _message_text(task: Any) -> str:
+    text: str = task.message.text
+    return text
+
+
+BY_NAME: dict[str, Callable[[Any], Any]] = {
+    "task": lambda task: task,
+    "message": lambda task: task.message,
+    "history": Thread.of,
+    "thread": Thread.of,
+}
+BY_HINT: dict[Any, Callable[[Any], Any]] = {
+    TaskContext: BY_NAME["task"],
+    SyncTaskContext: BY_NAME["task"],
+    Message: BY_NAME["message"],
+    Thread: Thread.of,
+    str: _message_text,
+}
+
+
+def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    try:
+        return typing.get_type_hints(function).get(parameter.name)
+    except Exception:
+        # Annotations that cannot be resolved here, such as names imported for type checkers only.
+        written = str(parameter.annotation).replace("agentkit.", "")
+        known = {kind.__name__: kind for kind in BY_HINT}
+        return list[Message] if written in ("list[Message]", "Sequence[Message]") else known.get(written)
+
+
+def as_handler(obj: object) -> SkillHandler:
+    """A handler from an instance or a subclass of `SkillHandler`, or from a plain function of any kind.
+
+    Raises:
+        HandlerError: it is none of these, or cannot be used as one.
+    """
+    if isinstance(obj, type) and issubclass(obj, SkillHandler):
+        obj = _instantiate(obj)
+    if isinstance(obj, SkillHandler):
+        _check(obj)
+        obj.name = obj.name or type(obj).__name__
+        obj.description = obj.description or first_paragraph(type(obj))
+        return obj
+    if callable(obj) and not isinstance(obj, type):
+        return function_handler(obj)
+    raise HandlerError(f"An agent is a SkillHandler or a function; {obj!r} is neither.")
+
+
+def load_handler(path: str) -> SkillHandler:
+    """The handler that a dotted path names, as in `my_agents.weather:Weather`.
+
+    Raises:
+        HandlerError: it cannot be found, imported or used.
+    """
+    module_name, _, name = path.partition(":")
+    if not (name.isidentifier() and all(part.isidentifier() for part in module_name.split("."))):
+        raise HandlerError(f"{path!r} names no handler: write it as package.module:Name.")
+    module = _import(module_name, path)
+    if not hasattr(module, name):
+        raise HandlerError(f"The module {module_name!r} has no {name!r}: check the name after the colon.")
+    return as_handler(getattr(module, name))
+
+
+def _import(name: str, path: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing and (name == missing or name.startswith(f"{missing}.")):
+            raise HandlerError(
+                f"The module {name!r} of {path!r} cannot be imported: {_error_line(error)}. "
+                "Install its package, or name the folder that it is in by PYTHONPATH."
+            ) from error
+        raise HandlerError(f"The module {name!r} of {path!r} cannot be imported: {_error_line(error)}.") from error
+    except (Exception, SystemExit) as error:
+        raise HandlerError(f"The module {name!r} of {path!r} cannot be imported: {_error_line(error)}.") from error
+
+
+def _instantiate(kind: type[SkillHandler]) -> SkillHandler:
+    if inspect.isabstract(kind):
+        missing = ", ".join(sorted(getattr(kind, "__abstractmethods__", ())))
+        raise HandlerError(f"{kind.__name__} is abstract: define {missing} in a subclass, and name that.")
+    try:
+        return kind()
+    except TypeError as error:
+        raise HandlerError(f"{kind.__name__} must be creatable without arguments: {error}") from error
+    except Exception as error:
+        raise HandlerError(f"{kind.__name__} cannot be created: {_error_line(error)}.") from error
+
+
+def _check(handler: SkillHandler) -> None:
+    """Raises HandlerError for what would fail only in a turn."""
+    kind = type(handler)
+    if kind.on_request is SkillHandler.on_request and not kind.skill_methods:
+        raise HandlerError(f"{kind.__name__} does nothing yet: define on_request(self, task) in it.")
+    known = {one.id for one in unique_skills(handler.skills, kind.__name__)}
+    if isinstance(handler.choose_skill, by_words) and (unknown := {*(handler.choose_skill.words or ())} - known):
+        raise HandlerError(f"{kind.__name__} has no skill {sorted(unknown)[0]!r}, which its by_words names.")
+    for name in ("on_request", "on_cancel", *kind.skill_methods.values()):
+        _check_call(handler, name, ["task"])
+    _check_call(handler, "on_input_received", ["task"], ["task", "slot"])
+    _check_call(handler, "negotiate", ["message"])
+    if handler.choose_skill is not None:
+        _check_call(handler, "choose_skill", ["message", "skills"])
+    if takes_slot(handler):
+        slot_annotation(handler.on_input_received)
+
+
+def _check_call(handler: SkillHandler, name: str, *ways: list[str]) -> None:
+    """Can the method be called with these arguments, in one of these ways?"""
+    method: Any = getattr(handler, name)
+    if not callable(method):
+        raise HandlerError(f"{type(handler).__name__}.{name} must be a method.")
+    signature = inspect.signature(method)
+    for way in ways:
+        try:
+            signature.bind(*way)
+        except TypeError:
+            continue
+        return
+    wanted = " or ".join(f"{name}({', '.join(['self', *way])})" for way in ways)
+    raise HandlerError(f"{type(handler).__name__} must define {wanted}; it has {name}{signature}.")
+
+
+def _error_line(error: BaseException) -> str:
+    """What went wrong, in one line, with the kind of error."""
+    said = " ".join(str(error).split())
+    return (said if isinstance(error, HandlerError) else f"{type(error).__name__}: {said}").rstrip(". :")
+
+
+def takes_slot(handler: SkillHandler) -> bool:
+    """Does its own `on_input_received` take the slot besides the task?"""
+    if type(handler).on_input_received is SkillHandler.on_input_received:
+        return False
+    try:
+        inspect.signature(handler.on_input_received).bind("task", "slot")
+    except TypeError:
+        return False
+    return True

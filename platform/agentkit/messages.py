@@ -1,10 +1,157 @@
-"""What was said: read-only views on messages and on the files that came with them."""
+"""Content in the JSON shapes of A2A 1.0: parts (§4.1.6), messages (§4.1.4), files and artifacts (§4.1.7).
 
+What comes in is read through views (`Message`, `File`, `ReceivedArtifact`); what goes out is made of `Part` and
+`Artifact`.
+"""
+
+import base64
+import binascii
+import builtins
+import json
+import mimetypes
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self, TypedDict, cast
+from uuid import uuid4
 
-from agentkit.parts import Loader, Part, content_of, data_of, guessed_media_type, is_file, kind_of, text_of
+from agentkit.errors import UnreadableContent
+
+CONTENT_KEYS = frozenset({"text", "raw", "url", "data", "stored"})
+LABEL_KEYS = frozenset({"filename", "mediaType", "metadata"})
+
+
+class StoredContent(TypedDict):
+    """Where the platform keeps content that is too large for its database."""
+
+    sha256: str
+    size: int
+    kind: Literal["raw", "text", "data"]
+
+
+class Part(TypedDict, total=False):
+    """Exactly one of `text`, `raw` (base64), `url`, `data` or `stored`, and what is known about it."""
+
+    text: str
+    raw: str
+    url: str
+    data: Any
+    stored: StoredContent
+    filename: str
+    mediaType: str
+    metadata: dict[str, Any]
+
+
+type Piece = str | bytes | dict[str, Any] | Part
+"""What an author may hand over where a part is wanted."""
+
+
+Loader = Callable[[Any], bytes]
+"""Gives the bytes of a stored part: text as UTF-8, data as JSON."""
+
+
+def text_part(text: str, media_type: str | None = None) -> Part:
+    return {"text": text, "mediaType": media_type} if media_type else {"text": text}
+
+
+def data_part(data: Any) -> Part:
+    return {"data": data}
+
+
+def raw_part(content: bytes, filename: str | None = None, media_type: str | None = None) -> Part:
+    return _with_labels({"raw": base64.b64encode(content).decode("ascii")}, filename, media_type)
+
+
+def url_part(url: str, filename: str | None = None, media_type: str | None = None) -> Part:
+    return _with_labels({"url": url}, filename, media_type)
+
+
+def part_of(piece: Piece, media_type: str | None = None, filename: str | None = None) -> Part:
+    """A part from text, bytes, a part, or any other dict, which becomes data.
+
+    A dict that looks exactly like a part is taken as one; `data_part` says that it is data.
+    """
+    if isinstance(piece, str):
+        return text_part(piece, media_type)
+    if isinstance(piece, bytes):
+        return raw_part(piece, filename, media_type)
+    if isinstance(piece, dict):
+        return cast(Part, piece) if is_part(cast(dict[str, Any], piece)) else data_part(piece)
+    raise TypeError(f"A part is made of text, bytes or a dict, not of {type(piece).__name__}.")
+
+
+def is_part(candidate: dict[str, Any]) -> bool:
+    keys = candidate.keys()
+    return len(keys & CONTENT_KEYS) == 1 and keys <= CONTENT_KEYS | LABEL_KEYS
+
+
+def kind_of(part: Part) -> Literal["text", "raw", "url", "data"]:
+    """What a part holds, wherever it is kept."""
+    if "stored" in part:
+        return part["stored"]["kind"]
+    if "text" in part:
+        return "text"
+    if "data" in part:
+        return "data"
+    return "url" if "url" in part else "raw"
+
+
+def is_file(part: Part) -> bool:
+    """Bytes and links are files, and so is text that came with a file name."""
+    kind = kind_of(part)
+    return kind in ("raw", "url") or (kind == "text" and bool(part.get("filename")))
+
+
+def content_of(part: Part, load: Loader | None = None) -> bytes:
+    """The bytes of a part: text as UTF-8, data as JSON.
+
+    Raises:
+        UnreadableContent: the part is a link, is stored out of reach, or is not base64.
+    """
+    if "stored" in part:
+        if load is None:
+            raise UnreadableContent("This content is stored on the platform and cannot be read from here.")
+        return load(part)
+    if "text" in part:
+        return part["text"].encode()
+    if "data" in part:
+        return json.dumps(part["data"], ensure_ascii=False).encode()
+    if "url" in part:
+        raise UnreadableContent("This is a link to a file; only files that are sent along can be read.")
+    return _base64_decode(part.get("raw", ""))
+
+
+def text_of(part: Part, load: Loader | None = None) -> str:
+    """What a text part says. Raises UnreadableContent where it is stored out of reach."""
+    return part["text"] if "text" in part else content_of(part, load).decode()
+
+
+def data_of(part: Part, load: Loader | None = None) -> Any:
+    """The value of a data part. Raises UnreadableContent where it is stored out of reach."""
+    return part["data"] if "data" in part else json.loads(content_of(part, load))
+
+
+def guessed_media_type(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def _base64_decode(raw: str) -> bytes:
+    # ProtoJSON takes both base64 alphabets, with and without padding.
+    padded = raw.translate(str.maketrans("-_", "+/")).rstrip("=") + "=" * (-len(raw.rstrip("=")) % 4)
+    try:
+        return base64.b64decode(padded, validate=True)
+    except binascii.Error as error:
+        raise UnreadableContent("This file arrived damaged: it is not base64.") from error
+
+
+def _with_labels(part: Part, filename: str | None, media_type: str | None) -> Part:
+    if filename:
+        part["filename"] = filename
+    if media_type:
+        part["mediaType"] = media_type
+    return part
 
 
 @dataclass(frozen=True)
@@ -95,3 +242,113 @@ class Message:
     @property
     def metadata(self) -> dict[str, Any]:
         return dict(self.wire.get("metadata", {}))
+
+
+def new_artifact_id() -> str:
+    return str(uuid4())
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A deliverable, complete. What grows piece by piece is an `ArtifactStream`."""
+
+    parts: Sequence[Part]
+    name: str = ""
+    description: str = ""
+    artifact_id: str = field(default_factory=new_artifact_id)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def text(
+        cls,
+        name: str,
+        text: str,
+        media_type: str = "text/plain",
+        *,
+        description: str = "",
+        metadata: dict[str, Any] | None = None,
+    ) -> Self:
+        return cls([text_part(text, media_type)], name, description, metadata=metadata or {})
+
+    @classmethod
+    def json(cls, name: str, data: Any, *, description: str = "", metadata: dict[str, Any] | None = None) -> Self:
+        return cls([data_part(data)], name, description, metadata=metadata or {})
+
+    @classmethod
+    def bytes(
+        cls,
+        name: str,
+        data: builtins.bytes,
+        media_type: str,
+        *,
+        description: str = "",
+        metadata: dict[str, Any] | None = None,
+    ) -> Self:
+        return cls([raw_part(data, name, media_type)], name, description, metadata=metadata or {})
+
+    @classmethod
+    def file(
+        cls,
+        path: str | PathLike[str],
+        media_type: str | None = None,
+        name: str | None = None,
+        *,
+        description: str = "",
+        metadata: dict[str, Any] | None = None,
+    ) -> Self:
+        """The file at `path`, read now; its media type is guessed from its name unless given."""
+        name = name or Path(path).name
+        content = Path(path).read_bytes()
+        return cls.bytes(
+            name, content, media_type or guessed_media_type(name), description=description, metadata=metadata
+        )
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        """The A2A 1.0 JSON shape (§4.1.7); what is empty is left out."""
+        optional = {"name": self.name, "description": self.description, "metadata": self.metadata}
+        filled = {key: value for key, value in optional.items() if value}
+        return {"artifactId": self.artifact_id, "parts": list(self.parts), **filled}
+
+
+@dataclass(frozen=True)
+class ReceivedArtifact:
+    """What an earlier task delivered."""
+
+    artifact_id: str
+    name: str
+    description: str
+    parts: list[Part]
+    files: list[File]
+    load: Loader | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any], load: Loader | None = None) -> Self:
+        parts: list[Part] = wire.get("parts", [])
+        files = [File(part, load) for part in parts if is_file(part)]
+        return cls(wire["artifactId"], wire.get("name", ""), wire.get("description", ""), parts, files, load)
+
+    @property
+    def text(self) -> str:
+        """The text parts as one; those that were streamed fit together without a gap."""
+        return "".join(text_of(part, self.load) for part in self.parts if kind_of(part) == "text")
+
+    @property
+    def data(self) -> list[Any]:
+        """The values of the data parts."""
+        return [data_of(part, self.load) for part in self.parts if kind_of(part) == "data"]
+
+    def refined(
+        self, new: str | bytes | dict[str, Any] | Sequence[Part], *, metadata: dict[str, Any] | None = None
+    ) -> Artifact:
+        """What this artifact becomes in a task that refines it: the same name and description, and an id of its own.
+
+        Args:
+            new: text, bytes, a dict (as data) or parts; text and bytes keep the media type that the old content had.
+        """
+        if not isinstance(new, str | bytes | dict):
+            return Artifact(list(new), self.name, self.description, metadata=metadata or {})
+        old: Part = self.parts[0] if self.parts else {}
+        media_type = None if isinstance(new, dict) else old.get("mediaType")
+        part = part_of(new, media_type, old.get("filename") or self.name)
+        return Artifact([part], self.name, self.description, metadata=metadata or {})

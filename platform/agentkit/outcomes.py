@@ -1,22 +1,94 @@
-"""How a turn ends, and what a handler may return to say so."""
+"""How a turn ends, what a handler may return to say so, and the credentials that it may ask for."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import base64
+import unicodedata
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypedDict, cast, get_args
 
-from agentkit import credentials, directives, slots
-from agentkit.artifacts import Artifact
-from agentkit.credentials import AuthType
+from agentkit import directives, slots
 from agentkit.errors import InvalidAnswer
-from agentkit.parts import Part, text_part
+from agentkit.messages import Artifact, Part, text_part
 from agentkit.slots import Slot
+
+AuthType = Literal["api_key", "bearer", "basic"]
+AUTH_TYPES: tuple[str, ...] = get_args(AuthType)
+LONGEST_SERVICE = 100  # characters of a service's name
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What a service wants to see. Nothing that is shown or logged of it tells the secret.
+
+    Attributes:
+        service: the service's name, as the agent asked for it.
+        auth_type: `api_key`, `bearer` or `basic`.
+        secret: the key, the token or the password.
+        username: of `basic`; otherwise empty.
+    """
+
+    service: str
+    auth_type: AuthType
+    secret: str = field(repr=False)
+    username: str = field(default="", repr=False)
+
+    @property
+    def authorization(self) -> str:
+        """The value of an HTTP `Authorization` header (RFC 6750, RFC 7617).
+
+        Raises:
+            ValueError: an API key has no place that all services share; take `secret`.
+        """
+        if self.auth_type == "bearer":
+            return f"Bearer {self.secret}"
+        if self.auth_type == "basic":
+            return "Basic " + base64.b64encode(f"{self.username}:{self.secret}".encode()).decode()
+        raise ValueError(f"{self.service} says where its API key goes: put credential.secret there.")
+
+
+Lend = Callable[[str], Awaitable[Credential | None]]
+"""Given by the host: the credential for a service that the task's owner gave to this agent, if there is one."""
+
+
+async def lend_none(service: str) -> None:
+    """For a task that nobody gave anything."""
+
+
+def check_service(service: str, auth_type: str) -> None:
+    """Raises ValueError, which says what to write, for a service or a type that cannot be asked for."""
+    if auth_type not in AUTH_TYPES:
+        raise ValueError(f"The auth_type of a credential is one of {', '.join(AUTH_TYPES)}; not {auth_type!r}.")
+    if len(service) > LONGEST_SERVICE or any(unicodedata.category(letter).startswith("C") for letter in service):
+        raise ValueError(f"Name the service in one line of at most {LONGEST_SERVICE} characters.")
+
+
+class CredentialRequest(TypedDict, total=False):
+    """What `AuthRequired` is given of a credential that a host can ask for."""
+
+    service: str
+    auth_type: AuthType
+
+
+def credential_request(service: object, auth_type: object) -> CredentialRequest:
+    """What a directive asks for, where a host can ask for that; otherwise its words have to do."""
+    if not isinstance(service, str) or not service:
+        return {}
+    kind = str(auth_type or "api_key")
+    try:
+        check_service(service, kind)
+    except ValueError:
+        return {}
+    return {"service": service, "auth_type": cast(AuthType, kind)}
+
 
 type Words = str | list[Part] | None
 
 RETURNABLE = "an outcome (Completed, InputRequired, …), text, a dict, an Artifact, a list of Artifacts, or None"
 
 
-class _Spoken:
+class _WithMessage:
     """An outcome carries words for the person or agent who asked, and metadata of the message that they become."""
 
     message: Words
@@ -31,7 +103,7 @@ class _Spoken:
 
 
 @dataclass(frozen=True)
-class Completed(_Spoken):
+class Completed(_WithMessage):
     """The work is done. Artifacts that were streamed on the way count too and need no mention here."""
 
     message: Words = None
@@ -40,7 +112,7 @@ class Completed(_Spoken):
 
 
 @dataclass(frozen=True)
-class _Asking(_Spoken):
+class _Question(_WithMessage):
     """`slot` and `schema` as they are kept; `value` is the data of a slot that is a Pydantic instance."""
 
     message: Words
@@ -50,14 +122,14 @@ class _Asking(_Spoken):
     value: Any = None
 
     def __post_init__(self) -> None:
-        kept = slots.stored(self.slot, self.schema)
+        kept = slots.stored_slot(self.slot, self.schema)
         object.__setattr__(self, "slot", kept["name"])
         object.__setattr__(self, "schema", kept.get("schema"))
         object.__setattr__(self, "value", kept.get("value", self.value))
 
 
 @dataclass(frozen=True)
-class InputRequired(_Asking):
+class InputRequired(_Question):
     """The task waits for an answer, which arrives with `task.slot` set to the name of this `slot`.
 
     `slot` is a str, an Enum member, or a Pydantic model (class or instance), see `agentkit.slots`; once created, the
@@ -66,7 +138,7 @@ class InputRequired(_Asking):
 
 
 @dataclass(frozen=True)
-class AuthRequired(_Asking):
+class AuthRequired(_Question):
     """The task waits for a credential, after which it goes on with `task.slot` set to the name of this `slot`.
 
     With a `service`, the host asks for it by a link of its own, keeps it, and gives it by `task.credential(service)`.
@@ -82,11 +154,11 @@ class AuthRequired(_Asking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        credentials.check(self.service, self.auth_type)
+        check_service(self.service, self.auth_type)
 
 
 @dataclass(frozen=True)
-class Failed(_Spoken):
+class Failed(_WithMessage):
     """It could not be done; `code` is a stable word for programs, `detail` is for operators and told to nobody else."""
 
     message: Words
@@ -96,7 +168,7 @@ class Failed(_Spoken):
 
 
 @dataclass(frozen=True)
-class Rejected(_Spoken):
+class Rejected(_WithMessage):
     """The agent declines to do it."""
 
     message: Words
@@ -104,15 +176,6 @@ class Rejected(_Spoken):
 
 
 Outcome = Completed | InputRequired | AuthRequired | Failed | Rejected
-
-
-class AgentFailure(Exception):
-    """Raised in a handler to fail the task with a message for people; `detail` is for operators alone."""
-
-    def __init__(self, message: str, code: str = "failed", detail: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.detail = detail
 
 
 def as_outcome(value: object) -> Outcome:
@@ -130,9 +193,9 @@ def as_outcome(value: object) -> Outcome:
     if value is None:
         return Completed()
     if isinstance(value, str | dict) and (directive := directives.directive_in(value)):
-        return _directed(directive)
+        return _directive_outcome(directive)
     if isinstance(value, str):
-        return answered(value)
+        return text_outcome(value)
     if isinstance(value, dict):
         return Completed(artifacts=[Artifact.json("answer", value)])
     if isinstance(value, Artifact):
@@ -142,22 +205,22 @@ def as_outcome(value: object) -> Outcome:
     raise InvalidAnswer(f"A handler may return {RETURNABLE}; this one returned {type(value).__name__}.")
 
 
-def answered(text: str) -> Completed:
+def text_outcome(text: str) -> Completed:
     """Text as the message and as the artifact `answer`."""
     return Completed(text, [Artifact.text("answer", text)])
 
 
-def _directed(directive: directives.Directive) -> Outcome:
+def _directive_outcome(directive: directives.Directive) -> Outcome:
     said, metadata = directive.message, directive.metadata
     match directive.state:
         case "input-required":
             return InputRequired(said, directive.slot or "input", directive.schema, metadata)
         case "auth-required":
-            wanted = credentials.wanted(metadata.get("service"), metadata.get("auth_type"))
+            wanted = credential_request(metadata.get("service"), metadata.get("auth_type"))
             return AuthRequired(said, directive.slot or "credential", directive.schema, metadata, **wanted)
         case "failed":
             return Failed(said, directive.code or "failed", metadata)
         case "rejected":
             return Rejected(said, metadata)
         case "completed":
-            return answered(said)
+            return text_outcome(said)

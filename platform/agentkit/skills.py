@@ -1,8 +1,13 @@
-"""Skills: what an agent can do, how its card says so, and which method of a handler does it."""
+"""Skills: what an agent can do, how its card says so, which method does it, and skills from files.
+
+A file is a `SKILL.md` (YAML front matter, then instructions) or a `skill.yaml` (one skill, or a list).
+"""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from agentkit.errors import HandlerError
@@ -75,7 +80,7 @@ def skill[F: Callable[..., Any]](
     return describe
 
 
-def methods_of(kind: type) -> dict[str, str]:
+def skill_methods_of(kind: type) -> dict[str, str]:
     """The names of the methods that take the turns of a skill, by the skill's id. Raises HandlerError."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -88,9 +93,9 @@ def methods_of(kind: type) -> dict[str, str]:
     return found
 
 
-def declared_by(kind: type, listed: Iterable[Skill]) -> tuple[Skill, ...]:
+def declared_skills(kind: type, listed: Iterable[Skill]) -> tuple[Skill, ...]:
     """The skills that a handler lists, then those that only its methods declare. Raises HandlerError."""
-    known = {one.id: one for one in unique(listed, kind.__name__)}
+    known = {one.id: one for one in unique_skills(listed, kind.__name__)}
     for base in reversed(kind.__mro__):
         for value in vars(base).values():
             described = getattr(value, "__skill__", None)
@@ -99,7 +104,7 @@ def declared_by(kind: type, listed: Iterable[Skill]) -> tuple[Skill, ...]:
     return tuple(known.values())
 
 
-def unique(skills: Iterable[Skill], owner: str) -> list[Skill]:
+def unique_skills(skills: Iterable[Skill], owner: str) -> list[Skill]:
     """The skills as a list. Raises HandlerError for what is no skill, and for an id that is there twice."""
     if not isinstance(skills, Iterable):
         raise HandlerError(f"The skills of {owner} are a list of Skill(…) objects, not {skills!r}.")
@@ -131,3 +136,104 @@ def first_paragraph(described: object) -> str:
     """The first paragraph of a docstring, in one line."""
     # Not inspect.getdoc: it would hand a class the docstring of its parent.
     return " ".join(inspect.cleandoc(described.__doc__ or "").split("\n\n")[0].split())
+
+
+TEXT_FIELDS = ("id", "name", "description")
+LIST_FIELDS = {
+    "tags": "tags",
+    "examples": "examples",
+    "input_modes": "input_modes",
+    "output_modes": "output_modes",
+    "inputModes": "input_modes",
+    "outputModes": "output_modes",
+}
+REQUIRED_FIELDS = ("name", "description")
+
+
+def load_skills(path: str | PathLike[str], *, beside: str | PathLike[str] | None = None) -> list[Skill]:
+    """The skills that a file describes: `skills = load_skills("SKILL.md", beside=__file__)`.
+
+    A `.md` file has one skill: its front matter says `name`, `description` and, if wanted, `id` (otherwise made from
+    the name), `tags` (otherwise the id), `examples`, `input_modes` and `output_modes`; what follows becomes the skill's
+    `instructions`. A `.yaml` file has one skill or a list of them, with `instructions` as one more field.
+    Other fields, such as those that other tools keep there, are left alone.
+
+    Args:
+        beside: a file or folder that a relative path starts from; the working directory by default.
+
+    Raises:
+        HandlerError: it cannot be read or is no skill; the text names the file and the field.
+    """
+    file = Path(path)
+    if beside is not None:
+        start = Path(beside)
+        file = (start if start.is_dir() else start.parent) / file
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HandlerError(f"The skills in {file} cannot be read: {error}.") from error
+    if file.suffix.lower() in (".yaml", ".yml"):
+        described = _yaml(text, file)
+    elif file.suffix.lower() == ".md":
+        described = _front_matter(text, file)
+    else:
+        raise HandlerError(f"{file} is neither a SKILL.md nor a skill.yaml: name it .md, .yaml or .yml.")
+    entries = described if isinstance(described, list) else [described]
+    if not entries:
+        raise HandlerError(f"{file} has no skill in it.")
+    where = [f"{file}, skill {number}" if len(entries) > 1 else str(file) for number in range(1, len(entries) + 1)]
+    return unique_skills([_skill_from(entry, at) for entry, at in zip(entries, where, strict=True)], str(file))
+
+
+def _front_matter(text: str, file: Path) -> dict[str, Any]:
+    lines = text.splitlines()
+    ends = [number for number, line in enumerate(lines) if number and line.rstrip() == "---"]
+    if not ends or lines[0].rstrip() != "---":
+        raise HandlerError(f"{file} must begin with front matter: a line ---, the skill's name and description, ---.")
+    described = _yaml("\n".join(lines[1 : ends[0]]), file)
+    if not isinstance(described, dict):
+        raise HandlerError(f"{file}: the front matter must have fields, such as name: and description:.")
+    return {**described, "instructions": "\n".join(lines[ends[0] + 1 :]).strip()}
+
+
+def _yaml(text: str, file: Path) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise HandlerError(f"{file}{where} is no YAML: {problem}.") from error
+    except (LookupError, AttributeError) as error:  # of `!!bool maybe`, say
+        raise HandlerError(f"{file} is no YAML: a value is not of the type that its tag names.") from error
+
+
+def _skill_from(entry: Any, where: str) -> Skill:
+    if not isinstance(entry, dict):
+        raise HandlerError(f"{where} must have fields, such as name: and description:; it is {_type_name(entry)}.")
+    for name in REQUIRED_FIELDS:
+        if not entry.get(name):
+            raise HandlerError(f"{where}: {name} is missing.")
+    texts = {name: entry[name] for name in (*TEXT_FIELDS, "instructions") if entry.get(name) is not None}
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise HandlerError(f"{where}: {name} must be text, not {_type_name(value)}.")
+    lists = {
+        LIST_FIELDS[name]: _texts(value, f"{where}: {name}") for name, value in entry.items() if name in LIST_FIELDS
+    }
+    known_as = texts.get("id") or "-".join(texts["name"].lower().split())
+    lists["tags"] = lists.get("tags") or [known_as]
+    return Skill(**{**texts, "id": known_as, **lists})
+
+
+def _texts(value: Any, where: str) -> list[str]:
+    values = [value] if isinstance(value, str) else (value if value is not None else [])
+    if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
+        raise HandlerError(f"{where} must be a list of texts.")
+    return values
+
+
+def _type_name(value: Any) -> str:
+    return "empty" if value is None else f"a {type(value).__name__}"

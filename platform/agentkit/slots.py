@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from agentkit.messages import Message
 
+
 type Slot = str | Enum | type[BaseModel] | BaseModel
 
 
@@ -35,7 +36,7 @@ class NotAnswered(ValueError):
         self.model = model
 
 
-def name_of(slot: Slot) -> str:
+def slot_name(slot: Slot) -> str:
     """What a slot is called in the record and on the wire.
 
     Raises:
@@ -50,9 +51,9 @@ def name_of(slot: Slot) -> str:
     raise TypeError(f"A slot is a str, an Enum member or a Pydantic model, not {slot!r}.")
 
 
-def stored(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def stored_slot(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The slot as a host keeps it: `{"name", "schema"?, "value"?}`."""
-    kept: dict[str, Any] = {"name": name_of(slot)}
+    kept: dict[str, Any] = {"name": slot_name(slot)}
     if schema is None and is_model(slot):
         schema = schema_of(cast("type[BaseModel]", slot))
     if schema:
@@ -62,15 +63,15 @@ def stored(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str, Any
     return kept
 
 
-def read_as(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:
+def read_slot(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:
     """The slot as `kind`, which may be a union; see `Turn.slot_as`. Raises NotAnswered, LookupError."""
     members = _members(kind)
     for one in members:
         if isinstance(one, type) and issubclass(one, Enum):
             for member in one:
-                if name_of(member) == slot["name"]:
+                if slot_name(member) == slot["name"]:
                     return member
-        elif is_model(one) and name_of(one) == slot["name"]:
+        elif is_model(one) and slot_name(one) == slot["name"]:
             return one.model_validate(slot["value"]) if "value" in slot else answer_in(message, one)
     if str in members or Any in members:
         return slot["name"]
@@ -86,9 +87,9 @@ def answer_in[M: "BaseModel"](message: "Message", model: type[M]) -> M:
     from pydantic import ValidationError
 
     try:
-        return model.model_validate(_given(message, model))
+        return model.model_validate(_answer_data(message, model))
     except ValidationError as error:
-        raise NotAnswered(_problems(error, model), model) from None
+        raise NotAnswered(_sentences(error, model), model) from None
 
 
 def schema_of(model: type["BaseModel"]) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def is_instance(value: object) -> bool:
     return not isinstance(value, type) and hasattr(value, "model_dump")
 
 
-def wanted_by(method: Callable[..., Any]) -> Any:
+def slot_annotation(method: Callable[..., Any]) -> Any:
     """The annotation of the slot of an `on_input_received(self, task, slot)`; str where it has none.
 
     Raises:
@@ -127,7 +128,7 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return (kind,)
 
 
-def _given(message: "Message", model: type["BaseModel"]) -> Any:
+def _answer_data(message: "Message", model: type["BaseModel"]) -> Any:
     for value in message.data:
         if isinstance(value, dict):
             return value
@@ -140,7 +141,7 @@ def _given(message: "Message", model: type["BaseModel"]) -> Any:
     return {fields[0]: message.text.strip()} if len(fields) == 1 and message.text.strip() else {}
 
 
-def _problems(error: Any, model: type["BaseModel"]) -> str:
+def _sentences(error: Any, model: type["BaseModel"]) -> str:
     """One sentence for each field that is missing or wrong."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False)[:10]:

@@ -11,26 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from agentkit.artifacts import Artifact, ReceivedArtifact
-from agentkit.context import Emit, TaskContext
-from agentkit.credentials import Credential, Lend
-from agentkit.delegation import Call, ChildResult, Suspended
-from agentkit.driving import drive
+from agentkit.context import Call, ChildResult, Emit, Suspended, TaskContext
 from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
-from agentkit.loading import as_handler
-from agentkit.messages import Message
-from agentkit.outcomes import AgentFailure, AuthRequired, Completed, InputRequired, Outcome
-from agentkit.parts import Part, guessed_media_type, raw_part, text_part
-from agentkit.responding import select
+from agentkit.errors import AgentFailure
+from agentkit.handlers import as_handler
+from agentkit.messages import Artifact, Message, Part, ReceivedArtifact, guessed_media_type, raw_part, text_part
+from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, Outcome
+from agentkit.runner import drive, select_response_type
 from agentkit.selecting import ExistingTask, ResponseType
-from agentkit.sessions import Session
-from agentkit.slots import Slot, stored
-from agentkit.turns import ReferencedTask
+from agentkit.slots import Slot, stored_slot
+from agentkit.turns import ReferencedTask, Session
 
 Given = str | Credential
 """A credential, or the text of a bearer token."""
 
-DEPTH = 8
+MOST_DEPTH = 8
 """How deep agents may call each other."""
 
 Agents = Mapping[str, object]
@@ -142,19 +137,19 @@ class Run:
         if self.is_question_of_child:
             raise ValueError("An agent that was called asked this: answer it in a run of its own.")
         asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
-        known: dict[str, Any] = {"slot": question.slot, "asked": _kept(question), "skill": self.skill}
-        known |= {"references": self.task.references, "memory": deepcopy(self.memory)}
+        fields: dict[str, Any] = {"slot": question.slot, "asked": _asked(question), "skill": self.skill}
+        fields |= {"references": self.task.references, "memory": deepcopy(self.memory)}
         session = Session(deepcopy(self.task.session.memory), self.task.session.options)
-        known |= {"session": session, "lend": lender_of(credentials or {})}
+        fields |= {"session": session, "lend": lender_of(credentials or {})}
         if message is None:
-            known |= {"history": self.task.history, "resumed": True}
-            return await _turn(self.handler, self.task.message, self.agents, **known)
-        known["history"] = [*self.task.history, self.task.message, asked]
+            fields |= {"history": self.task.history, "resumed": True}
+            return await _turn(self.handler, self.task.message, self.agents, **fields)
+        fields["history"] = [*self.task.history, self.task.message, asked]
         said = message if isinstance(message, Message) else user_message(message, files)
-        return await _turn(self.handler, said, self.agents, **known)
+        return await _turn(self.handler, said, self.agents, **fields)
 
 
-def _kept(question: InputRequired | AuthRequired) -> dict[str, Any]:
+def _asked(question: InputRequired | AuthRequired) -> dict[str, Any]:
     """The question as a host keeps it."""
     kept = {"name": question.slot, "schema": question.schema, "value": question.value}
     return {key: value for key, value in kept.items() if value is not None}
@@ -169,9 +164,9 @@ def user_message(message: str | dict[str, Any], files: Files | None = None) -> M
     return Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_USER", "parts": parts})
 
 
-def task_for(message: Message, recorder: Recorder, **known: Any) -> TaskContext:
-    """A task's context around a message; `known` are further attributes of `Turn`."""
-    return TaskContext(task_id=str(uuid4()), context_id="testing", message=message, emit=recorder.emit, **known)
+def task_for(message: Message, recorder: Recorder, **fields: Any) -> TaskContext:
+    """A task's context around a message; `fields` are further attributes of `Turn`."""
+    return TaskContext(task_id=str(uuid4()), context_id="testing", message=message, emit=recorder.emit, **fields)
 
 
 def lender_of(credentials: Mapping[str, Given]) -> Lend:
@@ -193,7 +188,7 @@ async def response_type(
         HandlerError: it chooses nothing that there is. What its selector raises passes through.
     """
     said = message if isinstance(message, Message) else user_message(message)
-    return await select(as_handler(handler), said, task)
+    return await select_response_type(as_handler(handler), said, task)
 
 
 async def run(
@@ -221,18 +216,18 @@ async def run(
     its question is the outcome.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
-    asked = stored(slot) if slot is not None else {}
-    known: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
-    known |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
-    known["memory"] = memory if memory is not None else {}
-    known["session"] = Session(session if session is not None else {}, options or {})
-    return await _turn(handler, said, agents or {}, **known)
+    asked = stored_slot(slot) if slot is not None else {}
+    fields: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
+    fields |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
+    fields["memory"] = memory if memory is not None else {}
+    fields["session"] = Session(session if session is not None else {}, options or {})
+    return await _turn(handler, said, agents or {}, **fields)
 
 
-async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, **known: Any) -> Run:
+async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, **fields: Any) -> Run:
     recorder = Recorder()
     delegate = InProcess(agents, recorder.emit, depth) if agents else None
-    task = task_for(said, recorder, delegate=delegate, **known)
+    task = task_for(said, recorder, delegate=delegate, **fields)
     try:
         return Run(task, await drive(as_handler(handler), task), recorder, handler, agents)
     except Suspended as suspended:
@@ -244,18 +239,20 @@ class InProcess:
     """Calls agents of this process: a host's `delegate` without a platform."""
 
     agents: Agents
-    tell: Emit
+    emit: Emit
     depth: int = 0
 
     async def __call__(self, call: Call) -> ChildResult:
         if call.agent not in self.agents:
             raise AgentFailure(f"There is no agent {call.agent!r} to be called.", "unknown_agent")
-        if self.depth >= DEPTH:
-            raise AgentFailure(f"Agents call each other {DEPTH} levels deep: do they call in a circle?", "too_deep")
+        if self.depth >= MOST_DEPTH:
+            raise AgentFailure(
+                f"Agents call each other {MOST_DEPTH} levels deep: do they call in a circle?", "too_deep"
+            )
         sent = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": call.parts, "metadata": call.metadata}
         child = await _turn(self.agents[call.agent], Message.from_wire(sent), self.agents, self.depth + 1)
         for line in child.recorder.progress:
-            await self.tell(Progress(f"{call.agent}: {line}"))
+            await self.emit(Progress(f"{call.agent}: {line}"))
         if isinstance(child.outcome, InputRequired | AuthRequired):
             raise Suspended(child.outcome, child.task.task_id)
         state = type(child.outcome).__name__.lower()

@@ -1,41 +1,30 @@
-"""The ASGI application: what waits or streams goes one way, pages go another, WebSockets a third."""
+"""The ASGI application: async views go to our handler, pages to Django's, WebSockets to their consumers."""
 
 import os
 import secrets
-from typing import Any
 
-import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.conf import settings
+from django.core.asgi import get_asgi_application
 from structlog.contextvars import bind_contextvars
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-django.setup()
+handle_page = get_asgi_application()
 
-from apps.api import lines  # noqa: E402  (needs Django's apps)
-from apps.operators.live import operations_line  # noqa: E402
-from apps.web import routing  # noqa: E402
-from config import daphne_limits  # noqa: E402
-from config.direct import DirectHandler, Receive, Scope, Send  # noqa: E402
-from config.kept_files import KeptInMemory  # noqa: E402
-from config.origins import SameOrigin  # noqa: E402
-from config.pages import PagesHandler  # noqa: E402
-from config.piecemeal import PiecemealHandler, comes_in_pieces  # noqa: E402
+# What is imported below needs Django's apps.
+from apps.api.consumers import websocket_urlpatterns  # noqa: E402
+from apps.operators.consumers import live_panel_route  # noqa: E402
+from apps.web.sessions import consumers  # noqa: E402
+from config.handlers import Receive, RequestLimits, SameOrigin, Scope, Send, handle_async  # noqa: E402
 
-DIRECT = ("/a2a", "/api/v1", "/.well-known", "/gateway/notifications", "/healthz", "/readyz")
+ASYNC_PATHS = ("/a2a", "/api/v1", "/.well-known", "/gateway/notifications", "/static", "/healthz", "/readyz")
 PAGES = ("/api/v1/docs",)  # within those
 
-SOCKETS = [*routing.websocket_urlpatterns, *lines.websocket_urlpatterns, operations_line]
-
-pages = PagesHandler()
-direct = DirectHandler()
-piecemeal = PiecemealHandler()
-files = KeptInMemory(pages)
+SOCKETS = [*consumers.websocket_urlpatterns, *websocket_urlpatterns, live_panel_route]
 
 
-def goes_direct(path: str) -> bool:
-    return _is_within(path, DIRECT) and not _is_within(path, PAGES)
+def is_async_path(path: str) -> bool:
+    return _is_within(path, ASYNC_PATHS) and not _is_within(path, PAGES)
 
 
 def _is_within(path: str, prefixes: tuple[str, ...]) -> bool:
@@ -44,18 +33,13 @@ def _is_within(path: str, prefixes: tuple[str, ...]) -> bool:
 
 async def http(scope: Scope, receive: Receive, send: Send) -> None:
     bind_contextvars(request=secrets.token_hex(4))  # each request is a task, with a context of its own
-    handler: Any = direct if goes_direct(scope["path"]) else pages
-    if comes_in_pieces(scope):
-        handler = piecemeal
-    elif scope["path"].startswith(settings.STATIC_URL):
-        handler = files
-    await handler(scope, receive, send)
+    handle = handle_async if is_async_path(scope["path"]) else handle_page
+    await handle(scope, receive, send)
 
 
-daphne_limits.install()
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": RequestLimits(http),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(SOCKETS))),
     }
 )

@@ -7,9 +7,9 @@ from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-# Named, not imported: kombu reads the module of the broker that there is.
-TRANSPORT_ALIASES["memory"] = "apps.engine.memory_broker:Transport"
-TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "apps.engine.redis_broker:Transport"
+TRANSPORT_ALIASES["memory"] = "apps.engine.queue:MemoryTransport"
+TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "apps.engine.queue:RedisTransport"
 app = Celery("parley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(related_name="jobs")
+app.steps["consumer"].add("apps.engine.jobs:RunConsumer")

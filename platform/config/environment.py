@@ -1,11 +1,15 @@
-"""Reading the environment: small helpers that fail loudly, and secrets that a first start makes for itself."""
+"""Settings read from the environment: secrets, database, channel layer, broker and logging. Bad values fail loudly."""
+
+from __future__ import annotations
 
 import os
 import secrets
+import sys
 from pathlib import Path
 from typing import Any
 
 import environ
+import structlog
 from django.core.exceptions import ImproperlyConfigured
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +25,7 @@ def data_dir() -> Path:
     return path
 
 
-def kept_secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
+def secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
     """The secret `name` from the environment; otherwise one of `folder`, made there at the first start (mode 600).
 
     A secret that is made has `size` random bytes, in URL-safe base64.
@@ -56,15 +60,19 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
         # Threads and processes share the test database, so it is a file, never memory.
         config["TEST"] = {"NAME": str(Path(config["NAME"]).with_name(f"test-{os.getpid()}.sqlite3"))}
     elif config["ENGINE"].endswith("postgresql"):
-        # Bridge threads keep a connection each; the rest of the pool serves ordinary pages and admin.
+        # Database threads and those of plans keep a connection each; the rest of the pool serves pages and admin.
         config["OPTIONS"] = {
             "server_side_binding": True,  # with it statements are prepared: planned once a connection
             "prepare_threshold": 2,
+            # A line that a firewall dropped silently is noticed within a minute.
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
             # Whoever waits asks anew when these seconds are over: a server that is back is found before long.
-            # Every ten seconds one that was idle is closed: what a rush needed is not kept from other processes.
+            # Every ten seconds one that pages left idle is closed.
             "pool": {
                 "min_size": 1,
-                "max_size": bridge_threads + 16,
+                "max_size": bridge_threads + 20,
                 "max_idle": 10,
                 "timeout": 5,
                 "reconnect_timeout": 3,
@@ -99,3 +107,41 @@ def broker_options(url: str) -> dict[str, Any]:
     an hour after its worker died; the sweep finds its run in half a minute.
     """
     return {"ack_emulation": False} if url.startswith(("redis://", "rediss://")) else {}
+
+
+def logging_config(*, as_json: bool) -> dict[str, Any]:
+    """Django's LOGGING; `as_json` for one JSON object a line."""
+    common: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "line": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": common,
+                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_log_renderers(as_json)],
+            }
+        },
+        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "root": {"handlers": ["console"], "level": "WARNING"},
+        "loggers": {
+            "parley": {"level": "INFO"},
+            "celery.worker.strategy": {"level": "WARNING"},  # a line for each message that came
+            "celery.app.trace": {"level": "WARNING"},  # and for each that was taken
+            "django.request": {"level": "ERROR"},
+            "httpx": {"level": "WARNING"},  # it names whole URLs, in which an API key may stand
+            "django.security.DisallowedHost": {"level": "CRITICAL"},  # scanners; the client gets its 400
+        },
+    }
+
+
+def _log_renderers(as_json: bool) -> list[Any]:
+    if as_json:
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain, pad_event_to=0)]

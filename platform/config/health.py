@@ -13,7 +13,7 @@ from django.http import HttpRequest, JsonResponse
 
 import db
 
-PATIENCE_SECONDS = 4.0
+TIMEOUT_SECONDS = 4.0
 _migrated = False
 
 
@@ -24,13 +24,15 @@ async def healthz(request: HttpRequest) -> JsonResponse:
 
 async def readyz(request: HttpRequest) -> JsonResponse:
     """What this process needs is there: 200, or 503 with what is not."""
-    checks = {"database": db.run(look_at_database)}
+    checks = {"database": db.run(check_database)}
     if not settings.CELERY_BROKER_URL.startswith("memory://"):
-        checks["broker"] = asyncio.to_thread(look_at_broker)
+        checks["broker"] = asyncio.to_thread(check_broker)
     found = await asyncio.gather(
-        *(asyncio.wait_for(check, PATIENCE_SECONDS) for check in checks.values()), return_exceptions=True
+        *(asyncio.wait_for(check, TIMEOUT_SECONDS) for check in checks.values()), return_exceptions=True
     )
-    parts = {name: "ok" if result is None else explain(result) for name, result in zip(checks, found, strict=True)}
+    parts = {
+        name: "ok" if result is None else public_message(result) for name, result in zip(checks, found, strict=True)
+    }
     ready = all(part == "ok" for part in parts.values())
     status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
     return JsonResponse({"status": "ok" if ready else "not ready", **parts}, status=status)
@@ -43,7 +45,7 @@ class NotMigrated(Exception):
         return self.__doc__ or ""
 
 
-def look_at_database() -> None:
+def check_database() -> None:
     """Raises where it cannot be reached, NotMigrated where its tables are not those of this version."""
     global _migrated
     with connection.cursor() as cursor:
@@ -55,12 +57,12 @@ def look_at_database() -> None:
         _migrated = True
 
 
-def look_at_broker() -> None:
+def check_broker() -> None:
     """Raises where it cannot be reached."""
     with current_app.connection_for_write(connect_timeout=2) as broker:
         broker.ensure_connection(max_retries=1, timeout=2)
 
 
-def explain(problem: object) -> str:
+def public_message(problem: object) -> str:
     """A word for the outside; what is behind it is in the log of the part that has it."""
     return str(problem) if isinstance(problem, NotMigrated) else "cannot be reached"

@@ -4,9 +4,8 @@ from urllib.parse import urlsplit
 
 from whitenoise.compress import Compressor
 
-from config import policy
-from config.environment import ROOT, broker_options, channel_layer, data_dir, database, env, kept_secret
-from config.logs import logging_config
+from config import middleware
+from config.environment import ROOT, broker_options, channel_layer, data_dir, database, env, logging_config, secret
 from config.theme import THEME
 
 DEBUG = env.bool("DEBUG", default=False)
@@ -18,8 +17,8 @@ PUBLIC_BASE_URL = env.str("PUBLIC_BASE_URL", default=f"http://{HOST}:{PORT}").rs
 INSTALLATION = env.str("INSTALLATION", default="parley")  # tells installations apart that share a broker or a Redis
 DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'parley.sqlite3'}")
 EMBEDDED = DATABASE_URL.startswith("sqlite")
-SECRET_KEY = kept_secret("SECRET_KEY", DATA_DIR, size=50, may_generate=DEBUG or EMBEDDED)
-MASTER_KEY = kept_secret("MASTER_KEY", DATA_DIR, size=32, may_generate=DEBUG or EMBEDDED)  # encrypts secrets at rest
+SECRET_KEY = secret("SECRET_KEY", DATA_DIR, size=50, may_generate=DEBUG or EMBEDDED)
+MASTER_KEY = secret("MASTER_KEY", DATA_DIR, size=32, may_generate=DEBUG or EMBEDDED)  # encrypts secrets at rest
 ALLOWED_HOSTS = env.list(
     "ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", HOST, urlsplit(PUBLIC_BASE_URL).hostname or HOST]
 )
@@ -27,7 +26,7 @@ CSRF_TRUSTED_ORIGINS = [PUBLIC_BASE_URL]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_BASE_URL.startswith("https://")
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
-SECURE_CSP = policy.PAGES
+SECURE_CSP = middleware.PAGES_POLICY
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "SAMEORIGIN"  # our own pages show previews of files in frames
@@ -35,7 +34,7 @@ X_FRAME_OPTIONS = "SAMEORIGIN"  # our own pages show previews of files in frames
 INSTALLED_APPS = [
     "config",
     "unfold",
-    "config.operators.OperatorsConfig",  # Django's admin
+    "config.apps.AdminConfig",  # Django's admin
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -73,8 +72,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "config.policy.PolicyMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "config.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -82,6 +80,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "config.middleware.run_in_one_thread",  # the last
 ]
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
@@ -102,40 +101,43 @@ TEMPLATES = [
 ]
 
 # The record
-BRIDGE_THREADS = 6  # threads that carry asynchronous code's database work, each with a connection while it is used
+BRIDGE_THREADS = 6  # threads of a process that carry asynchronous code's database work, each with a connection
 DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
 CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
 # What the core calls without knowing it: `apps/record/hooks.py` says when, and with what.
 LEDGER_LISTENERS = [
-    "apps.a2a.webhooks.outbox.queue_deliveries",
-    "apps.engine.suspending.tell_parents",
-    "apps.features.queue.sending.go_on_after",
-    "apps.plans.listening.tell_plans",
+    "apps.a2a.webhooks.queue_deliveries",
+    "apps.engine.delegation.resume_parents",
+    "apps.features.queue.messages.wake_after_settled_tasks",
+    "apps.plans.jobs.mark_steps",
 ]
 INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
 UNUSED_FILE_SECONDS = 3600.0  # for which a stored file is left alone that nothing names: somebody may be about to
 COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage, where its workspace does not say
 BEFORE_ERASURE = [
-    "apps.features.forks.inheritance.hand_over",  # the first: what forks share goes to one of them
-    "apps.features.sharing.shares.forget",
-    "apps.features.sessions.marks.forget",
-    "apps.features.search.forgetting.forget",
-    "apps.features.queue.messages.forget",
-    "apps.plans.keeping.hold",
+    "apps.features.forks.handover.hand_over",  # the first: what forks share goes to one of them
+    "apps.features.sharing.shares.erase_shares",
+    "apps.features.sessions.marks.erase_marks",
+    "apps.features.search.indexing.delete_entries",
+    "apps.features.queue.messages.erase_queue",
+    "apps.plans.runs.lock_runs",
 ]
-FILES_RELEASED = ["apps.features.uploads.forgetting.forget"]
-RESTORE_CONTEXT = "apps.features.archive.restoring.bring_back"
-CREDENTIAL_LINK = "apps.features.credentials.links.link_for"
+CONTEXT_INHERITED = ["apps.features.search.indexing.move_entries"]
+FILES_RELEASED = ["apps.features.uploads.resumable.forget_content"]
+RESTORE_CONTEXT = "apps.features.archive.restoring.restore_context"
+DISCARD_ARCHIVE = "apps.features.archive.restoring.discard_archive"
+BEFORE_COLD = ["apps.features.search.indexing.index_completely"]
+CREDENTIAL_LINK = "apps.features.credentials.requests.link_for"
 CREDENTIAL_LENDER = "apps.features.credentials.lending.lend"
-ARTIFACT_SIGNER = "apps.features.signing.signatures.sign"
-SWEEPS = ["apps.features.queue.sending.sweep", "apps.features.credentials.requests.forget_ended"]
-BEFORE_WORK = ["apps.features.health.observing.observe"]
+ARTIFACT_SIGNER = "apps.features.signing.signatures.sign_artifacts"
+SWEEPS = ["apps.features.queue.messages.sweep_queues", "apps.features.credentials.requests.erase_task_credentials"]
+BEFORE_WORK = ["apps.features.health.monitoring.observe"]
 COLD_OBSTACLES = [  # each says why a session has to stay in the tables, if it does
-    "apps.a2a.webhooks.outbox.waits",
-    "apps.remote.canceling.is_open",
-    "apps.plans.keeping.waits",
+    "apps.a2a.webhooks.archive_obstacle",
+    "apps.remote.execution.cancellation.archiving_obstacle",
+    "apps.plans.runs.archive_obstacle",
 ]
 KEEP_HOUSE_SECONDS = 600.0  # how often sessions are moved into cold storage, and deleted, whose time has come
 FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
@@ -232,21 +234,21 @@ CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 EXECUTORS = {  # who takes the turns of each kind of agent
-    "hosted": "apps.engine.hosting.execute",
+    "hosted": "apps.engine.handlers.execute",
     "model": "apps.features.model_agents.executor.execute",
-    "remote": "apps.remote.executing.execute",
-    "plan": "apps.plans.executing.execute",
+    "remote": "apps.remote.execution.executor.execute",
+    "plan": "apps.plans.runs.execute",
 }
 RESTORERS = {  # who makes an agent what a version of it says; other kinds are what their handler or their card says
     "model": "apps.agents.registration.restore",
-    "plan": "apps.plans.registration.restore",
+    "plan": "apps.plans.registry.restore_version",
 }
 DEFINITION_WRITERS = {"plan": "apps.plans.definitions.as_yaml"}  # as a file, in a way of its own
 EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
-    "hosted": "apps.engine.hosting.ailment_of",
+    "hosted": "apps.engine.handlers.ailment_of",
     "model": "apps.features.model_agents.executor.ailment_of",
-    "plan": "apps.plans.checks.ailment_of",
-    "remote": "apps.remote.checking.ailment_of",  # it may also say what it works in spite of (`observing.Mild`)
+    "plan": "apps.plans.registry.ailment_of",
+    "remote": "apps.remote.health_checks.ailment_of",  # or an `Impairment`
 }
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
@@ -298,10 +300,10 @@ REST_FRAMEWORK = {
         "apps.accounts.authentication.ApiKeyAuthentication",
         "apps.accounts.authentication.CookieAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.InScope"],
-    "DEFAULT_PARSER_CLASSES": ["apps.api.bodies.StrictJSON"],
-    "DEFAULT_RENDERER_CLASSES": ["apps.api.bodies.PlainJSON"],
-    "DEFAULT_SCHEMA_CLASS": "apps.api.schema.Operations",
+    "DEFAULT_PERMISSION_CLASSES": ["apps.api.framework.policies.InScope"],
+    "DEFAULT_PARSER_CLASSES": ["apps.api.framework.policies.StrictJSON"],
+    "DEFAULT_RENDERER_CLASSES": ["apps.api.framework.policies.PlainJSON"],
+    "DEFAULT_SCHEMA_CLASS": "apps.api.framework.schema.Operations",
     "DEFAULT_METADATA_CLASS": None,  # OPTIONS is no method of ours: the schema says it all
     "URL_FORMAT_OVERRIDE": None,
     "NON_FIELD_ERRORS_KEY": "",
@@ -314,13 +316,13 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
-    "PREPROCESSING_HOOKS": ["apps.api.schema.of_one_form"],
+    "PREPROCESSING_HOOKS": ["apps.api.framework.schema.without_trailing_slashes"],
     "ENUM_NAME_OVERRIDES": {
         "AgentKind": "apps.agents.models.Agent.Kind",
         "AgentAccess": "apps.agents.models.Agent.Access",
         "HealthStatus": "apps.agents.models.Agent.Health",
         "RunState": "apps.record.models.Run.State",
-        "TaskState": "apps.record.lifecycle.TaskState",
+        "TaskState": "apps.record.models.TaskState",
         "PlanStepPhase": "apps.plans.models.Step.Phase",
         "PlanStepState": "apps.plans.models.Step.State",
     },

@@ -84,7 +84,7 @@ THEME: dict[str, Any] = {
     "SHOW_BACK_BUTTON": True,
     "BORDER_RADIUS": "8px",
     "COLORS": {"primary": ACCENT},
-    "DASHBOARD_CALLBACK": "apps.operators.record.dashboard.numbers",
+    "DASHBOARD_CALLBACK": "apps.operators.dashboard.dashboard_numbers",
     "SIDEBAR": {
         "show_search": True,
         "navigation": [

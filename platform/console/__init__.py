@@ -1,4 +1,4 @@
-"""What operators work with: the cells of tables, read-only records, fields for lists of words, and commands.
+"""What pages of operators, their commands and pictures are built from: cells, read-only records, fields, drawings.
 
-The admin modules and the commands of the apps are built from this; it knows Django and nothing of Parley.
+It knows Django and nothing of Parley.
 """

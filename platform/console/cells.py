@@ -50,7 +50,7 @@ def state(word: str, tone: Tone) -> SafeString:
     )
 
 
-def ident(value: object, url: str = "") -> SafeString:
+def identifier(value: object, url: str = "") -> SafeString:
     """An id in monospace: the middle of a long one is hidden from the eye, but selected, read out and copied whole."""
     if not (text := str(value or "")):
         return NOTHING
@@ -68,7 +68,7 @@ def ident(value: object, url: str = "") -> SafeString:
     )
 
 
-def moment(at: datetime.datetime | None) -> SafeString:
+def relative_time(at: datetime.datetime | None) -> SafeString:
     """A time as it is from now, with the absolute one on hover. `console.js` keeps it current."""
     if at is None:
         return NOTHING
@@ -112,17 +112,17 @@ def list_url(model: type[Model], **filters: Any) -> str:
     return f"{url}?{urlencode(filters)}" if filters else url
 
 
-def number(count: int, model: type[Model], **filters: Any) -> SafeString:
+def count_link(count: int, model: type[Model], **filters: Any) -> SafeString:
     """A number that leads to the rows it counts."""
     return link(f"{count:,}", list_url(model, **filters))
 
 
-def row_id(model: type[Model], pk: object) -> SafeString:
+def row_link(model: type[Model], pk: object) -> SafeString:
     """The id of a row that leads to its page."""
-    return ident(pk, page_url(model, pk)) if pk else NOTHING
+    return identifier(pk, page_url(model, pk)) if pk else NOTHING
 
 
-def structure(value: Any) -> SafeString:
+def json_block(value: Any) -> SafeString:
     """JSON, laid out for reading."""
     if value in (None, {}, [], ""):
         return NOTHING

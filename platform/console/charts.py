@@ -1,4 +1,4 @@
-"""Small pictures of operators' pages: SVG made on the server, each with a title and a description for readers."""
+"""Small charts drawn on the server as SVG: a line through values, and shares of a sum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sparkline(values: Sequence[float], title: str, description: str) -> SafeStri
     if len(places) == 1:
         places = [places[0], (float(WIDTH), places[0][1])]
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    return _picture("line", title, description, format_html('<polyline class="spark" points="{}"/>', points))
+    return _svg("line", title, description, format_html('<polyline class="spark" points="{}"/>', points))
 
 
 def bar(parts: Sequence[tuple[str, int, Tone]], title: str, description: str) -> SafeString:
@@ -34,10 +34,10 @@ def bar(parts: Sequence[tuple[str, int, Tone]], title: str, description: str) ->
         begins += width
     rectangle = '<rect x="{}" y="0" width="{}" height="{}" class="share state-{}"><title>{}</title></rect>'
     shapes = format_html_join("", rectangle, ((x, width, HEIGHT // 3, tone, told) for x, width, tone, told in drawn))
-    return _picture("shares", title, description, shapes, HEIGHT // 3)
+    return _svg("shares", title, description, shapes, HEIGHT // 3)
 
 
-def _picture(kind: str, title: str, description: str, shapes: SafeString, height: int = HEIGHT) -> SafeString:
+def _svg(kind: str, title: str, description: str, shapes: SafeString, height: int = HEIGHT) -> SafeString:
     number = next(_numbers)  # the class is not "chart": the theme's script takes those for canvases
     return format_html(
         '<svg class="drawing drawing-{}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '

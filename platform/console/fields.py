@@ -1,9 +1,16 @@
-"""Form fields for JSON columns that hold a list of words."""
+"""Form fields for JSON columns: lists of words, and lists of rows that people add and remove in place."""
+
+from __future__ import annotations
 
 import re
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
+from django.forms import Form, Media, Script
+from django.forms.formsets import BaseFormSet, formset_factory
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 
@@ -23,3 +30,60 @@ class WordsField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool((initial or []) != self.to_python(data))
+
+
+MOST_ROWS = 100
+
+
+class Rows(BaseFormSet):  # type: ignore[type-arg]
+    """Rows as a browser sends them. One that is left as a new one is shown is none, wherever it stands."""
+
+    def initial_form_count(self) -> int:
+        return 0
+
+    def total_form_count(self) -> int:
+        return super().total_form_count() if self.is_bound else len(self.initial or []) + 1
+
+    @property
+    def values(self) -> list[dict[str, Any]]:
+        """What the rows say, once they are valid."""
+        return [form.cleaned_data for form in self.forms if form.has_changed()]
+
+
+class RowsWidget(forms.Widget):
+    use_fieldset = True
+
+    def __init__(self, row: type[Form], noun: str) -> None:
+        super().__init__()
+        self.noun = noun
+        self.rows = formset_factory(row, formset=Rows, max_num=MOST_ROWS, absolute_max=MOST_ROWS + 1, validate_max=True)
+
+    @property
+    def media(self) -> Media:
+        return self.rows().media + Media(js=[Script("console/rows.js", type="module")])  # type: ignore[list-item]
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Rows:
+        return self.rows(data, prefix=name)  # type: ignore[return-value]
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        return f"{name}-TOTAL_FORMS" not in data
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        rows = value if isinstance(value, Rows) else self.rows(prefix=name, initial=value or [])
+        shown = {"rows": rows, "noun": self.noun, "id": (attrs or {}).get("id", "")}
+        return render_to_string("admin/console/rows.html", shown)
+
+
+class RowsField(forms.Field):
+    """A list of dicts, one for each row that is filled in; `row` is the form of one, `noun` what people call it."""
+
+    def __init__(self, row: type[Form], *, noun: str, **options: Any) -> None:
+        super().__init__(widget=RowsWidget(row, noun), required=False, **options)
+
+    def clean(self, value: Rows) -> list[dict[str, Any]]:
+        if not value.is_valid():
+            raise ValidationError(list(value.non_form_errors()) or "Correct the rows that are marked.")
+        return value.values
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return not data.is_valid() or bool(data.values != (initial or []))

@@ -1,4 +1,4 @@
-"""The one way from asynchronous code to the database: a few threads, each with a connection while it is used.
+"""The one way from asynchronous code to the database: a few threads, each with a connection of its own.
 
 A caller that waits or streams holds neither: it borrows a thread for the length of one function.
 """
@@ -9,21 +9,59 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+)
+from django.db.backends.base.base import BaseDatabaseWrapper
 
-from db.single import Single
-from db.threads import Threads
+from db.threads import Singleton
 
 log = logging.getLogger("parley.db")
 
 RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits between tries while a database server restarts
 
-_threads = Single(lambda: Threads(settings.BRIDGE_THREADS, forget_connection))
+
+async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Await `function(*args, **kwargs)` on a database thread (see `with_database`)."""
+    call = partial(with_database, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_threads.get(), call)
+
+
+def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    """Call `function` on a database thread (see `with_database`): for threads that do something else meanwhile."""
+    return _threads.get().submit(partial(with_database, function, *args, **kwargs))
+
+
+async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Await `run(function, …)` again and again while the database is away, for as long as a lease may last."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.RUN_LEASE_SECONDS
+    while True:
+        try:
+            return await run(function, *args, **kwargs)
+        except (OperationalError, InterfaceError):
+            if loop.time() > deadline:
+                raise
+            await asyncio.sleep(1)
+
+
+def later[**P](function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Call `function` on a database thread soon; nobody waits for it, and its errors are logged."""
+    submit(function, *args, **kwargs).add_done_callback(_log_failure)
+
+
+def _log_failure(future: "Future[object]") -> None:
+    if not future.cancelled() and (error := future.exception()):
+        log.error("work left to a database thread failed", exc_info=error)
 
 
 def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -59,74 +97,28 @@ def forget_connection() -> None:
         connection.close()
 
 
-async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Await `function(*args, **kwargs)` on a bridge thread (see `with_database`)."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
+class DatabaseThreads(ThreadPoolExecutor):
+    """At most `count` threads, each with a connection that it keeps until `close`."""
 
-    def call() -> None:
-        if answer.cancelled():
-            return
-        try:
-            settle = partial(_settle, answer, with_database(function, *args, **kwargs), None)
-        except BaseException as error:
-            settle = partial(_settle, answer, None, error)
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
-            loop.call_soon_threadsafe(settle)
-        del settle  # or an error would keep itself, by way of its traceback and this frame
+    def __init__(self, count: int, name: str) -> None:
+        self._connections: list[BaseDatabaseWrapper] = []
+        super().__init__(count, thread_name_prefix=name, initializer=self._register)
 
-    _threads.get().call(call)
-    return await answer
+    def _register(self) -> None:
+        """Note the new thread's connection, which `close` closes from another thread."""
+        database = connections[DEFAULT_DB_ALIAS]
+        database.inc_thread_sharing()
+        self._connections.append(database)
 
-
-def _settle(answer: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-    if answer.done():  # who waited was canceled
-        return
-    if error is None:
-        answer.set_result(result)
-    else:
-        answer.set_exception(error)
+    def close(self) -> None:
+        """End the threads and their connections, after what they have been given."""
+        self.shutdown()
+        for database in self._connections:
+            with contextlib.suppress(DatabaseError):
+                database.close()
 
 
-def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-    """Call `function` on a bridge thread (see `with_database`): for threads that do something else meanwhile."""
-    answer: Future[T] = Future()
-
-    def call() -> None:
-        if not answer.set_running_or_notify_cancel():
-            return
-        try:
-            result = with_database(function, *args, **kwargs)
-        except BaseException as error:
-            answer.set_exception(error)
-        else:
-            answer.set_result(result)
-
-    _threads.get().call(call)
-    return answer
-
-
-async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Await `run(function, …)` again and again while the database is away, for as long as a lease may last."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + settings.RUN_LEASE_SECONDS
-    while True:
-        try:
-            return await run(function, *args, **kwargs)
-        except (OperationalError, InterfaceError):
-            if loop.time() > deadline:
-                raise
-            await asyncio.sleep(1)
-
-
-def later[**P](function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call `function` on a bridge thread soon; nobody waits for it, and its errors are logged."""
-    submit(function, *args, **kwargs).add_done_callback(_log_failure)
-
-
-def _log_failure(future: "Future[object]") -> None:
-    if not future.cancelled() and (error := future.exception()):
-        log.error("work left to the bridge failed", exc_info=error)
+_threads = Singleton(lambda: DatabaseThreads(settings.BRIDGE_THREADS, "database"))
 
 
 def close() -> None:

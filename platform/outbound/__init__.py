@@ -5,7 +5,7 @@
 
 A name is looked up once, each of its addresses is checked, and the connection goes to the very address that was
 checked; no redirect is followed, and what comes back is bounded in size and time. Libraries that bring a client of
-their own are given a `transports.Transport` (httpx, httpx2) or a `sessions.Adapter` (requests).
+their own are given a `transports.Transport` (httpx, httpx2).
 
 It knows neither Django nor settings: the composition root says with `configure` what is open besides the internet.
 """
@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outbound.allowing import Allowed
 from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
 from outbound.exchanges import Answer, Exchange, Limits
-from outbound.guarding import Guard
-from outbound.targets import Target
+from outbound.targets import Allowed, Guard, Target
 
 __all__ = [
     "Answer",

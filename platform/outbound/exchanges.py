@@ -1,9 +1,13 @@
-"""One request and its answer, over a connection to an address that was checked."""
+"""One request and its answer, over a connection to an address that was checked.
+
+The answer is unpacked as it comes, without ever holding more than is allowed of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -13,9 +17,8 @@ from typing import Self
 import httpcore2
 from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
 
-from outbound.decoding import ACCEPTED, Decoder
 from outbound.errors import Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
-from outbound.guarding import Guard
+from outbound.targets import Guard
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MEGABYTE = 1024 * 1024
@@ -105,12 +108,12 @@ class Exchange:
         request = httpcore2.Request(
             method,
             url,
-            headers=_asked(headers, url),
+            headers=_request_headers(headers, url),
             content=content,
             extensions={"timeout": timeout, "trace": sending.noticed},
         )
         deadline = _deadline(self._limits.seconds)
-        with translated(target.host, sending):
+        with translated_errors(target.host, sending):
             async with asyncio.timeout_at(deadline):
                 response = await self._pool.handle_async_request(request)
             try:
@@ -154,7 +157,7 @@ class Sent(Sending):
 async def _in_time(response: httpcore2.Response, host: str, deadline: float | None) -> AsyncIterator[bytes]:
     chunks = aiter(response.stream)  # type: ignore[arg-type]
     while True:
-        with translated(host, Sent()):
+        with translated_errors(host, Sent()):
             async with asyncio.timeout_at(deadline):
                 chunk = await anext(chunks, None)
         if chunk is None:
@@ -194,7 +197,7 @@ class CheckedConnections(AsyncNetworkBackend):
 
 
 @contextmanager
-def translated(host: str, sending: Sending) -> Iterator[None]:
+def translated_errors(host: str, sending: Sending) -> Iterator[None]:
     """Errors of the HTTP library as ours, which say whether anything was sent."""
     try:
         with _as_ours(host):
@@ -214,12 +217,12 @@ def _as_ours(host: str) -> Iterator[None]:
         # What it says quotes the request, whose headers may hold secrets.
         raise Unsendable(f"{host} was not called: the request cannot be sent as it is.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
-        if found := _distrust(error):
+        if found := _certificate_error(error):
             raise Untrusted(f"{host} is not called: its certificate is not to be trusted ({found}).") from error
         raise Unreachable(f"{host} cannot be reached: {error or type(error).__name__}.") from error
 
 
-def _distrust(error: BaseException | None) -> str:
+def _certificate_error(error: BaseException | None) -> str:
     """What is wrong with a certificate, if that is at the bottom of it."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -228,12 +231,12 @@ def _distrust(error: BaseException | None) -> str:
     return ""
 
 
-def _asked(headers: Iterable[tuple[bytes, bytes]], url: str) -> Headers:
+def _request_headers(headers: Iterable[tuple[bytes, bytes]], url: str) -> Headers:
     """The headers with what this side decides: the host as the URL names it, and packings that can be unpacked."""
     decided = (b"accept-encoding", b"host")
     netloc = url.partition("://")[2].replace("?", "/").replace("#", "/").partition("/")[0]
     kept = [(name, value) for name, value in headers if name.lower() not in decided]
-    return [(b"Host", netloc.encode("ascii")), (b"Accept-Encoding", ACCEPTED), *kept]
+    return [(b"Host", netloc.encode("ascii")), (b"Accept-Encoding", ACCEPTED_ENCODINGS), *kept]
 
 
 def _deadline(seconds: float | None) -> float | None:
@@ -243,3 +246,58 @@ def _deadline(seconds: float | None) -> float | None:
 @cache
 def _system_trust() -> ssl.SSLContext:
     return httpcore2.default_ssl_context()
+
+
+ACCEPTED_ENCODINGS = b"gzip, deflate"
+WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+CHUNK_BYTES = 64 * 1024  # bytes that are unpacked at once
+RATIO_FREE_BYTES = 1024 * 1024  # bytes below which a ratio says nothing
+
+
+class Decoder:
+    """Counts and unpacks one body.
+
+    Attributes:
+        size: bytes given out so far.
+    """
+
+    def __init__(self, encoding: str, most: int, ratio: int) -> None:
+        """`most` bytes unpacked, and at most `ratio` times of what came in. Raises Misleading."""
+        if encoding not in ("", "identity", *WINDOWS):
+            raise Misleading("The answer is packed in a way that was not asked for.")
+        self._unpacker = zlib.decompressobj(WINDOWS[encoding]) if encoding in WINDOWS else None
+        self._most, self._ratio = most, ratio
+        self._received = 0
+        self.size = 0
+
+    async def decoded(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The body of these chunks. Raises TooLarge, Misleading."""
+        async for chunk in chunks:
+            self._received += len(chunk)
+            for piece in self._unpacked(chunk):
+                yield self._counted(piece)
+        if self._unpacker is not None and self._received and not self._unpacker.eof:
+            raise Misleading("The packed answer breaks off.")
+
+    def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
+        if self._unpacker is None:
+            yield chunk
+            return
+        while chunk:
+            try:
+                piece = self._unpacker.decompress(chunk, CHUNK_BYTES)
+            except zlib.error:
+                raise Misleading("The answer is not packed as it says.") from None
+            if self._unpacker.unused_data:
+                raise Misleading("Something follows the packed answer.")
+            if piece:
+                yield piece
+            chunk = self._unpacker.unconsumed_tail
+
+    def _counted(self, piece: bytes) -> bytes:
+        self.size += len(piece)
+        if self.size > self._most:
+            raise TooLarge(f"The answer is larger than {self._most} bytes.")
+        if self.size > RATIO_FREE_BYTES and self.size > self._ratio * self._received:
+            raise TooLarge(f"The answer unpacks to more than {self._ratio} times its size.")
+        return piece

@@ -1,23 +1,109 @@
-"""Reading a URL that somebody gave: one strict form, so that nobody downstream reads another host out of it."""
+"""Which URLs and addresses may be called: what a URL says by itself, and what its name leads to.
+
+A URL is read in one strict form, so that nobody downstream reads another host out of it. Each address must be global
+unicast, or opened by name. The registries: https://www.iana.org/assignments/iana-ipv4-special-registry and
+.../iana-ipv6-special-registry.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from outbound.addresses import IPAddress
-from outbound.errors import Forbidden
+from outbound.errors import Forbidden, TooSlow, Unreachable
 
-LONGEST = 2048  # characters of a URL
+LOOK_UP_SECONDS = 5.0
+NOT_OPEN = "This address is not on the public internet. An operator can open it with OUTBOUND_ALLOW."
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+_look_ups = ThreadPoolExecutor(16, thread_name_prefix="look-up")  # not the loop's own: slow names must hold up nobody
+
+
+async def look_up(name: str, port: int) -> list[str]:
+    """All the addresses of a name, by the system's resolver. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.run_in_executor(_look_ups, _look_up, name, port)
+    return list(dict.fromkeys(found))
+
+
+def _look_up(name: str, port: int) -> list[str]:
+    return [str(entry[4][0]) for entry in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
+
+
+class Guard:
+    """Decides about each call. `resolve` looks a name up; whoever connects must use the addresses that this gives."""
+
+    def __init__(self, allow: Allowed | None = None, resolve: Resolve = look_up) -> None:
+        self._allow = allow or Allowed()
+        self._resolve = resolve
+
+    def opening(self, entries: Iterable[str]) -> Guard:
+        """A guard that lets these pass too (see `Allowed.read`)."""
+        more = Allowed.read(entries)
+        return self if more.is_empty else Guard(self._allow | more, self._resolve)
+
+    def check(self, url: str) -> Target:
+        """Where the URL leads, judged without looking up its name. Raises Forbidden."""
+        return self._judged(parse_url(url))
+
+    async def addresses(self, host: str, port: int) -> list[IPAddress]:
+        """The addresses to connect to, each of them checked. Raises Forbidden, Unreachable, TooSlow."""
+        target = self._judged(target_of(host, port))
+        if target.address is not None:
+            return [target.address]
+        found = await self._resolved(target)
+        if not all(self._is_open(target, address) for address in found):
+            raise Forbidden(NOT_OPEN)
+        return found
+
+    async def vet(self, url: str) -> None:
+        """Check a URL and the addresses of its name, without calling it. Raises Forbidden, Unreachable, TooSlow."""
+        target = self.check(url)
+        await self.addresses(target.host, target.port)
+
+    def vet_now(self, url: str) -> None:
+        """`vet` for code that runs in a thread without an event loop."""
+        asyncio.run(self.vet(url))
+
+    def _judged(self, target: Target) -> Target:
+        """With something opened, a name of the surroundings is judged by where it leads."""
+        if target.is_inside and self._allow.is_empty:
+            raise Forbidden(NOT_OPEN)
+        if target.address is not None and not self._is_open(target, target.address):
+            raise Forbidden(NOT_OPEN)
+        return target
+
+    def _is_open(self, target: Target, address: IPAddress) -> bool:
+        return is_public(address) or self._allow.opens(target.host, address, target.port)
+
+    async def _resolved(self, target: Target) -> list[IPAddress]:
+        try:
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                found = [ip_address(text) for text in await self._resolve(target.host, target.port)]
+        except TimeoutError:
+            raise TooSlow(f"Looking up {target.host} took longer than {LOOK_UP_SECONDS:g} s.") from None
+        except (OSError, ValueError):
+            found = []
+        if not found:
+            raise Unreachable(f"The name {target.host} cannot be resolved.")
+        return found
+
+
+MAX_URL_LENGTH = 2048  # characters of a URL
 PORTS = {"http": 80, "https": 443}
-UNFIT = re.compile(r"[^!-~]|[\\<>\"`{}|^]")  # anything but visible ASCII, and what no URL contains
+FORBIDDEN_CHARACTERS = re.compile(r"[^!-~]|[\\<>\"`{}|^]")  # anything but visible ASCII, and what no URL contains
 NETLOC = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>\d{0,5}))?")
 LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-NAME = re.compile(rf"(?=.{{1,253}}\Z){LABEL}(?:\.{LABEL})*")
-NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
-INSIDE = ("localhost", "local", "internal", "localdomain", "home.arpa")  # names of a machine's own surroundings
+HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z){LABEL}(?:\.{LABEL})*")
+NUMERIC_LABEL = re.compile(r"\d+|0x[0-9a-f]*")
+LOCAL_NAMES = ("localhost", "local", "internal", "localdomain", "home.arpa")  # names of a machine's own surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +117,15 @@ class Target:
     @property
     def is_inside(self) -> bool:
         """Does the name itself say that it is this machine or its surroundings?"""
-        return self.address is None and any(self.host == name or self.host.endswith(f".{name}") for name in INSIDE)
+        return self.address is None and any(self.host == name or self.host.endswith(f".{name}") for name in LOCAL_NAMES)
 
 
-def read(url: str) -> Target:
+def parse_url(url: str) -> Target:
     """Where the URL leads. Raises Forbidden for one that is none, or that is written in an unusual way."""
-    if len(url) > LONGEST or UNFIT.search(url):
-        raise Forbidden(f"Must be a URL of at most {LONGEST} characters in plain ASCII; write other names in punycode.")
+    if len(url) > MAX_URL_LENGTH or FORBIDDEN_CHARACTERS.search(url):
+        raise Forbidden(
+            f"Must be a URL of at most {MAX_URL_LENGTH} characters in plain ASCII; write other names in punycode."
+        )
     try:
         split = urlsplit(url)
     except ValueError:
@@ -50,10 +138,19 @@ def read(url: str) -> Target:
     if found is None:
         raise Forbidden("Must name a host, and a port only as :8080.")
     port = int(found["port"] or PORTS[split.scheme])
-    return reach(found["six"] or found["name"], port)
+    return target_of(found["six"] or found["name"], port)
 
 
-def reach(host: str, port: int) -> Target:
+def allowed_hosts(url: str) -> list[str]:
+    """What opens a URL's host and port (see `Allowed.read`); nothing for an empty one. Raises Forbidden."""
+    if not url:
+        return []
+    target = parse_url(url)
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return [f"{host}:{target.port}"]
+
+
+def target_of(host: str, port: int) -> Target:
     """The target of a host and a port. Raises Forbidden for a host that is written in an unusual way."""
     if not 1 <= port <= 65535:
         raise Forbidden("The port must be from 1 to 65535.")
@@ -74,4 +171,126 @@ def address_of(host: str) -> IPAddress | None:
 
 def is_name(host: str) -> bool:
     """Is it a host name? What ends in a number is an address in one of its old forms (127.1, 0x7f.1, 2130706433)."""
-    return NAME.fullmatch(host) is not None and NUMBER.fullmatch(host.rpartition(".")[2]) is None
+    return HOST_NAME.fullmatch(host) is not None and NUMERIC_LABEL.fullmatch(host.rpartition(".")[2]) is None
+
+
+HOST_AND_PORT = re.compile(r"(?P<host>\[[^\]]+\]|[^:]+):(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Networks, and hosts (names or addresses) with or without a port."""
+
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    hosts: frozenset[tuple[str, int | None]] = frozenset()
+
+    @classmethod
+    def read(cls, entries: Iterable[str]) -> Allowed:
+        """From entries such as `10.0.0.0/8`, `fd00::/8`, `models.internal`, `127.0.0.1:11434`, `[::1]:8080`.
+
+        Raises ValueError for an entry that is none of these.
+        """
+        networks, hosts = [], set()
+        for entry in filter(None, map(str.strip, entries)):
+            if "/" in entry:
+                networks.append(ip_network(entry))
+            else:
+                hosts.add(_allowed_host(entry))
+        return cls(tuple(networks), frozenset(hosts))
+
+    def names(self, host: str, port: int) -> bool:
+        """Is this host named, alone or with this port?"""
+        return not self.hosts.isdisjoint({(host, None), (host, port)})
+
+    def opens(self, host: str, address: IPAddress, port: int) -> bool:
+        """May `address`, to which `host` led, be called? A metadata address must be named itself."""
+        if self.names(str(address), port):
+            return True
+        if address in METADATA_ADDRESSES:
+            return any(network.num_addresses == 1 and address in network for network in self.networks)
+        return self.names(host, port) or any(address in network for network in self.networks)
+
+    def __or__(self, other: Allowed) -> Allowed:
+        return Allowed(self.networks + other.networks, self.hosts | other.hosts)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.networks and not self.hosts
+
+
+def _allowed_host(entry: str) -> tuple[str, int | None]:
+    found = HOST_AND_PORT.fullmatch(entry)
+    host = (found["host"] if found else entry).removeprefix("[").removesuffix("]").lower()
+    address = address_of(host)
+    if address is None and not is_name(host):
+        raise ValueError(f"{entry!r} is no network, host or host:port, such as 10.0.0.0/8 or models.internal:11434.")
+    return str(address or host), int(found["port"]) if found else None
+
+
+IPAddress = IPv4Address | IPv6Address
+
+METADATA_ADDRESSES: frozenset[IPAddress] = frozenset(
+    map(
+        ip_address,
+        (
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.170.23",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+        ),
+    )
+)
+"""Where clouds hand out credentials to whoever asks from within."""
+
+UNICAST_IPV6 = IPv6Network("2000::/3")  # all that was ever given out as global unicast
+CLOSED_IPV6 = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocol assignments: Teredo, benchmarking, ORCHID
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4, which carries any IPv4 address
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+CLOSED_IPV4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # carrier-grade NAT
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",  # protocol assignments
+            "192.0.2.0/24",  # documentation
+            "192.88.99.0/24",  # 6to4 relays
+            "192.168.0.0/16",
+            "198.18.0.0/15",  # benchmarking
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/3",  # multicast, reserved, broadcast
+        ),
+    )
+)
+
+
+def is_public(address: IPAddress) -> bool:
+    """Is it a global unicast address, and not one that stands for another or serves machines of a cloud?
+
+    Nothing with a zone is: it means an interface of this machine.
+    """
+    if address in METADATA_ADDRESSES:
+        return False
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in CLOSED_IPV4)
+    return (
+        address.scope_id is None and address in UNICAST_IPV6 and not any(address in network for network in CLOSED_IPV6)
+    )

@@ -1,4 +1,4 @@
-// A dialog over the page: a heading, what is in it, and a way out. Escape closes it, and the focus goes back.
+// Dialogs over the page: a heading, a body and a close button. Escape closes it, and the focus goes back.
 import { h, icon } from "./dom.js";
 
 let number = 0;

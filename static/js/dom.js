@@ -14,7 +14,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** HTML that the server made safe (`apps/web/prose.py` and templates), and nothing else. */
+/** HTML that the server made safe (`apps/record/prose.py` and templates), and nothing else. */
 export function safe(element, html) {
   element.innerHTML = html;
   return element;

@@ -11,7 +11,7 @@ from a2a.types import a2a_pb2
 from django.test import AsyncClient
 from django.urls import resolve
 
-from apps.a2a.rest import resource
+from apps.a2a.bindings import rest
 from tests.a2a import calling
 from tests.a2a.calling import JSON, Caller, frames_of, strictly_parsed
 
@@ -76,5 +76,5 @@ class Resource:
 def check_answer(verb: str, path: str, body: JSON) -> None:
     """Fails for an answer of A2A 1.0 that the SDK's types do not read; they know no other fields."""
     found = resolve(unquote(urlsplit(path).path))
-    if found.func is resource and (operation := found.kwargs["operations"][verb]) in calling.RESULTS:
+    if found.func is rest and (operation := found.kwargs["operations"][verb]) in calling.RESULTS:
         strictly_parsed(body, calling.RESULTS[operation])

@@ -20,7 +20,7 @@ from google.protobuf import empty_pb2, json_format, struct_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from apps.a2a.operations import OPERATIONS, OWN_METHODS, Call, Operation
+from apps.a2a.operations import EXTENSION_METHODS, OPERATIONS, Call, Operation
 
 JSON = dict[str, Any]
 ANSWERS: dict[str, type[Message]] = {
@@ -89,7 +89,7 @@ def strict_operations() -> Iterator[None]:
     """Check whatever operations answer in this process; what was wrong fails the test at its end."""
     wrong: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        for table in (OPERATIONS, OWN_METHODS):
+        for table in (OPERATIONS, EXTENSION_METHODS):
             for name, operation in table.items():
                 patch.setitem(table, name, _checked(operation, ANSWERS[name], wrong.append))
         yield

@@ -68,7 +68,7 @@ def test_what_was_given_up_is_sent_again_and_nothing_else(
     admin_client, hook, dead, waiting, monkeypatch, django_capture_on_commit_callbacks
 ):
     published = []
-    monkeypatch.setattr("apps.a2a.webhooks.queues.publish", published.extend)
+    monkeypatch.setattr("apps.a2a.webhooks.publish_webhooks", published.extend)
     with django_capture_on_commit_callbacks(execute=True):
         answer = send_again(admin_client, dead, waiting)
     told = " ".join(str(message) for message in answer.context["messages"])

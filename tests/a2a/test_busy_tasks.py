@@ -5,7 +5,7 @@ from contextlib import aclosing
 import pytest
 
 import db
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Message, Run, Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
@@ -50,7 +50,7 @@ async def test_a_message_becomes_the_next_turn_before_the_task_ends(busy, ada_at
     assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [text for text in await texts_of(task["id"]) if text != "nearly there"] == ["2", "1", "end", "end"]
     row = await db.run(Task.objects.get, pk=task["id"])
-    assert await db.run(replay.differences, row.context_id) == []
+    assert await db.run(projection.differences, row.context_id) == []
     answer = await ada_at("stepping").send(message("1", taskId=task["id"]))
     assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION"), "it is done"
 

@@ -10,13 +10,13 @@ from django.urls import reverse
 
 import db
 from apps.agents.models import Agent
-from apps.engine.send import settled
-from apps.record import feed, ledger, replay, wire
+from apps.engine.send import wait_until_settled
+from apps.record import feed, ledger, projection, wire
 from apps.record.errors import TaskNotFound
 from apps.record.events import EventType
-from apps.record.leases import LeaseLost
 from apps.record.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
 from apps.record.projection import tombstone_of
+from apps.record.runs import LeaseLost
 from tests.a2a.calling import message, text_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("lists and clearing are SQL of our own")]
@@ -74,7 +74,7 @@ async def test_feedback_is_kept_line_by_line_and_changes_no_row(worker, ada_at, 
     assert [event.payload for event in events] == given
     assert {str(event.task_id) for event in events} == {task["id"]}
     assert (await ada_at("echo").call("GetTask", {"id": task["id"]})).result == task
-    assert await db.run(replay.differences, events[0].context_id) == []
+    assert await db.run(projection.differences, events[0].context_id) == []
 
 
 async def test_feedback_that_cannot_be_used_is_refused_and_not_kept(worker, ada_at, echo, subtests):
@@ -168,7 +168,7 @@ async def test_a_cleared_conversation_is_gone_from_everywhere_but_its_log(conver
             (context.deleted_at is not None, context.title, context.last_event - last),
             [model.objects.count() for model in models],
             Blob.objects.get().uses,
-            replay.differences(context.pk),
+            projection.differences(context.pk),
         )
 
     assert await db.run(left) == (["stays"], (True, "", 1), [1, 2, 1, 1], 0, [])
@@ -179,7 +179,7 @@ async def test_what_runs_there_is_canceled_and_whoever_waits_for_it_is_told(work
     async with aclosing(caller.stream("SendStreamingMessage", {"message": message("3", contextId="gone")})) as events:
         task = (await anext(events))[1]["task"]
         row = await db.run(Task.objects.get, pk=task["id"])
-        waiting = asyncio.create_task(settled(row.context_id, row.pk, 1, wire.load_task))
+        waiting = asyncio.create_task(wait_until_settled(row.context_id, row.pk, 1, wire.load_task))
         assert await cleared(caller, "gone") == {}
         rest = [response async for _, response in events]
     assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
@@ -233,16 +233,16 @@ async def test_nobody_in_particular_clears_by_the_unguessable_id_alone(worker, a
 async def test_a_message_that_comes_while_a_conversation_is_cleared_begins_another(conversation, ada_at, monkeypatch):
     """The context is found, then cleared by somebody else, then written to."""
     found = []
-    opened = ledger.proposing
+    opened = ledger.writing
 
     def cleared_before(context, *args):
-        if not found and context.context_id == "gone":
+        if not found and getattr(context, "context_id", "") == "gone":
             found.append(context)
-            with ledger.writing(context.pk) as log:
+            with opened(context.pk) as log:
                 log.add(EventType.SESSION_DELETED, tombstone_of(log.context))
         return opened(context, *args)
 
-    monkeypatch.setattr(ledger, "proposing", cleared_before)
+    monkeypatch.setattr(ledger, "writing", cleared_before)
     again = await sent(ada_at("echo"), "late", contextId="gone")
     assert found
     assert [text_of(said) for said in again["history"]] == ["late", "late"]
@@ -258,5 +258,5 @@ async def test_a_worker_that_is_late_writes_nothing_into_a_cleared_conversation(
             log.add(EventType.SESSION_RENAMED, {"title": "late"})
 
     await db.run(write)
-    events = await db.run(feed.read, context.pk, 0)
+    events = await db.run(feed.read_events, context.pk, 0)
     assert events[-1].type == EventType.SESSION_DELETED

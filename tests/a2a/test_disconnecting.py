@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("str
 
 def followed() -> int:
     """How many contexts are being followed in this event loop."""
-    return len(feed._hub()._readers)
+    return len(feed._reader_hub()._readers)
 
 
 async def until(condition, seconds=60.0):

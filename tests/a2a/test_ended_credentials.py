@@ -10,8 +10,8 @@ from django.test import AsyncClient
 from django.utils import timezone
 
 import db
-from apps.a2a import callers
-from apps.accounts import access_tokens
+from apps.a2a.authentication import authenticate_for_agent
+from apps.accounts import authentication
 from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
 from apps.record.models import Task
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """A stream is looked at again a hundred times a second."""
-    monkeypatch.setattr("apps.record.sse.RECHECK_SECONDS", 0.01)
-    monkeypatch.setattr("apps.record.sse.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("apps.record.wire.RECHECK_SECONDS", 0.01)
+    monkeypatch.setattr("apps.record.wire.HEARTBEAT_SECONDS", 0.01)
 
 
 class Stream:
@@ -120,8 +120,8 @@ async def test_expiring_and_signing_out_end_the_streams_of_the_console(ada, step
     stream = await begun()
     await stream.is_looked_at()
     with monkeypatch.context() as patch:
-        later = timezone.now() + access_tokens.LIFETIME + datetime.timedelta(seconds=1)
-        patch.setattr("apps.accounts.access_tokens.timezone.now", lambda: later)
+        later = timezone.now() + authentication.TOKEN_LIFETIME + datetime.timedelta(seconds=1)
+        patch.setattr("apps.accounts.authentication.timezone.now", lambda: later)
         assert "has expired" in (await stream.ends_with(401))["error"]["message"]
     stream = await begun()
     await stream.is_looked_at()
@@ -145,7 +145,7 @@ async def test_a_stream_outlives_a_database_that_is_away_when_it_is_looked_at(ad
         raise OperationalError("the server is restarting")
 
     with monkeypatch.context() as patched:
-        patched.setattr("apps.a2a.calls.admit_again", away)
+        patched.setattr("apps.a2a.operations.authenticate_for_agent", away)
         await stream.is_looked_at()
         assert asked
     await db.run(lambda: ApiKey.objects.get().revoke())
@@ -157,6 +157,6 @@ async def test_looking_again_is_one_query_and_no_request(ada_at, ada_key, steppi
     settings.REQUESTS_PER_MINUTE = 0
     await stream.is_looked_at()
     assert (await ada_at("stepping").call("ListTasks", {})).status == 429
-    assert await db.run(counted, callers.admit_again, f"Bearer {ada_key}", "stepping") == 1
+    assert await db.run(counted, authenticate_for_agent, f"Bearer {ada_key}", "stepping", None) == 1
     await db.run(lambda: ApiKey.objects.get().revoke())
     await stream.ends_with(401)

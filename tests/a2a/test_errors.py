@@ -84,7 +84,7 @@ async def test_an_unforeseen_error_shows_nothing_of_what_is_inside(calls, monkey
     def fails(*args: Any) -> Any:
         raise RuntimeError("secret of the house")
 
-    monkeypatch.setattr("apps.record.addressing.find_task", fails)
+    monkeypatch.setattr("apps.record.lookup.find_agent_task", fails)
     answer = await calls.post(rpc())
     check_error(answer, -32603)
     assert "secret" not in json.dumps(answer.body)

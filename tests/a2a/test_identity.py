@@ -7,7 +7,7 @@ import pytest
 
 import db
 from apps.agents.identity import did_of
-from apps.agents.signing_keys import forget, rotate, signer_of
+from apps.agents.signing import clear_signers, rotate_key, signer_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,7 +50,7 @@ async def test_who_never_signed_anything_is_given_a_key_when_asked_who_it_is(any
         assert documents[0]["id"] == f"did:web:127.0.0.1%3A8000{did}"
         assert len(documents[0]["verificationMethod"]) == 1
         assert documents[0] == documents[1]
-    await db.run(rotate, echo)
+    await db.run(rotate_key, echo)
     assert (await fetched(anybody_at("echo"), "/.well-known/did.json"))[1] == documents[0], "the platform's own"
 
 
@@ -80,7 +80,7 @@ async def test_keys_are_published_for_caches_and_a_card_that_was_signed_anew_is_
         ]
 
     assert [response.status_code for response, _ in await again()] == [304, 304]
-    await db.run(rotate, echo)
+    await db.run(rotate_key, echo)
     (_, new_keys), (_, new_card) = await again()
     assert len(new_keys["keys"]) == 2
     assert new_card.pop("signatures") != card[1].pop("signatures")
@@ -100,10 +100,10 @@ async def test_an_agent_that_is_switched_off_can_still_be_verified(anybody_at, e
 
 async def test_a_key_that_cannot_be_read_is_said_to_be_so_until_another_is_made(anybody_at, echo, settings):
     await db.run(signer_of, echo)
-    forget()
+    clear_signers()
     settings.MASTER_KEY = "A" * 43
     response, body = await fetched(anybody_at("echo"), CARD)
     assert (response.status_code, body["error"]["status"]) == (503, "UNAVAILABLE")
     assert "MASTER_KEY" not in str(body)
-    await db.run(rotate, echo)
+    await db.run(rotate_key, echo)
     assert (await fetched(anybody_at("echo"), CARD))[0].status_code == 200

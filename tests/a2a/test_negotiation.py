@@ -190,8 +190,8 @@ def test_a_ranking_costs_two_queries_however_many_agents_there_are(ada, echo):
     for more in (2, 20):
         for number in range(more):
             make_agent(f"of-{more}-{number}")
-        ranking.look_up(ada.principal)
+        ranking.usable_agents(ada.principal)
         with CaptureQueriesContext(connection) as captured:
-            usable = ranking.look_up(ada.principal)
-        counts.append((len(captured), len(usable.facts)))
+            _, measured = ranking.usable_agents(ada.principal)
+        counts.append((len(captured), len(measured)))
     assert counts == [(2, 3), (2, 23)]

@@ -3,7 +3,7 @@
 import pytest
 from a2a.compat.v0_3 import types as old
 
-from apps.a2a.old.cards import old_card
+from apps.a2a.v0_3 import downgrade_card
 from apps.agents import cards
 from tests.a2a.old_calling import strictly_read, told
 
@@ -28,11 +28,11 @@ async def test_the_old_card_says_in_words_of_0_3_what_the_card_says(async_client
     assert shown.security == [{"apiKey": ["tasks:read", "tasks:write"]}]
     scheme = shown.security_schemes["apiKey"].root
     assert (scheme.type, scheme.scheme) == ("http", "Bearer")
-    new = cards.card(echo)
+    new = cards.agent_card(echo)
     for name in ("name", "description", "version", "skills", "defaultInputModes", "defaultOutputModes", "provider"):
         assert response.json()[name] == new[name]
     signed = new | {"signatures": [{"protected": "a", "signature": "b"}]}
-    assert "signatures" not in old_card(signed), "it is one of the new card"
+    assert "signatures" not in downgrade_card(signed), "it is one of the new card"
     opened = await card(async_client, OLD_PATH.replace("echo", "open-echo"))
     assert not {"security", "securitySchemes"} & opened.json().keys()
 
@@ -53,7 +53,7 @@ async def test_who_names_a_version_gets_its_card(async_client, echo, subtests):
 
 
 async def test_the_card_of_1_0_has_no_old_fields_and_names_the_old_version(echo):
-    shown = cards.card(echo)
+    shown = cards.agent_card(echo)
     assert not {"url", "preferredTransport", "additionalInterfaces", "protocolVersion", "security"} & shown.keys()
     assert shown["supportedInterfaces"][0]["protocolVersion"] == "1.0"
     for binding in ("JSONRPC", "HTTP+JSON"):

@@ -11,11 +11,10 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.a2a.old import answers, requests
-from apps.a2a.old.forms import HTTP_JSON, JSON_RPC
-from apps.a2a.old.methods import METHODS
+from apps.a2a import v0_3
+from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC, METHODS
 from apps.record.errors import InvalidParams
-from apps.record.lifecycle import TaskState
+from apps.record.models import TaskState
 from tests.a2a.calling import strictly_parsed
 from tests.a2a.old_calling import strictly_read
 
@@ -93,14 +92,14 @@ def by_the_sdk(new: JSON) -> Any:
 @given(responses)
 def test_responses_in_json_rpc_are_those_of_the_sdk(new):
     said = by_the_sdk(new)
-    shown = answers.response(new, JSON_RPC)
+    shown = v0_3.downgrade_response(new, JSON_RPC)
     strictly_read(shown, type(said))
     assert shown == said.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @given(responses)
 def test_responses_over_http_are_those_of_the_sdk(new):
-    shown = strictly_parsed(answers.response(new, HTTP_JSON), old_proto.StreamResponse)
+    shown = strictly_parsed(v0_3.downgrade_response(new, HTTP_JSON), old_proto.StreamResponse)
     assert shown == proto_utils.ToProto.stream_response(by_the_sdk(new))
 
 
@@ -120,7 +119,7 @@ anything = st.recursive(
 @given(anything, st.sampled_from(sorted(METHODS)), st.sampled_from([JSON_RPC, HTTP_JSON]))
 def test_whatever_comes_is_read_or_refused(params, method, form):
     with suppress(InvalidParams):
-        assert isinstance(METHODS[method].read(params, form), dict)
+        assert isinstance(METHODS[method].upgrade(params, form), dict)
 
 
 configurations = shaped(
@@ -150,7 +149,7 @@ def sends(draw: st.DrawFn) -> old.MessageSendParams:
 
 @given(sends())
 def test_a_send_in_json_rpc_is_understood_as_the_sdk_understands_it(params):
-    sent = requests.sending(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
+    sent = v0_3.upgrade_send(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
     understood = conversions.to_core_send_message_request(old.SendMessageRequest(id=1, params=params))
     assert strictly_parsed(sent, a2a.SendMessageRequest) == understood
 
@@ -163,9 +162,9 @@ def test_a_send_over_http_is_the_same_send(params):
         configuration=params.configuration and proto_utils.ToProto.message_send_configuration(params.configuration),
         metadata=proto_utils.ToProto.metadata(params.metadata),
     )
-    over_http = requests.sending(json_format.MessageToDict(proto), HTTP_JSON)
+    over_http = v0_3.upgrade_send(json_format.MessageToDict(proto), HTTP_JSON)
     if params.configuration and params.configuration.blocking is None:
         params.configuration.blocking = False  # nor for what is neither true nor false
-    in_json_rpc = requests.sending(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
+    in_json_rpc = v0_3.upgrade_send(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
     request = strictly_parsed(over_http, a2a.SendMessageRequest)
     assert request == strictly_parsed(in_json_rpc, a2a.SendMessageRequest)

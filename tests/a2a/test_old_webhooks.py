@@ -8,7 +8,7 @@ from a2a.compat.v0_3 import types as old
 import db
 import outbound
 from apps.a2a.models import PushConfig
-from apps.a2a.webhooks.configs import MASK
+from apps.a2a.webhooks import MASK
 from tests.a2a.calling import text_of
 from tests.a2a.old_calling import said, strictly_read, told
 from tests.a2a.receiving import receiver

@@ -7,8 +7,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import db
-from apps.a2a import callers, listing, snapshots
-from apps.a2a.requests import Listing
+from apps.a2a import authentication
+from apps.a2a.requests import ListTasksRequest
+from apps.a2a.tasks import accepted_snapshot, find_task, list_tasks
 from apps.engine import send
 from tests.a2a.calling import message
 
@@ -23,8 +24,7 @@ def counted(function, *args):
 
 
 def everything(**fields):
-    plain = {"context": "", "state": None, "since": None, "page_token": "", "history_length": None}
-    return Listing(**plain | {"page_size": 50, "include_artifacts": True} | fields)
+    return ListTasksRequest(**{"include_artifacts": True} | fields)
 
 
 @pytest.fixture
@@ -36,31 +36,31 @@ async def tasks(worker, ada_at, echo):
 
 async def test_admitting_a_caller_takes_one_query(ada_key, ada_at, echo, public_echo):
     await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, which is done once a minute
-    assert await db.run(counted, callers.admit, f"Bearer {ada_key}", "127.0.0.1", "echo") == 1
-    assert await db.run(counted, callers.admit, "", "127.0.0.1", "open-echo") == 1
+    assert await db.run(counted, authentication.authenticate_for_agent, f"Bearer {ada_key}", "echo", "127.0.0.1") == 1
+    assert await db.run(counted, authentication.authenticate_for_agent, "", "open-echo", "127.0.0.1") == 1
 
 
 async def test_a_task_is_shown_by_one_query_or_where_a_query_costs_little_by_three(tasks, ada, bob, echo):
     def refused():
         with pytest.raises(Exception, match="no such task"):
-            snapshots.find(bob.principal, echo, tasks[0])
+            find_task(bob.principal, echo, tasks[0])
 
     in_one = connection.vendor == "postgresql"
-    assert await db.run(counted, snapshots.find, ada.principal, echo, tasks[0], None) == (1 if in_one else 3)
-    assert await db.run(counted, snapshots.find, ada.principal, echo, tasks[0], 0) == (1 if in_one else 2)
+    assert await db.run(counted, find_task, ada.principal, echo, tasks[0], None) == (1 if in_one else 3)
+    assert await db.run(counted, find_task, ada.principal, echo, tasks[0], 0) == (1 if in_one else 2)
     assert await db.run(counted, refused) == 1
 
 
 async def test_a_page_of_tasks_takes_three_queries_a_count_and_one_for_its_context(tasks, ada, echo):
     for count, fields in (
         (3, {}),
-        (5, {"context": "one", "page_size": 3}),
-        (1, {"context": "other"}),
+        (5, {"context_id": "one", "page_size": 3}),
+        (1, {"context_id": "other"}),
         (4, {"page_size": 3}),
         (4, {"page_size": 11}),
         (1, {"include_artifacts": False, "history_length": 0}),
     ):
-        assert await db.run(counted, listing.list_tasks, ada.principal, echo, everything(**fields)) == count, fields
+        assert await db.run(counted, list_tasks, ada.principal, echo, everything(**fields)) == count, fields
 
 
 async def test_accepting_a_message_takes_the_same_queries_in_an_empty_and_in_a_long_conversation(tasks, ada, echo):
@@ -74,6 +74,6 @@ async def test_accepting_a_message_takes_the_same_queries_in_an_empty_and_in_a_l
 
     def begun():
         receipt = send.accept_and_publish(ada.principal, echo, message())
-        return counted(snapshots.accepted, receipt.task, receipt.index, None)
+        return counted(accepted_snapshot, receipt.task, receipt.index, None)
 
     assert await db.run(begun) <= 3, "before the first event of a stream"

@@ -22,8 +22,8 @@ ASKING = ("GetTask", {"id": "a"})
 def fresh(monkeypatch, settings):
     """Nothing has been asked for yet, here or by another process, and the minute does not end."""
     settings.CHANNEL_LAYER_URL = "memory://"
-    monkeypatch.setattr(quotas, "requests", quotas.Requests())
-    monkeypatch.setattr(quotas, "streams", quotas.Streams())
+    monkeypatch.setattr(quotas, "request_counter", quotas.RequestCounter())
+    monkeypatch.setattr(quotas, "stream_counter", quotas.StreamCounter())
     monkeypatch.setattr(quotas, "time", lambda: 6010.0)
 
 
@@ -55,7 +55,7 @@ async def test_anonymous_callers_of_one_address_are_counted_together(
     await anybody_at("open-echo").call("ListTasks", {})
     check_refused(await anybody_at("open-echo").call(*ASKING))
     assert (await ada_at("open-echo").call(*ASKING)).code == -32001
-    monkeypatch.setattr("apps.a2a.calls.address_of", lambda request: "192.0.2.7")
+    monkeypatch.setattr("apps.a2a.http.address_of", lambda request: "192.0.2.7")
     assert (await anybody_at("open-echo").call(*ASKING)).code == -32001
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import db
-from apps.a2a.rest import ADDRESSES
+from apps.a2a.bindings import ADDRESSES
 from apps.record.models import Task
 from tests.a2a.calling import message, text_of
 

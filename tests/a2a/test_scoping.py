@@ -14,7 +14,7 @@ from django.test import AsyncClient
 from django.urls import reverse
 
 import db
-from apps.a2a.operations import OPERATIONS, OWN_METHODS
+from apps.a2a.operations import EXTENSION_METHODS, OPERATIONS
 from apps.record.models import Context, Event, Message, Task
 from tests.a2a.calling import message
 from tests.nonces import without_nonces
@@ -125,7 +125,7 @@ def everything_of(owner):
 
 
 async def test_what_is_somebody_elses_is_refused_like_what_never_was(adas, adas_open, nobodys, ada, bob_at, subtests):
-    assert NAMING.keys() == OPERATIONS.keys() | OWN_METHODS.keys()
+    assert NAMING.keys() == OPERATIONS.keys() | EXTENSION_METHODS.keys()
     before = await db.run(everything_of, ada)
     for operation, name, naming in [case for case in CASES if case[2].refuses is not None]:
         for slug, there in (("echo", adas), ("asking", adas | {"task": adas_open})):

@@ -161,7 +161,7 @@ async def test_a_repeated_answer_streams_from_where_it_came_in(worker, ada_at, a
 
 
 async def test_a_stream_where_nothing_happens_shows_that_it_is_alive_and_is_not_buffered(stream, ada_at, monkeypatch):
-    monkeypatch.setattr("apps.record.sse.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("apps.record.wire.HEARTBEAT_SECONDS", 0.05)
     task_id = (await take(stream, lambda response: "task" in response))[0][1]["task"]["id"]
     response = await ada_at("stepping").open("SubscribeToTask", {"id": task_id})
     assert (response["Cache-Control"], response["X-Accel-Buffering"]) == ("no-store", "no")

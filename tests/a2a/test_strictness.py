@@ -6,7 +6,7 @@ import pytest
 from a2a.client.transports import jsonrpc, rest
 from a2a.types import a2a_pb2 as a2a
 
-from apps.a2a.operations import OPERATIONS, OWN_METHODS
+from apps.a2a.operations import EXTENSION_METHODS, OPERATIONS
 from tests.a2a.strictness import ANSWERS, read_strictly, strict_clients, strict_operations
 
 TASK = {"id": "a", "contextId": "b", "status": {"state": "TASK_STATE_WORKING"}}
@@ -21,7 +21,7 @@ WRONG = (
 
 
 def test_unknown_and_missing_fields_and_wrong_choices_are_found():
-    assert ANSWERS.keys() == OPERATIONS.keys() | OWN_METHODS.keys()
+    assert ANSWERS.keys() == OPERATIONS.keys() | EXTENSION_METHODS.keys()
     assert read_strictly({**TASK, "metadata": {"unknown": [{"id": None}]}}, a2a.Task)
     for kind, value in WRONG:
         with pytest.raises(AssertionError):

@@ -6,7 +6,7 @@ import pytest
 
 import db
 from apps.agents.registration import register_hosted
-from apps.features.sessions import switching
+from apps.features.sessions import commands
 from apps.record.models import Context, Run
 from tests.a2a.calling import message
 from tests.a2a.old_calling import said
@@ -26,7 +26,7 @@ async def switched(ada, ada_at, echo, hello, worker):
     other = await db.run(register_hosted, "other", "examples.agents.echo:Echo")
     first = await sent(ada_at("echo"), contextId="talk")
     context = await db.run(Context.objects.get)
-    await db.run(switching.switch, ada.principal, context.pk, other)
+    await db.run(commands.switch_agent, ada.principal, context.pk, other)
     return ada_at("echo"), ada_at("other"), first
 
 

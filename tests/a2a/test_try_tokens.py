@@ -10,8 +10,8 @@ from django.test import AsyncClient
 from django.utils import timezone
 
 import db
-from apps.a2a import callers
-from apps.accounts import access_tokens
+from apps.a2a.authentication import authenticate_for_agent
+from apps.accounts import authentication, encryption
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from tests.a2a.calling import Caller, message
@@ -56,10 +56,10 @@ async def test_it_speaks_for_its_owner_at_its_agent(worker, token, ada_at):
 async def test_it_says_for_how_long_it_is_good_and_expires(browser, echo, monkeypatch):
     given = await browser.post(TRY)
     left = datetime.datetime.fromisoformat(given.json()["expiresAt"]) - timezone.now()
-    assert datetime.timedelta(minutes=9) < left <= access_tokens.LIFETIME
+    assert datetime.timedelta(minutes=9) < left <= authentication.TOKEN_LIFETIME
     assert "no-store" in given.headers["Cache-Control"]
-    later = timezone.now() + access_tokens.LIFETIME
-    monkeypatch.setattr("apps.accounts.access_tokens.timezone.now", lambda: later)
+    later = timezone.now() + authentication.TOKEN_LIFETIME
+    monkeypatch.setattr("apps.accounts.authentication.timezone.now", lambda: later)
     await refused(given.json()["token"])
 
 
@@ -125,17 +125,20 @@ async def test_it_is_given_to_our_own_pages_alone(ada, echo):
 
 
 async def test_admitting_its_owner_takes_one_query(token):
-    assert await db.run(counted, callers.admit, f"Bearer {token}", "127.0.0.1", "echo") == 1
+    assert await db.run(counted, authenticate_for_agent, f"Bearer {token}", "echo", "127.0.0.1") == 1
 
     def away():
-        with pytest.raises(access_tokens.BadToken):
-            callers.admit(f"Bearer {token}", "127.0.0.1", "other")
+        with pytest.raises(authentication.BadToken):
+            authenticate_for_agent(f"Bearer {token}", "other", "127.0.0.1")
 
     assert await db.run(counted, away) == 0
 
 
 def test_a_token_is_sealed_for_its_place(ada):
-    text, _ = access_tokens.issue(ada, "a-session", "echo")
-    with pytest.raises(access_tokens.CannotDecrypt):
-        access_tokens.keyring().decrypt(text.removeprefix("try_"), "credentials.credential")
-    assert json.loads(access_tokens.keyring().decrypt(text.removeprefix("try_"), access_tokens.PLACE))[2] == "echo"
+    text, _ = authentication.issue_access_token(ada, "a-session", "echo")
+    with pytest.raises(encryption.CannotDecrypt):
+        encryption.keyring().decrypt(text.removeprefix("try_"), "credentials.credential")
+    assert (
+        json.loads(encryption.keyring().decrypt(text.removeprefix("try_"), authentication.ENCRYPTION_PURPOSE))[2]
+        == "echo"
+    )

@@ -9,9 +9,9 @@ from django.db import connection
 import db
 import outbound
 from apps.a2a.models import Delivery, PushConfig
-from apps.a2a.webhooks.configs import MASK
+from apps.a2a.webhooks import MASK
 from apps.features.sessions import deletion
-from apps.record import addressing
+from apps.record import lookup
 from apps.record.models import Context, Task
 from outbound import Guard
 from tests.a2a.calling import message
@@ -93,12 +93,12 @@ async def test_a_secret_that_no_header_takes_is_refused(hooks, task):
 
 
 async def test_a_conversation_that_is_cleared_at_this_very_moment_gets_no_webhook(ada, echo, hooks, task, monkeypatch):
-    def find_and_clear(*args, find=addressing.find_task):
+    def find_and_clear(*args, find=lookup.find_agent_task):
         found = find(*args)
-        deletion.clear(ada.principal, echo, found.context.context_id)
+        deletion.delete_context(ada.principal, echo, found.context.context_id)
         return found
 
-    monkeypatch.setattr(addressing, "find_task", find_and_clear)
+    monkeypatch.setattr(lookup, "find_agent_task", find_and_clear)
     assert (await hooks("Create", taskId=task, url=HOOK)).code == -32001
 
 

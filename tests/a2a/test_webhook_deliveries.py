@@ -13,17 +13,14 @@ import pytest
 import db
 import outbound
 from agentkit import Completed
+from apps.a2a import webhooks
 from apps.a2a.models import Delivery, PushConfig
-from apps.a2a.webhooks import configs, publishing, queues
-from apps.a2a.webhooks import courier as process_courier
-from apps.a2a.webhooks.configs import keep_with
-from apps.a2a.webhooks.courier import Courier
-from apps.a2a.webhooks.queues import Result, settle, take, wait_after
-from apps.a2a.webhooks.reading import Webhook, WebhookAsking
-from apps.engine import accept, embedded
+from apps.a2a.requests import OneWebhookRequest, Webhook
+from apps.a2a.webhooks import CallResult, DeliveryWorker, claim, create_with_task, record_result, retry_delay
+from apps.engine import accept, jobs
 from apps.features.sessions import deletion
 from apps.record.models import Task
-from db import statements
+from db import sql
 from tests.a2a import agents
 from tests.a2a.calling import message
 from tests.a2a.receiving import receiver
@@ -51,9 +48,7 @@ async def hook():
 def published(monkeypatch):
     """The webhooks that were named to the workers, of which there are none."""
     named = []
-    monkeypatch.setattr("apps.a2a.webhooks.outbox.publish", named.extend)
-    monkeypatch.setattr("apps.a2a.webhooks.queues.publish", named.extend)
-    monkeypatch.setattr(publishing, "publish", named.extend)
+    monkeypatch.setattr(webhooks, "publish_webhooks", named.extend)
     return named
 
 
@@ -62,7 +57,7 @@ def told(ada, echo, published):
     """Makes a task with webhooks at these URLs, works on it to its end, and gives the webhooks."""
 
     def record(*urls):
-        keeps = [keep_with(Webhook(url, url, "", "", "", "1.0")) for url in urls]
+        keeps = [create_with_task(Webhook.model_construct(id=url, url=url), "1.0") for url in urls]
         sent = accept.accept(ada.principal, echo, message(), lambda *place: [keep(*place) for keep in keeps])
         held = begin(sent.run)
         say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
@@ -73,8 +68,8 @@ def told(ada, echo, published):
 
 
 @pytest.fixture
-async def courier():
-    built = Courier()
+async def deliverer():
+    built = DeliveryWorker()
     yield built
     await built.close()
 
@@ -176,20 +171,20 @@ async def test_many_at_once_hear_each_of_its_own_task_in_order(worker, ada_at, c
 
 async def test_the_courier_ends_with_its_worker_and_begins_anew_with_the_next(transactional_db, ada_at, echo, hook):
     for count in (1, 2):
-        running = embedded.worker(grace=1)
+        running = jobs.embedded_worker(grace=1)
         await db.run(running.__enter__)
         await ada_at("echo").send(message(), taskPushNotificationConfig={"url": hook.url})
         await hook.have(3 * count)
         await db.run(running.__exit__, None, None, None)
-        assert process_courier._single.take() is None
+        assert webhooks._single.take() is None
 
 
-async def test_what_is_queued_is_what_the_log_says_and_two_couriers_tell_it_once(told, hook, courier, published):
+async def test_what_is_queued_is_what_the_log_says_and_two_workers_tell_it_once(told, hook, deliverer, published):
     [config] = await told(hook.url)
     assert set(published) == {config}
     assert await states(config) == [(WAITING, 0)] * 3
-    other = Courier()
-    await asyncio.gather(courier.work_off(config), other.work_off(config))
+    other = DeliveryWorker()
+    await asyncio.gather(deliverer.drain(config), other.drain(config))
     await other.close()
     assert hook.told == ["working", "artifact", "completed"]
     assert await states(config) == [(DELIVERED, 1)] * 3
@@ -198,33 +193,33 @@ async def test_what_is_queued_is_what_the_log_says_and_two_couriers_tell_it_once
 
 
 @pytest.mark.parametrize("status", ["500 Broken", "410 Gone", "302 Found", "100000 Odd"])
-async def test_what_fails_is_tried_again_before_what_follows(told, hook, courier, status):
+async def test_what_fails_is_tried_again_before_what_follows(told, hook, deliverer, status):
     [config] = await told(hook.url)
     hook.answering = lambda number: answer(b"", status if number == 1 else "200 OK", "Location: /elsewhere")
-    await courier.work_off(config)
+    await deliverer.drain(config)
     assert hook.told == ["working", "artifact"]
     assert await states(config) == [(DELIVERED, 1), (WAITING, 1), (WAITING, 0)]
-    await courier.work_off(config)
+    await deliverer.drain(config)
     assert len(hook.calls) == 2, "it is not due yet"
     await make_due(config)
-    await courier.work_off(config)
+    await deliverer.drain(config)
     assert hook.told == ["working", "artifact", "artifact", "completed"]
     assert await states(config) == [(DELIVERED, 1), (DELIVERED, 2), (DELIVERED, 1)]
 
 
-async def test_why_it_failed_stands_with_the_delivery(told, hook, courier, settings):
+async def test_why_it_failed_stands_with_the_delivery(told, hook, deliverer, settings):
     [refusing] = await told(hook.url)
     hook.answering = lambda number: answer(b"secret words", "503 Away")
-    await courier.work_off(refusing)
+    await deliverer.drain(refusing)
     async with server(answer()) as gone:
         pass
     dead, forbidden, slow = await told(gone.url, "http://10.0.0.1/", f"{hook.url}#slow")
-    await courier.work_off(dead)
-    await courier.work_off(forbidden)
+    await deliverer.drain(dead)
+    await deliverer.drain(forbidden)
     settings.WEBHOOK_SECONDS = 0.1
     hook.waits_for = asyncio.Event()
-    impatient = Courier()
-    await impatient.work_off(slow)
+    impatient = DeliveryWorker()
+    await impatient.drain(slow)
     await impatient.close()
 
     async def why(config):
@@ -239,7 +234,7 @@ async def test_why_it_failed_stands_with_the_delivery(told, hook, courier, setti
         assert await states(config) == [(WAITING, 1), (WAITING, 0), (WAITING, 0)]
 
 
-async def test_a_huge_answer_is_not_read(told, courier):
+async def test_a_huge_answer_is_not_read(told, deliverer):
     async def endless(request, writer):
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
@@ -248,17 +243,17 @@ async def test_a_huge_answer_is_not_read(told, courier):
 
     async with server(endless) as at:
         [config] = await told(at.url)
-        await courier.work_off(config)
+        await deliverer.drain(config)
     assert await states(config) == [(DELIVERED, 1)] * 3
 
 
-async def test_one_that_does_not_answer_delays_no_other(told, hook, courier):
+async def test_one_that_does_not_answer_delays_no_other(told, hook, deliverer):
     hook.waits_for = asyncio.Event()
     async with receiver() as quick:
         slow, other = await told(hook.url, quick.url)
-        working = asyncio.create_task(courier.work_off(slow))
+        working = asyncio.create_task(deliverer.drain(slow))
         await hook.have(1)
-        await courier.work_off(other)
+        await deliverer.drain(other)
         assert quick.told == ["working", "artifact", "completed"]
         assert not working.done()
         hook.waits_for.set()
@@ -266,11 +261,11 @@ async def test_one_that_does_not_answer_delays_no_other(told, hook, courier):
     assert hook.told == ["working", "artifact", "completed"]
 
 
-async def test_one_host_gets_so_many_calls_at_a_time(told, hook, courier, monkeypatch):
-    monkeypatch.setattr("apps.a2a.webhooks.courier.AT_ONE_HOST", 2)
+async def test_one_host_gets_so_many_calls_at_a_time(told, hook, deliverer, monkeypatch):
+    monkeypatch.setattr("apps.a2a.webhooks.MAX_CALLS_PER_HOST", 2)
     hook.waits_for = asyncio.Event()
     configs = await told(*(f"{hook.url}#{n}" for n in range(3)))
-    works = [asyncio.create_task(courier.work_off(config)) for config in configs]
+    works = [asyncio.create_task(deliverer.drain(config)) for config in configs]
     await hook.have(2)
     held = await db.run(PushConfig.objects.exclude(lease_until=None).count)
     assert (held, len(hook.calls)) == (2, 2)
@@ -279,84 +274,84 @@ async def test_one_host_gets_so_many_calls_at_a_time(told, hook, courier, monkey
     assert len(hook.calls) == 9
 
 
-async def test_what_fails_for_too_long_is_given_up_and_what_follows_gets_its_turn(told, hook, courier, settings):
+async def test_what_fails_for_too_long_is_given_up_and_what_follows_gets_its_turn(told, hook, deliverer, settings):
     settings.WEBHOOK_GIVE_UP_SECONDS = 0
     hook.answering = lambda number: answer(b"", "500 Broken" if number < 2 else "200 OK")
     [config] = await told(hook.url)
-    await courier.work_off(config)
+    await deliverer.drain(config)
     assert await states(config) == [(DEAD, 1), (DEAD, 1), (DELIVERED, 1)]
     assert (await db.run(PushConfig.objects.get, pk=config)).due_at is None
 
 
-async def test_what_was_given_up_is_not_forgotten_and_can_be_sent_again(told, hook, courier, settings, published):
+async def test_what_was_given_up_is_not_forgotten_and_can_be_sent_again(told, hook, deliverer, settings, published):
     settings.WEBHOOK_GIVE_UP_SECONDS = 0
     hook.answering = lambda number: answer(b"", "500 Broken" if number == 0 else "200 OK")
     [config] = await told(hook.url)
-    await courier.work_off(config)
-    assert await db.run(queues.forget_delivered) == 0, "not so soon"
+    await deliverer.drain(config)
+    assert await db.run(webhooks.delete_old_deliveries) == 0, "not so soon"
     await db.run(lambda: Delivery.objects.update(finished_at=LONG_AGO))
-    assert await db.run(queues.forget_delivered) == 2
+    assert await db.run(webhooks.delete_old_deliveries) == 2
     assert await states(config) == [(DEAD, 1)]
     everything = await db.run(lambda: [one.pk for one in Delivery.objects.all()])
     published.clear()
-    assert await db.run(queues.send_again, everything) == 1
+    assert await db.run(webhooks.retry_deliveries, everything) == 1
     assert published == [config]
-    await courier.work_off(config)
+    await deliverer.drain(config)
     assert hook.told == ["working", "artifact", "completed", "working"]
     assert await states(config) == [(DELIVERED, 1)]
 
 
-async def test_deleting_a_webhook_stops_what_waits(told, hook, courier):
+async def test_deleting_a_webhook_stops_what_waits(told, hook, deliverer):
     hook.waits_for = asyncio.Event()
     [config] = await told(hook.url)
-    working = asyncio.create_task(courier.work_off(config))
+    working = asyncio.create_task(deliverer.drain(config))
     await hook.have(1)
     await db.run(PushConfig.objects.filter(pk=config).delete)
     hook.waits_for.set()
     await working
-    await courier.work_off(config)
+    await deliverer.drain(config)
     assert hook.told == ["working"]
 
 
-async def test_what_a_dead_courier_had_is_sent_again_and_what_it_says_later_is_void(told, hook, courier, published):
+async def test_what_a_dead_worker_had_is_sent_again_and_what_it_says_later_is_void(told, hook, deliverer, published):
     [config] = await told(hook.url)
-    lost = await db.run(take, config)
+    lost = await db.run(claim, config)
     assert lost is not None
-    assert await db.run(take, config) is None
-    await courier.work_off(config)
+    assert await db.run(claim, config) is None
+    await deliverer.drain(config)
     assert hook.calls == [], "it is in the hands of one"
     published.clear()
-    assert await db.run(publishing.sweep) == 0, "its lease lasts"
-    past = await db.run(statements.database_time) - datetime.timedelta(seconds=1)
+    assert await db.run(webhooks.publish_due_webhooks) == 0, "its lease lasts"
+    past = await db.run(sql.database_time) - datetime.timedelta(seconds=1)
     await db.run(PushConfig.objects.filter(pk=config).update, lease_until=past)
-    assert await db.run(publishing.sweep) == 1
+    assert await db.run(webhooks.publish_due_webhooks) == 1
     assert published == [config]
-    await courier.work_off(config)
+    await deliverer.drain(config)
     assert hook.told == ["working", "artifact", "completed"]
-    assert await db.run(settle, lost, Result(error="late")) is None
+    assert await db.run(record_result, lost, CallResult(error="late")) is None
     assert await states(config) == [(DELIVERED, 1)] * 3
 
 
-async def test_the_sweep_finds_what_is_due_and_nothing_else(told, hook, courier, published):
+async def test_the_sweep_finds_what_is_due_and_nothing_else(told, hook, deliverer, published):
     [failing] = await told(hook.url)
     hook.answering = lambda number: answer(b"", "500 Broken")
-    await courier.work_off(failing)
+    await deliverer.drain(failing)
     published.clear()
-    assert await db.run(publishing.sweep) == 0
+    assert await db.run(webhooks.publish_due_webhooks) == 0
     await make_due(failing)
-    assert await db.run(publishing.sweep) == 1
+    assert await db.run(webhooks.publish_due_webhooks) == 1
     assert published == [failing]
-    assert await db.run(take, uuid.uuid4()) is None, "there is no such webhook"
+    assert await db.run(claim, uuid.uuid4()) is None, "there is no such webhook"
 
 
 def test_waits_grow_to_a_bound_are_spread_and_fill_about_a_day(settings):
     usual, settings.WEBHOOK_WAIT_SECONDS = settings.WEBHOOK_WAIT_SECONDS, (4.0, 100.0)
-    waits = [[wait_after(n).total_seconds() for _ in range(50)] for n in (1, 2, 3, 6, 1000)]
+    waits = [[retry_delay(n).total_seconds() for _ in range(50)] for n in (1, 2, 3, 6, 1000)]
     for found, longest in zip(waits, (4, 8, 16, 100, 100), strict=True):
         assert all(longest / 2 <= wait <= longest for wait in found)
         assert len(set(found)) > 1
     settings.WEBHOOK_WAIT_SECONDS = usual
-    waits = [wait_after(n).total_seconds() for n in range(1, 60)]
+    waits = [retry_delay(n).total_seconds() for n in range(1, 60)]
     within = [n for n in range(60) if sum(waits[:n]) < settings.WEBHOOK_GIVE_UP_SECONDS]
     assert 25 < len(within) < 60
 
@@ -367,22 +362,22 @@ async def test_what_is_deleted_while_a_call_is_settled_waits_for_that(ada, echo,
     """Both touch the webhook and its delivery, in one order: otherwise they would wait for each other."""
     url = "http://127.0.0.1/"
     [config] = await told(url)
-    posting = await db.run(take, config)
+    posting = await db.run(claim, config)
     task = await db.run(Task.objects.select_related("context").get, push_configs=config)
     begun = threading.Event()
 
-    def note(*args, real=queues._note):
+    def note(*args, real=webhooks._apply_result):
         begun.set()
         assert until(is_waited_for)
         real(*args)
 
-    monkeypatch.setattr(queues, "_note", note)
-    settling = asyncio.create_task(db.run(settle, posting, Result(200)))
+    monkeypatch.setattr(webhooks, "_apply_result", note)
+    settling = asyncio.create_task(db.run(record_result, posting, CallResult(200)))
     await asyncio.to_thread(begun.wait, 5)
     if what == "webhook":
-        await db.run(configs.delete, ada.principal, echo, WebhookAsking(str(task.pk), url))
+        await db.run(webhooks.delete_config, ada.principal, echo, OneWebhookRequest(task_id=str(task.pk), id=url))
     else:
-        await db.run(deletion.clear, ada.principal, echo, task.context.context_id)
+        await db.run(deletion.delete_context, ada.principal, echo, task.context.context_id)
     await settling
     assert await db.run(PushConfig.objects.count) == await db.run(Delivery.objects.count) == 0
 
@@ -394,4 +389,12 @@ def until(holds):
 def is_waited_for():
     """Does another connection wait for a lock of this one's?"""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-    return statements.execute(waiting, []).fetchone()[0]
+    return sql.execute(waiting, []).fetchone()[0]
+
+
+def test_a_closed_delivery_thread_has_ended():
+    before = set(threading.enumerate())
+    thread = webhooks.DeliveryThread()
+    [started] = set(threading.enumerate()) - before
+    thread.close()
+    assert not started.is_alive()

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.credentials import BadCredentials, principal_of
+from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import ApiKey, User
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a key's use is noted on a thread of its own
@@ -30,7 +30,7 @@ def test_a_key_is_shown_once_and_works(admin_client, ada):
     answer = issue(admin_client, ada, scopes="tasks:read, tasks:write\ntasks:read")
     text = text_in(answer)
     assert "no-store" in answer["Cache-Control"]
-    assert principal_of(f"Bearer {text}").user_id == ada.pk
+    assert api_key_principal(f"Bearer {text}").user_id == ada.pk
     key = ApiKey.objects.get()
     assert key.scopes == ["tasks:read", "tasks:write"]
     assert key.workspace == ada.personal_workspace
@@ -65,8 +65,8 @@ def test_a_revoked_key_works_no_more_and_revoking_again_changes_nothing(admin_cl
     assert ">revoked</span>" in answer.content.decode()
     assert len(times) == 1
     with pytest.raises(BadCredentials):
-        principal_of(f"Bearer {lost_text}")
-    assert principal_of(f"Bearer {text}").user_id == ada.pk
+        api_key_principal(f"Bearer {lost_text}")
+    assert api_key_principal(f"Bearer {text}").user_id == ada.pk
 
 
 def test_a_keys_name_and_scopes_can_be_changed_and_nothing_else_and_it_is_never_deleted(admin_client, ada, bob):
@@ -75,7 +75,7 @@ def test_a_keys_name_and_scopes_can_be_changed_and_nothing_else_and_it_is_never_
     assert admin_client.post(reverse(CHANGE, args=[key.pk]), values).status_code == 302
     key.refresh_from_db()
     assert (key.name, key.scopes, key.user) == ("renamed", ["tasks:read"], ada)
-    assert principal_of(f"Bearer {text}").may("tasks:read")
+    assert api_key_principal(f"Bearer {text}").may("tasks:read")
     assert admin_client.post(reverse("admin:accounts_apikey_delete", args=[key.pk]), {"post": "yes"}).status_code == 403
 
 
@@ -85,7 +85,7 @@ def test_an_operator_makes_no_key_of_a_superuser(client, ada, admin_user):
     client.force_login(operator)
     assert "user" in issue(client, admin_user).context["adminform"].form.errors
     assert not ApiKey.objects.exists()
-    assert principal_of(f"Bearer {text_in(issue(client, ada))}").user_id == ada.pk
+    assert api_key_principal(f"Bearer {text_in(issue(client, ada))}").user_id == ada.pk
 
 
 def test_who_may_only_look_revokes_nothing(client, ada):

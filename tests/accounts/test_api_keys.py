@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 import db
-from apps.accounts.credentials import BadCredentials, principal_of
+from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS
 
@@ -25,8 +25,8 @@ def noted_uses() -> None:
 def test_a_key_speaks_for_its_user_in_their_workspace(ada):
     _, text = ApiKey.issue(ada, "laptop")
     for scheme in ("Bearer", "bearer", "BEARER"):
-        assert principal_of(f"{scheme} {text}").user_id == ada.pk
-    principal = principal_of(bearer(text))
+        assert api_key_principal(f"{scheme} {text}").user_id == ada.pk
+    principal = api_key_principal(bearer(text))
     assert (principal.user_id, principal.workspace_id) == (ada.pk, ada.personal_workspace.pk)
     assert principal.name == "Ada"
 
@@ -42,18 +42,18 @@ def test_the_text_of_a_key_is_kept_nowhere(ada):
 def test_a_secret_with_underscores_and_hyphens_is_read_whole(ada, monkeypatch):
     monkeypatch.setattr("apps.accounts.models.secrets.token_urlsafe", lambda size: "_a_b-c__")
     _, text = ApiKey.issue(ada, "laptop")
-    assert principal_of(bearer(text)).user_id == ada.pk
+    assert api_key_principal(bearer(text)).user_id == ada.pk
 
 
 def test_a_caller_without_a_header_is_anonymous():
-    assert principal_of("") == ANONYMOUS
+    assert api_key_principal("") == ANONYMOUS
 
 
 def test_a_header_that_holds_no_key_is_refused_not_anonymous(subtests):
     keys = ("", " ", " x", " parley_", " parley__x", " é_ü_x")
     for header in ("Basic YTpi", "parley", *(f"Bearer{key}" for key in keys)):
         with subtests.test(header=header), pytest.raises(BadCredentials):
-            principal_of(header)
+            api_key_principal(header)
 
 
 def test_an_unknown_an_expired_and_a_revoked_key_and_one_of_who_left_are_refused_and_others_go_on(ada, bob):
@@ -62,56 +62,56 @@ def test_an_unknown_an_expired_and_a_revoked_key_and_one_of_who_left_are_refused
     lost, lost_text = ApiKey.issue(ada, "lost laptop")
     _, bobs = ApiKey.issue(bob, "laptop")
     for text in (old_text, lost_text, bobs):
-        assert principal_of(bearer(text)).is_known
+        assert api_key_principal(bearer(text)).is_known
     ApiKey.objects.filter(pk=old.pk).update(expires_at=timezone.now() - datetime.timedelta(seconds=1))
     lost.revoke()
     User.objects.filter(pk=bob.pk).update(is_active=False)
     for text in (f"parley_{guessed.prefix}_guessed", old_text, lost_text, bobs):
         with pytest.raises(BadCredentials, match="unknown, expired or revoked"):
-            principal_of(bearer(text))
+            api_key_principal(bearer(text))
     _, text = ApiKey.issue(ada, "laptop")
-    assert principal_of(bearer(text)).user_id == ada.pk
+    assert api_key_principal(bearer(text)).user_id == ada.pk
 
 
 def test_a_key_with_scopes_may_do_what_they_name_and_one_without_everything(ada):
     _, narrow = ApiKey.issue(ada, "narrow", scopes=["tasks:read"])
     _, wide = ApiKey.issue(ada, "wide")
-    assert principal_of(bearer(narrow)).may("tasks:read")
-    assert not principal_of(bearer(narrow)).may("tasks:write")
-    assert principal_of(bearer(wide)).may("tasks:write")
+    assert api_key_principal(bearer(narrow)).may("tasks:read")
+    assert not api_key_principal(bearer(narrow)).may("tasks:write")
+    assert api_key_principal(bearer(wide)).may("tasks:write")
 
 
 def test_checking_a_key_costs_one_query_and_an_anonymous_caller_none(ada, django_assert_num_queries):
     _, text = ApiKey.issue(ada, "laptop")
     with django_assert_num_queries(1):
-        principal_of(bearer(text))
+        api_key_principal(bearer(text))
     with django_assert_num_queries(0):
-        principal_of("")
+        api_key_principal("")
     with django_assert_num_queries(0), pytest.raises(BadCredentials):
-        principal_of("Bearer nonsense")
+        api_key_principal("Bearer nonsense")
 
 
 def test_the_last_use_is_noted_once_a_minute_and_not_for_refused_callers(ada):
     key, text = ApiKey.issue(ada, "laptop")
     with pytest.raises(BadCredentials):
-        principal_of(bearer(f"parley_{key.prefix}_guessed"))
+        api_key_principal(bearer(f"parley_{key.prefix}_guessed"))
     noted_uses()
     key.refresh_from_db()
     assert key.last_used_at is None
 
-    principal_of(bearer(text))
+    api_key_principal(bearer(text))
     noted_uses()
     key.refresh_from_db()
     first = key.last_used_at
     assert timezone.now() - first < datetime.timedelta(minutes=1)
 
-    principal_of(bearer(text))
+    api_key_principal(bearer(text))
     noted_uses()
     key.refresh_from_db()
     assert key.last_used_at == first
 
     ApiKey.objects.filter(pk=key.pk).update(last_used_at=first - 2 * ApiKey.TOUCH_AFTER)
-    principal_of(bearer(text))
+    api_key_principal(bearer(text))
     noted_uses()
     key.refresh_from_db()
     assert key.last_used_at >= first

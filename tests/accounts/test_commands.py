@@ -7,7 +7,7 @@ from django.contrib.auth import authenticate
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from apps.accounts.credentials import principal_of
+from apps.accounts.authentication import api_key_principal
 from apps.accounts.models import ApiKey, User
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,7 +44,7 @@ def test_create_user_refuses_who_exists_already_and_what_is_no_address(ada, prin
 
 def test_create_api_key_prints_the_key_alone(ada, printed):
     text = printed("create_api_key", "Ada@example.org").removesuffix("\n")
-    assert principal_of(f"Bearer {text}").user_id == ada.pk
+    assert api_key_principal(f"Bearer {text}").user_id == ada.pk
     assert ApiKey.objects.get().name == "command line"
     assert ApiKey.objects.get().expires_at is None
 

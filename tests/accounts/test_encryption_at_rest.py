@@ -14,10 +14,16 @@ from django.db import connection, models
 from django.test.utils import isolate_apps
 from model_bakery import baker
 
-from apps.accounts.encrypted import EncryptedTextField
-from apps.accounts.keyring import CannotDecrypt, Keyring, NoMasterKey, keyring
+from apps.accounts.encryption import (
+    BATCH_ROWS,
+    CannotDecrypt,
+    EncryptedTextField,
+    Keyring,
+    NoMasterKey,
+    encrypted_fields,
+    keyring,
+)
 from apps.accounts.models import User
-from apps.accounts.reencryption import BATCH, encrypted_fields
 from apps.agents.models import Agent
 from tests.stack import ROOT
 
@@ -123,16 +129,16 @@ def test_an_older_key_still_reads_while_the_first_one_encrypts(notes, settings):
 
 
 def test_rotation_brings_everything_under_the_first_key_once(notes, rotated, settings, capsys):
-    notes.bulk_create([Note(secret=f"s{n}", other=None if n % 2 else "") for n in range(BATCH + 3)])
+    notes.bulk_create([Note(secret=f"s{n}", other=None if n % 2 else "") for n in range(BATCH_ROWS + 3)])
     notes.create(secret="x", other="y")
     settings.MASTER_KEY = f"{(new := new_key())},{settings.MASTER_KEY}"
     call_command("rotate_master_key")
     assert capsys.readouterr().out.splitlines() == [
-        f"tests_note.secret: {BATCH + 4} encrypted anew",
+        f"tests_note.secret: {BATCH_ROWS + 4} encrypted anew",
         "tests_note.another: 1 encrypted anew",
     ]
     settings.MASTER_KEY = new
-    assert sorted(notes.values_list("secret", flat=True)) == sorted([*(f"s{n}" for n in range(BATCH + 3)), "x"])
+    assert sorted(notes.values_list("secret", flat=True)) == sorted([*(f"s{n}" for n in range(BATCH_ROWS + 3)), "x"])
     before = stored()
     call_command("rotate_master_key")
     assert stored() == before

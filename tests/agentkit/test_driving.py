@@ -163,7 +163,7 @@ async def test_a_handler_whose_turn_never_came_does_not_start_after_the_stop():
 
 
 async def test_a_handler_that_will_not_stop_is_left_behind(monkeypatch):
-    monkeypatch.setattr("agentkit.driving.STOP_SECONDS", 0.01)
+    monkeypatch.setattr("agentkit.runner.STOP_SECONDS", 0.01)
     release, cleaned = asyncio.Event(), []
 
     class Stubborn(SkillHandler):
@@ -189,7 +189,7 @@ async def test_a_handler_that_will_not_stop_is_left_behind(monkeypatch):
 
 
 async def test_cleaning_up_is_bounded_and_its_errors_are_only_logged(monkeypatch, caplog):
-    monkeypatch.setattr("agentkit.driving.CLEANUP_SECONDS", 0.01)
+    monkeypatch.setattr("agentkit.runner.CLEANUP_SECONDS", 0.01)
 
     class Slow(SkillHandler):
         async def on_request(self, task):

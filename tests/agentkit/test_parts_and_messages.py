@@ -6,7 +6,7 @@ import json
 import pytest
 
 from agentkit import Message, ReceivedArtifact, UnreadableContent, data_part, raw_part, text_part, url_part
-from agentkit.parts import kind_of, part_of
+from agentkit.messages import kind_of, part_of
 
 STORE = {"a": b"\x00binary", "b": "größer".encode(), "c": json.dumps({"rows": [1, 2]}).encode()}
 

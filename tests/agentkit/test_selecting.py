@@ -23,7 +23,7 @@ from agentkit import (
     as_handler,
     by_rules,
 )
-from agentkit.responding import asks_for_task, constant, select
+from agentkit.runner import constant_response_type, select_response_type, selector_takes_task
 from agentkit.selecting import has_files, longer_than, says
 from agentkit.testing import user_message
 
@@ -42,8 +42,8 @@ async def test_a_constant_needs_no_asking():
         class Constant(Handler):
             response_type = written
 
-        assert constant(Constant()) is meant
-        assert await select(Constant(), user_message("hi")) is meant
+        assert constant_response_type(Constant()) is meant
+        assert await select_response_type(Constant(), user_message("hi")) is meant
         assert Constant().select_response_type(user_message("hi")) in (meant, meant.value)
 
 
@@ -53,7 +53,7 @@ async def test_rules_are_looked_at_in_turn():
             (has_files, "task"), (says("report", "go on"), "task"), (longer_than(100), TASK), otherwise="message"
         )
 
-    assert constant(Ruled()) is None
+    assert constant_response_type(Ruled()) is None
     for text, files, meant in (
         ("hi", {}, MESSAGE),
         ("a REPORT, please", {}, TASK),
@@ -61,7 +61,7 @@ async def test_rules_are_looked_at_in_turn():
         ("hi", {"a.txt": b"a"}, TASK),
         ("long " * 30, {}, TASK),
     ):
-        assert await select(Ruled(), user_message(text, files)) is meant, text
+        assert await select_response_type(Ruled(), user_message(text, files)) is meant, text
 
 
 def test_a_rule_with_an_unknown_choice_is_refused_where_it_is_written():
@@ -86,11 +86,11 @@ class Methods:
 
 async def test_a_method_is_asked_with_or_without_the_task_in_a_thread_unless_it_is_async():
     existing = ExistingTask("1", "completed")
-    assert await select(Methods.Plain(), user_message("hi")) is MESSAGE
-    assert await select(Methods.WithTask(), user_message("hi"), existing) is MESSAGE
-    assert await select(Methods.WithTask(), user_message("hi")) is TASK
-    assert await select(Methods.Async(), user_message("hi")) is MESSAGE
-    asks = [asks_for_task(kind()) for kind in (Methods.Plain, Methods.WithTask, Methods.Async, Handler)]
+    assert await select_response_type(Methods.Plain(), user_message("hi")) is MESSAGE
+    assert await select_response_type(Methods.WithTask(), user_message("hi"), existing) is MESSAGE
+    assert await select_response_type(Methods.WithTask(), user_message("hi")) is TASK
+    assert await select_response_type(Methods.Async(), user_message("hi")) is MESSAGE
+    asks = [selector_takes_task(kind()) for kind in (Methods.Plain, Methods.WithTask, Methods.Async, Handler)]
     assert asks == [False, True, True, False]
 
 
@@ -106,8 +106,8 @@ async def test_a_function_in_the_place_of_the_constant_is_asked():
         return text
 
     for handler in (Own(), as_handler(function)):
-        assert await select(handler, user_message("hi")) is MESSAGE
-        assert await select(handler, user_message("a report")) is TASK
+        assert await select_response_type(handler, user_message("hi")) is MESSAGE
+        assert await select_response_type(handler, user_message("a report")) is TASK
 
 
 async def test_a_choice_that_is_none_is_the_handlers_error():
@@ -116,7 +116,7 @@ async def test_a_choice_that_is_none_is_the_handlers_error():
             return "letter"
 
     with pytest.raises(HandlerError, match="letter"):
-        await select(Wrong(), user_message("hi"))
+        await select_response_type(Wrong(), user_message("hi"))
 
 
 async def test_an_answer_says_whether_it_is_an_error():

@@ -3,9 +3,9 @@
 import pytest
 import rfc8785
 
-from apps.agents import card_signatures, cards, jose
+from apps.agents import card_signatures, cards, signing
 from apps.agents.models import SigningKey
-from apps.agents.signing_keys import rotate
+from apps.agents.signing import rotate_key
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,37 +41,37 @@ def test_a_field_stays_where_it_is_required_or_set_and_optional():
         ),
         ({"skills": [{"id": "a", "tags": [], "examples": [], "x": 1}]}, {"skills": [{"id": "a", "tags": []}]}),
     ]:
-        assert card_signatures.content(given) == kept, given
-    assert rfc8785.dumps(card_signatures.content(EXAMPLE)) == (
+        assert card_signatures.card_content(given) == kept, given
+    assert rfc8785.dumps(card_signatures.card_content(EXAMPLE)) == (
         b'{"capabilities":{"pushNotifications":false,"streaming":false},"description":"","name":"Example Agent",'
         b'"skills":[]}'
     )
 
 
 def test_what_is_shown_is_what_was_signed(echo):
-    shown = card_signatures.signed(cards.card(echo), echo)
+    shown = card_signatures.signed_card(cards.agent_card(echo), echo)
     [signature] = shown.pop("signatures")
     key = SigningKey.objects.get()
     detached = f"{signature['protected']}..{signature['signature']}"
-    jose.check(detached, rfc8785.dumps(shown), key.public, key.algorithm)
+    signing.verify(detached, rfc8785.dumps(shown), key.public, key.algorithm)
     known = {"alg": "EdDSA", "kid": key.kid, "typ": "JOSE"}
-    assert jose.header_of(detached) == {**known, "jku": "http://127.0.0.1:8000/.well-known/jwks.json"}
-    with pytest.raises(jose.BadSignature):
-        jose.check(detached, rfc8785.dumps({**shown, "name": "Echp"}), key.public, key.algorithm)
+    assert signing.unverified_header(detached) == {**known, "jku": "http://127.0.0.1:8000/.well-known/jwks.json"}
+    with pytest.raises(signing.BadSignature):
+        signing.verify(detached, rfc8785.dumps({**shown, "name": "Echp"}), key.public, key.algorithm)
 
 
 def test_a_card_is_signed_once(echo, monkeypatch, django_assert_num_queries):
-    first = card_signatures.signed(cards.card(echo), echo)
-    monkeypatch.setattr(jose.Signer, "sign", None)
+    first = card_signatures.signed_card(cards.agent_card(echo), echo)
+    monkeypatch.setattr(signing.Signer, "sign", None)
     with django_assert_num_queries(0):
-        assert card_signatures.signed(cards.card(echo), echo) == first
+        assert card_signatures.signed_card(cards.agent_card(echo), echo) == first
 
 
 def test_the_validator_changes_with_the_card_and_its_key_and_with_nothing_else(echo):
     def validator():
-        return card_signatures.validator(card_signatures.signed(cards.card(echo), echo))
+        return card_signatures.card_etag(card_signatures.signed_card(cards.agent_card(echo), echo))
 
-    rotate(echo, "ES256")
+    rotate_key(echo, "ES256")
     before = validator()
     card_signatures._sign.cache_clear()  # as in another process, where the signature is another one
     assert validator() == before
@@ -79,5 +79,5 @@ def test_the_validator_changes_with_the_card_and_its_key_and_with_nothing_else(e
     echo.description = "Says it differently."
     described = validator()
     assert described != before
-    rotate(echo)
+    rotate_key(echo)
     assert validator() != described

@@ -15,7 +15,7 @@ BARE = Agent(slug="bare", name="Bare", description="Nothing but a name.", handle
 
 def parsed(agent: Agent) -> AgentCard:
     """The card as the SDK reads it; an unknown field is an error."""
-    return ParseDict(cards.card(agent), AgentCard(), ignore_unknown_fields=False)
+    return ParseDict(cards.agent_card(agent), AgentCard(), ignore_unknown_fields=False)
 
 
 @pytest.fixture(params=["hello", "bare"])

@@ -4,10 +4,10 @@ import pytest
 from django.core.exceptions import ValidationError
 
 import outbound
-from apps.agents import tools
-from apps.agents.definitions import MOST_BYTES, Definition, as_yaml
+from apps.agents import definitions
+from apps.agents.definitions import MOST_FILE_BYTES, Definition, as_yaml
 from apps.agents.registration import register_hosted, register_model
-from outbound.allowing import Allowed
+from outbound.targets import Allowed
 from tests.agents.definitions import PLAIN, clerk, definition
 
 pytestmark = pytest.mark.django_db
@@ -84,7 +84,7 @@ def test_a_file_that_is_no_definition_is_refused():
         ("[1, 2]", "Write a mapping"),
         ("a: [", "It is no YAML (line 1)"),
         ("!!python/object/apply:os.system ['true']", "It is no YAML"),
-        ("name: x" + " " * MOST_BYTES, "larger than 200,000 bytes"),
+        ("name: x" + " " * MOST_FILE_BYTES, "larger than 200,000 bytes"),
         ("a: &a [1]\nb: *a\n", "Field required"),
         ("name: !!bool maybe", "It is no YAML"),
         ("name: !!int ''", "It is no YAML"),
@@ -112,6 +112,6 @@ def test_a_module_whose_functions_cannot_be_offered_is_named_in_a_sentence(setti
         settings.AGENT_TOOLS = ["apps.features.model_agents.tools", module]
         assert sentence in problems(tools=["current_time"])["tools"], module
     settings.AGENT_TOOLS = ["tests.agents.another_clock"]
-    [offered] = tools.registered().values()
+    [offered] = definitions.registered_tools().values()
     assert (offered.name, offered.summary) == ("current_time", "Tells another time.")
     assert offered.function() == "never"

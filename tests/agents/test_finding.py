@@ -3,9 +3,9 @@
 import pytest
 
 from apps.accounts.principals import ANONYMOUS
-from apps.agents.finding import find, modes_of, tags_of
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
+from apps.agents.search import find_agents, modes_of, tags_of
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +31,7 @@ def painter(db):
 
 
 def found(*text, principal=ANONYMOUS, **asked):
-    return [agent.slug for agent in find(principal, *text, **asked)]
+    return [agent.slug for agent in find_agents(principal, *text, **asked)]
 
 
 def test_words_find_what_agents_and_their_skills_say(polyglot, painter):
@@ -88,4 +88,4 @@ def test_finding_is_one_query_however_many_agents_there_are(django_assert_num_qu
     for number in range(30):
         made(f"Agent{number}", skill(f"Skill {number}", "art"))
     with django_assert_num_queries(1):
-        assert len(find(ANONYMOUS, "skill", tag="art", mode="text/plain", health="ok")) == 30
+        assert len(find_agents(ANONYMOUS, "skill", tag="art", mode="text/plain", health="ok")) == 30

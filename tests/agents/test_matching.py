@@ -2,8 +2,7 @@
 
 import pytest
 
-from apps.agents.matching import Index
-from apps.agents.words import words_of
+from apps.agents.search import SkillIndex, words_of
 
 
 def skill(name, description="", tags=(), examples=()):
@@ -17,7 +16,7 @@ OTHERS = [skill(f"Other{number}", f"Handles case{number} of numbers.") for numbe
 
 
 def scores(asked, *skills):
-    return Index(skills).scores(words_of(asked))
+    return SkillIndex(skills).scores(words_of(asked))
 
 
 def test_words_are_those_that_tell_something_in_any_script():
@@ -37,7 +36,7 @@ def test_the_skill_that_shares_words_is_found_and_no_other():
     assert scores("translate into French", TRANSLATE, COUNT) == [pytest.approx(2 / 3, abs=1e-3), 0.0]
     assert scores("bake bread", TRANSLATE, COUNT) == [0.0, 0.0]
     assert scores("", TRANSLATE) == [0.0]
-    assert Index([]).matches(["translate"]) == []
+    assert SkillIndex([]).matches(["translate"]) == []
     assert scores("anything", skill("The", "a")) == [0.0]
 
 
@@ -67,7 +66,7 @@ def test_other_agents_matter_only_by_the_words_that_they_say_too():
 
 
 def test_reasons_name_the_words_and_the_tags():
-    [match] = Index([TRANSLATE]).matches(words_of("Translate into French or german"))
+    [match] = SkillIndex([TRANSLATE]).matches(words_of("Translate into French or german"))
     assert match.words == ("translate", "french", "german")
     assert match.reasons == ["shares the words translate, french, german"]
     assert match.tags == ["french", "german"]

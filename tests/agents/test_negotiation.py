@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from apps.agents.matching import Match
 from apps.agents.models import Agent
 from apps.agents.negotiation import (
-    Ask,
-    Facts,
+    Measurements,
     Subscores,
     Weights,
+    WorkRequest,
     assess,
     confidence_in,
     cost_score,
@@ -18,17 +17,18 @@ from apps.agents.negotiation import (
     load_score,
     performance_score,
 )
+from apps.agents.search import SkillMatch
 
 SKILL = {"id": "s", "name": "Skill", "description": "Does it.", "tags": ["french", "other"]}
-ASK = Ask("translate")
+ASK = WorkRequest("translate")
 
 
 def an_agent(**fields):
     return Agent(**{"slug": "one", "name": "One", "skills": [SKILL]} | fields)
 
 
-def assessed(ask=ASK, facts=Facts(100, 0), score=0.5, **fields):  # noqa: B008 (it is frozen)
-    return assess(ask, an_agent(**fields), facts, [Match(SKILL, score, ("french",) if score else ())])
+def assessed(ask=ASK, facts=Measurements(100, 0), score=0.5, **fields):  # noqa: B008 (it is frozen)
+    return assess(ask, an_agent(**fields), facts, [SkillMatch(SKILL, score, ("french",) if score else ())])
 
 
 PERFORMANCE = [
@@ -56,11 +56,11 @@ def test_each_subscore_and_the_confidence_follow_their_formula():
     for cost, budget, score in COST:
         assert cost_score(cost, budget) == score, (cost, budget)
     for inputs, outputs, score in TYPES:
-        ask = Ask("x", input_types=inputs, output_types=outputs)
+        ask = WorkRequest("x", input_types=inputs, output_types=outputs)
         assert io_score(ask, an_agent()) == pytest.approx(score), (inputs, outputs)
     for *known, confidence in CONFIDENCE:
         best, types, latency, queue = known
-        found = confidence_in(Ask("x", input_types=types), Facts(latency, queue), best)
+        found = confidence_in(WorkRequest("x", input_types=types), Measurements(latency, queue), best)
         assert found == pytest.approx(confidence), known
 
 
@@ -106,7 +106,7 @@ def test_each_reason_to_say_no_holds_just_beyond_its_border():
         more_asked, more_fields = REJECTIONS[reason]
         asked, fields = asked | more_asked, fields | more_fields
         assert assessed(replace(ASK, **asked), **fields).rejection == reason
-    assert assessed(replace(ASK, max_latency_ms=1), facts=Facts(None, None)).accepted
+    assert assessed(replace(ASK, max_latency_ms=1), facts=Measurements(None, None)).accepted
 
 
 def test_what_is_answered_is_as_documented():
@@ -123,7 +123,7 @@ def test_what_is_answered_is_as_documented():
         "queue_depth": 0,
         "subscores": {"skill": 0.5, "io": 1.0, "performance": 1.0, "load": 1.0, "cost": 1.0},
     }
-    unknown = assessed(facts=Facts(), score=0.0).wire
+    unknown = assessed(facts=Measurements(), score=0.0).wire
     assert (unknown["skill_matches"], unknown["matched_tags"]) == ([], [])
     assert (unknown["latency_estimate_ms"], unknown["queue_depth"], unknown["subscores"]["load"]) == (None, None, 0.5)
 

@@ -10,9 +10,9 @@ from django.db import IntegrityError, connection, connections, transaction
 from django.urls import reverse
 
 from apps.accounts.models import User
-from apps.agents import identity, jose, signing_keys
+from apps.agents import identity, signing
 from apps.agents.models import SigningKey
-from apps.agents.signing_keys import revoke, rotate, signer_of
+from apps.agents.signing import revoke_key, rotate_key, signer_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -25,7 +25,7 @@ def test_a_key_is_made_when_it_is_first_needed_looked_up_once_and_encrypted_at_r
     key = SigningKey.objects.get()
     assert (key.kid, key.agent, key.algorithm) == (signer.kid, echo, "EdDSA")
     assert "d" not in key.public
-    jose.check(signer.sign(PAYLOAD), PAYLOAD, key.public, key.algorithm)
+    signing.verify(signer.sign(PAYLOAD), PAYLOAD, key.public, key.algorithm)
     assert signer_of(None).kid != signer.kid
     with django_assert_num_queries(0):
         signer_of(echo).sign(PAYLOAD)
@@ -37,33 +37,33 @@ def test_a_key_is_made_when_it_is_first_needed_looked_up_once_and_encrypted_at_r
 
 def test_a_key_that_another_process_rotated_is_used_for_some_seconds_only(echo, monkeypatch):
     before = signer_of(echo)
-    monkeypatch.setattr(signing_keys, "forget", lambda: None)  # as in another process
-    after = rotate(echo)
+    monkeypatch.setattr(signing, "clear_signers", lambda: None)  # as in another process
+    after = rotate_key(echo)
     assert signer_of(echo).kid == before.kid
-    now = signing_keys.time.monotonic()
-    monkeypatch.setattr(signing_keys.time, "monotonic", lambda: now + signing_keys.KEEP_SECONDS + 1)
+    now = signing.time.monotonic()
+    monkeypatch.setattr(signing.time, "monotonic", lambda: now + signing.SIGNER_CACHE_SECONDS + 1)
     assert signer_of(echo).kid == after.kid
 
 
 def test_rotation_retires_the_key_and_erases_what_could_sign(echo):
     signature, old = signer_of(echo).sign(PAYLOAD), SigningKey.objects.get()
-    new = rotate(echo, "ES256")
+    new = rotate_key(echo, "ES256")
     old.refresh_from_db()
     assert old.retired_at is not None
     assert old.private == ""
     assert signer_of(echo).kid == new.kid != old.kid
-    jose.check(signature, PAYLOAD, old.public, old.algorithm)
+    signing.verify(signature, PAYLOAD, old.public, old.algorithm)
     assert {key["kid"] for key in identity.key_set()["keys"]} == {old.kid, new.kid}
 
 
 def test_a_revoked_key_is_published_nowhere_and_another_follows(echo):
     signer_of(echo)
-    revoke(old := SigningKey.objects.get())
+    revoke_key(old := SigningKey.objects.get())
     assert identity.key_set() == {"keys": []}
     assert identity.did_document(echo)["verificationMethod"] == []
     assert signer_of(echo).kid != old.kid
-    retired = rotate(echo)
-    revoke(SigningKey.objects.filter(agent=echo, revoked_at=None).exclude(pk=retired.pk).get())
+    retired = rotate_key(echo)
+    revoke_key(SigningKey.objects.filter(agent=echo, revoked_at=None).exclude(pk=retired.pk).get())
     assert [key["kid"] for key in identity.key_set()["keys"]] == [retired.kid]
 
 
@@ -79,7 +79,7 @@ def test_two_keys_never_sign_for_one_owner(echo):
 @pytest.mark.services("many transactions make the first key")
 def test_many_who_need_the_first_key_at_once_get_the_same(echo):
     def kid(_):
-        signing_keys.forget()
+        signing.clear_signers()
         try:
             return signer_of(echo).kid
         finally:
@@ -90,12 +90,12 @@ def test_many_who_need_the_first_key_at_once_get_the_same(echo):
 
 
 def test_the_published_keys_have_all_that_a_verifier_needs(echo):
-    rotate(echo, "ES256")
-    rotate(None)
+    rotate_key(echo, "ES256")
+    rotate_key(None)
     published = {key["alg"]: key for key in identity.key_set()["keys"]}
     assert set(published["EdDSA"]) == {"kty", "crv", "x", "kid", "alg", "use"}
     assert set(published["ES256"]) == {"kty", "crv", "x", "y", "kid", "alg", "use"}
-    assert all(key["use"] == "sig" and key["kid"] == jose.thumbprint(key) for key in published.values())
+    assert all(key["use"] == "sig" and key["kid"] == signing.thumbprint(key) for key in published.values())
 
 
 def test_a_command_rotates_and_revokes(echo, capsys):

@@ -10,7 +10,7 @@ from django.db import connection
 
 from apps.agents import cards, versions
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.registration import go_back, register_hosted, register_model
+from apps.agents.registration import register_hosted, register_model, revert
 from tests.agents.definitions import clerk, definition
 
 pytestmark = pytest.mark.django_db
@@ -55,14 +55,14 @@ def test_a_hosted_agent_has_versions_of_what_it_says_of_itself():
     assert [agent.current_version.content[field] for field in ("kind", "handler", "name")] == ["hosted", HELLO, "Hello"]
     assert agent.version == "1.0.0"  # its handler's, not ours to count
     with pytest.raises(ValidationError, match="Change the handler"):
-        go_back(agent.current_version, None)
+        revert(agent.current_version, None)
 
 
 def test_an_agent_goes_back_to_a_version_by_a_new_one(ada):
     agent = clerk(name="First", skills=[{"name": "Sort", "description": "Sorts."}])
     first = agent.current_version
     clerk(name="Second")
-    back = go_back(first, ada)
+    back = revert(first, ada)
     agent.refresh_from_db()
     assert (back.number, back.sha256, back.author, back.note) == (3, first.sha256, ada, "Back to version 1.")
     assert (agent.name, agent.current_version, agent.skills[0]["id"]) == ("First", back, "sort")
@@ -73,13 +73,13 @@ def test_an_agent_does_not_go_back_to_what_cannot_work_any_more():
     agent = clerk("asker")
     Agent.objects.get(slug="helper").delete()
     with pytest.raises(ValidationError, match="There is no agent helper"):
-        go_back(first, None)
+        revert(first, None)
     assert numbers(agent) == [1, 2]
 
 
 def test_the_card_counts_the_versions_and_follows_the_definition():
-    assert cards.card(clerk())["version"] == "1.0.0"
-    shown = cards.card(clerk(name="Chief clerk", streaming=False, input_modes=["image/*"]))
+    assert cards.agent_card(clerk())["version"] == "1.0.0"
+    shown = cards.agent_card(clerk(name="Chief clerk", streaming=False, input_modes=["image/*"]))
     assert (shown["version"], shown["name"], shown["defaultInputModes"]) == ("1.1.0", "Chief clerk", ["image/*"])
     assert shown["capabilities"]["streaming"] is False
     assert shown["capabilities"]["pushNotifications"] is True

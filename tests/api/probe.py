@@ -6,9 +6,9 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.accounts import quotas
-from apps.api.fields import AnyValue, Body, Line, Query
+from apps.api.framework.serializers import AnyValue, Body, Line, Query
+from apps.api.framework.views import Endpoint, UnknownAddress
 from apps.api.urls import in_both_forms
-from apps.api.views import Endpoint, Nowhere
 
 
 class Said(Body):
@@ -52,4 +52,4 @@ addresses = [
     path("broken", Broken.as_view()),
 ]
 forms = [form for one in addresses for form in in_both_forms(one)]
-urlpatterns = [path("api/v1/", include([*forms, re_path("", Nowhere.as_view())]))]
+urlpatterns = [path("api/v1/", include([*forms, re_path("", UnknownAddress.as_view())]))]

@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.api.uploads import PIECE
 from apps.plans.definitions import PlanDefinition
-from apps.plans.registration import register_plan
+from apps.plans.registry import register_plan
 from apps.record.models import Event
 from tests.api import promises
 from tests.api.calling import JSON, Answer, Caller

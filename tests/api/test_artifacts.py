@@ -12,7 +12,7 @@ import db
 from agentkit import Artifact, Failed
 from apps.agents import identity
 from apps.agents.models import Agent, SigningKey
-from apps.agents.signing_keys import revoke
+from apps.agents.signing import revoke_key
 from apps.engine import accept
 from apps.record.models import Artifact as Row
 from apps.record.models import Context
@@ -107,7 +107,7 @@ async def test_a_signature_is_verified_and_what_was_changed_is_found_out(ada_cal
     forged = (await ada_calls.get(f"{address}/verify")).body
     assert (forged["result"], forged["verdict"]) == ("invalid", "broken")
     await db.run(lambda: Row.objects.update(parts=[{"text": "hello"}]))
-    await db.run(lambda: revoke(SigningKey.objects.get(kid=good["key"]["id"])))
+    await db.run(lambda: revoke_key(SigningKey.objects.get(kid=good["key"]["id"])))
     revoked = (await ada_calls.get(f"{address}/verify")).body
     assert (revoked["result"], revoked["verdict"], revoked["key"]["isRevoked"]) == ("invalid", "revoked", True)
 

@@ -9,7 +9,7 @@ import pytest
 import db
 from agentkit import Artifact, Completed
 from apps.engine import accept
-from apps.features.archive.archiving import cool
+from apps.features.archive.archiving import move_to_cold_storage
 from apps.record.models import Artifact as ArtifactRow
 from apps.record.models import Context, Run, Task
 from tests.record.archiving import put_away
@@ -28,7 +28,7 @@ def talk(ada: Any, echo: Any, said: Any) -> Context:
 
 
 def goes(talk: Context) -> None:
-    cool(talk.pk)
+    move_to_cold_storage(talk.pk)
     assert not Task.objects.filter(context=talk).exists()
 
 
@@ -59,7 +59,7 @@ async def test_whatever_is_asked_for_in_it_is_what_it_was(ada_calls, bob_calls, 
 async def test_beginning_it_again_by_its_key_gives_the_same(ada_calls, echo):
     first = await ada_calls.post("/sessions", {"agent": "echo", "title": "Mine"}, **KEY)
     session = first.body["session"]["id"]
-    await db.run(lambda: cool(put_away(Context.objects.get(pk=session)).pk))
+    await db.run(lambda: move_to_cold_storage(put_away(Context.objects.get(pk=session)).pk))
     again = await ada_calls.post("/sessions", {"agent": "echo", "title": "Mine"}, **KEY)
     assert (again.status, again.body["session"]["id"]) == (200, session)
 

@@ -9,7 +9,7 @@ import pytest
 
 import db
 from apps.agents.models import Agent
-from apps.plans.opening import begin
+from apps.plans.runs import begin_run
 from apps.record.models import Context, Task
 from tests.api.calling import Caller
 from tests.api.counting import statements
@@ -68,7 +68,7 @@ async def test_a_run_of_many_steps_takes_as_many_queries_as_one_of_few(
     for number in (1, 12):
         agent = await db.run(plan, {f"s{one}": {"agent": "loud", "message": f"{one}"} for one in range(number)})
         run = (await ada_calls.post("/plans/runs", {"plan": "plan"})).body["run"]["id"]
-        await db.run(lambda run=run, agent=agent: begin(Task.objects.get(pk=run), agent.current_version))
+        await db.run(lambda run=run, agent=agent: begin_run(Task.objects.get(pk=run), agent.current_version))
         with statements() as asked:
             assert len((await ada_calls.get(f"/plans/runs/{run}")).body["steps"]) == number
         counts.append(len(asked))

@@ -11,7 +11,7 @@ import db
 from apps.accounts import quotas
 from apps.accounts.models import ApiKey
 from apps.features.sessions import deletion
-from apps.record import sync_cursors
+from apps.record import sync
 from apps.record.models import Event
 from config.asgi import application
 from tests.api.calling import scope_of
@@ -121,7 +121,7 @@ async def test_sessions_and_types_that_are_named_are_heard_alone(ada_calls, begu
 
 async def test_what_cannot_be_followed_is_refused_before_the_stream_begins(ada_calls, bob_calls, ada, begun, settings):
     session = await db.run(begun)
-    place = sync_cursors.token(ada.principal, await db.run(sync_cursors.here, ada.principal))
+    place = sync.position_token(ada.principal, await db.run(sync.current_position, ada.principal))
     for caller, query, status, code in (
         (bob_calls, f"since={place}", 422, "invalid"),
         (ada_calls, "since=nonsense", 422, "invalid"),
@@ -142,14 +142,14 @@ async def test_streams_are_counted_for_as_long_as_they_are_open(ada_calls, begun
     async with line(ada_calls) as stream:
         assert stream.status == 200
         assert (await ada_calls.get("/events")).status == 429
-    assert not quotas.streams._open
+    assert not quotas.stream_counter._open
     async with line(ada_calls) as stream:
         assert stream.status == 200
 
 
 async def test_who_was_away_for_too_long_is_told_to_read_everything_anew(ada_calls, ada, begun, settings):
     session = await db.run(begun)
-    place = sync_cursors.token(ada.principal, await db.run(sync_cursors.here, ada.principal))
+    place = sync.position_token(ada.principal, await db.run(sync.current_position, ada.principal))
     settings.SYNC_DAYS = 0
     async with line(ada_calls, f"since={place}") as stream:
         [(name, reset, _)] = await stream.hear(1)
@@ -160,8 +160,8 @@ async def test_who_was_away_for_too_long_is_told_to_read_everything_anew(ada_cal
 
 async def test_that_a_session_is_gone_comes_as_an_event_and_a_lost_log_as_a_reset(ada_calls, ada, echo, begun):
     gone, away = await db.run(lambda: begun(contextId="gone")), await db.run(begun)
-    place = sync_cursors.token(ada.principal, await db.run(sync_cursors.here, ada.principal))
-    await db.run(deletion.clear, ada.principal, echo, "gone")
+    place = sync.position_token(ada.principal, await db.run(sync.current_position, ada.principal))
+    await db.run(deletion.delete_context, ada.principal, echo, "gone")
     await db.run(rename, away)
     await db.run(Event.objects.filter(context=away).delete)
     async with line(ada_calls, f"since={place}") as stream:
@@ -172,7 +172,7 @@ async def test_that_a_session_is_gone_comes_as_an_event_and_a_lost_log_as_a_rese
 
 async def test_a_quiet_stream_says_that_it_is_there_and_where_it_is(ada_calls, begun, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.02
-    monkeypatch.setattr("apps.record.sse.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("apps.record.wire.HEARTBEAT_SECONDS", 0.05)
     await db.run(begun)
     async with line(ada_calls) as stream:
         places = set()
@@ -185,8 +185,8 @@ async def test_a_quiet_stream_says_that_it_is_there_and_where_it_is(ada_calls, b
 
 @pytest.mark.parametrize("who", ["a key that is revoked", "a browser whose password is another"])
 async def test_who_is_let_in_no_more_hears_no_more(ada_calls, ada_browses, ada, monkeypatch, who):
-    monkeypatch.setattr("apps.record.sse.RECHECK_SECONDS", 0.05)
-    monkeypatch.setattr("apps.record.sse.HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr("apps.record.wire.RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("apps.record.wire.HEARTBEAT_SECONDS", 0.02)
     async with line(ada_calls if "key" in who else ada_browses) as stream:
         for _ in range(5):
             assert await stream.more()

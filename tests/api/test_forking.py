@@ -8,8 +8,8 @@ import pytest
 import db
 from apps.accounts import quotas
 from apps.agents.models import Agent
-from apps.features.forks.forking import AT_WORK
-from apps.record import replay
+from apps.features.forks.forking import WORKING_STATES
+from apps.record import projection
 from apps.record.models import Context, Event, Task
 from tests.engine import branching_agents
 from tests.engine.branching_agents import BEGUN, GATE
@@ -54,7 +54,7 @@ async def settled(calls, answer):
     """The address of the session that came of a request, once its newest task has ended or asks for something."""
     address = f"/sessions/{answer.body['session']['id']}"
     if answer.body["task"]:
-        await until(Task.objects.filter(pk=answer.body["task"]["id"]).exclude(state__in=AT_WORK).exists)
+        await until(Task.objects.filter(pk=answer.body["task"]["id"]).exclude(state__in=WORKING_STATES).exists)
     return address
 
 
@@ -80,7 +80,7 @@ async def test_an_edit_makes_a_session_that_goes_on_from_before_it(ada_calls):
     assert [one["sessionId"] for one in edited["two"]["editHistory"]] == [told["session"]["id"]]
     third = await settled(ada_calls, await edit(ada_calls, child, "one", "eins"))
     for one in (address, child, third):
-        assert await db.run(replay.differences, uuid.UUID(one.removeprefix("/sessions/"))) == []
+        assert await db.run(projection.differences, uuid.UUID(one.removeprefix("/sessions/"))) == []
 
 
 async def test_files_of_a_message_stay_with_its_edit_where_that_is_asked_for(ada_calls):
@@ -247,7 +247,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_made(ada_calls):
 @pytest.fixture
 def few_acts(settings, monkeypatch):
     settings.ACTS_PER_MINUTE = 3
-    monkeypatch.setattr(quotas, "acts", quotas.Requests(f"acts-{uuid.uuid4()}"))
+    monkeypatch.setattr(quotas, "act_counter", quotas.RequestCounter(f"acts-{uuid.uuid4()}"))
     monkeypatch.setattr(quotas, "time", lambda: 30.0)  # no minute begins meanwhile
 
 

@@ -7,9 +7,9 @@ from channels.testing import WebsocketCommunicator
 
 import db
 from apps.accounts import quotas
-from apps.api import lines
-from apps.features.sessions import naming
-from apps.record import following, sync_cursors
+from apps.api import consumers
+from apps.features.sessions import commands
+from apps.record import sync
 from config.asgi import application
 from tests.api.calling import HOST
 from tests.api.delivering import rename
@@ -71,14 +71,14 @@ async def test_a_page_hears_what_happens_and_where_it_is(ada_browses, begun):
 
 async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
     session = await db.run(begun)
-    stranger = sync_cursors.token(bob.principal, await db.run(sync_cursors.here, bob.principal))
+    stranger = sync.position_token(bob.principal, await db.run(sync.current_position, bob.principal))
     for wanted, code in (
-        ({"since": stranger}, lines.REFUSED),
-        ({"since": "nonsense"}, lines.REFUSED),
-        ({"colour": "red"}, lines.REFUSED),
-        ([], lines.REFUSED),
-        ({"sessionIds": [str(session)[:-1] + "x"]}, lines.REFUSED),
-        ({"sessionIds": ["00000000-0000-0000-0000-000000000000"]}, lines.NOT_FOUND),
+        ({"since": stranger}, consumers.REFUSED),
+        ({"since": "nonsense"}, consumers.REFUSED),
+        ({"colour": "red"}, consumers.REFUSED),
+        ([], consumers.REFUSED),
+        ({"sessionIds": [str(session)[:-1] + "x"]}, consumers.REFUSED),
+        ({"sessionIds": ["00000000-0000-0000-0000-000000000000"]}, consumers.NOT_FOUND),
     ):
         async with line(ada_browses, wanted) as socket:
             assert await code_of(socket) == code, wanted
@@ -92,28 +92,28 @@ async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
         async with line(ada_browses) as socket:
             await socket.send_to(text_data=text)
             assert (await said_by(socket))["refused"], text[:20]
-            assert await code_of(socket) == lines.REFUSED
+            assert await code_of(socket) == consumers.REFUSED
 
 
 async def test_nobody_hears_without_signing_in_or_from_another_site(ada_calls, ada_browses):
     async with line(ada_calls) as socket:
-        assert await code_of(socket) == lines.SIGNED_OUT
+        assert await code_of(socket) == consumers.SIGNED_OUT
     async with line(ada_browses, origin="http://evil.example") as socket:
         assert not socket.connected
 
 
 async def test_signing_out_ends_the_line(ada_browses, ada, monkeypatch):
-    monkeypatch.setattr(lines.SessionsLine, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(consumers.EventsConsumer, "RECHECK_SECONDS", 0.05)
     async with line(ada_browses, {}) as socket:
         assert (await said_by(socket))["alive"] is True
         ada.set_password("another one")
         await ada.asave()
-        assert await code_of(socket) == lines.SIGNED_OUT
+        assert await code_of(socket) == consumers.SIGNED_OUT
 
 
 async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_browses, begun, monkeypatch):
-    monkeypatch.setattr(lines.SessionsLine, "UNSEEN_EVENTS", 2)
-    monkeypatch.setattr(lines.SessionsLine, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(consumers.EventsConsumer, "UNSEEN_EVENTS", 2)
+    monkeypatch.setattr(consumers.EventsConsumer, "SLOW_SECONDS", 0.2)
     session = await db.run(begun)
     async with line(ada_browses, {}) as slow, line(ada_browses, {}) as quick:
         await said_by(slow)
@@ -123,7 +123,7 @@ async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_br
             told = await said_by(quick)
             assert told["number"] == number
             await quick.send_json_to({"seen": number})
-        assert await code_of(slow) == lines.TOO_SLOW
+        assert await code_of(slow) == consumers.TOO_SLOW
 
 
 async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, settings):
@@ -131,8 +131,8 @@ async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, setti
     async with line(ada_browses, {}) as socket:
         await said_by(socket)
         async with line(ada_browses) as other:
-            assert await code_of(other) == lines.TOO_MANY
-    assert not quotas.streams._open
+            assert await code_of(other) == consumers.TOO_MANY
+    assert not quotas.stream_counter._open
 
 
 async def test_nonsense_from_a_page_is_ignored(ada_browses, begun):
@@ -148,11 +148,11 @@ async def test_nonsense_from_a_page_is_ignored(ada_browses, begun):
 async def test_a_page_is_not_told_that_it_has_all_while_something_that_it_wants_is_to_come(
     ada_browses, ada, begun, monkeypatch
 ):
-    monkeypatch.setattr(following, "BATCH", 2)
+    monkeypatch.setattr(sync, "BATCH_SIZE", 2)
     session = await db.run(begun)
-    before = await db.run(lambda: sync_cursors.token(ada.principal, sync_cursors.here(ada.principal)))
+    before = await db.run(lambda: sync.position_token(ada.principal, sync.current_position(ada.principal)))
     await db.run(rename, *[session] * 7)
-    await db.run(naming.archive, ada.principal, session)
+    await db.run(commands.archive_session, ada.principal, session)
     async with line(ada_browses, {"since": before, "types": ["session_archived"]}) as socket:
         first, second = await said_by(socket), await said_by(socket)
     assert [event["type"] for event in first["events"]] == ["session_archived"]
@@ -160,7 +160,7 @@ async def test_a_page_is_not_told_that_it_has_all_while_something_that_it_wants_
 
 
 async def test_a_sign_of_life_before_all_was_told_has_no_token(ada_browses, begun, monkeypatch):
-    monkeypatch.setattr(lines.SessionsLine, "ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(consumers.EventsConsumer, "ALIVE_SECONDS", 0.05)
     async with line(ada_browses) as socket:
         assert await said_by(socket) == {"alive": True}
         await socket.send_json_to({})

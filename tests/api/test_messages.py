@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 import db
-from apps.record import replay
+from apps.record import projection
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -92,7 +92,7 @@ async def test_a_session_begins_with_a_message_and_the_same_key_begins_it_once(a
     assert first.body["session"]["title"] == "A long title of a session"
     again = await ada_calls.post("/sessions", body, Idempotency_Key="one")
     assert (again.status, again.body) == (200, {**first.body, "repeated": True})
-    assert not await db.run(replay.differences, uuid.UUID(first.body["session"]["id"]))
+    assert not await db.run(projection.differences, uuid.UUID(first.body["session"]["id"]))
 
 
 async def test_a_repeated_message_finds_its_agent_after_a_switch(ada_calls, talks, works, worker):

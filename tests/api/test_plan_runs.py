@@ -14,7 +14,7 @@ import pytest
 import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.plans.opening import begin
+from apps.plans.runs import begin_run
 from apps.record.models import Context, Task
 from tests.api.calling import JSON, Caller
 from tests.engine.delegating import until
@@ -224,7 +224,7 @@ async def test_a_run_again_and_a_start_share_their_keys(ada_calls: Caller, plan:
     one = {"one": {"agent": "loud", "message": "{{ inputs.text }}"}}
     agent, _ = [await db.run(lambda slug=slug: plan(one, slug=slug)) for slug in ("plan", "other")]
     run = (await ada_calls.post("/plans/runs", {"plan": "plan", "text": "bees"})).body["run"]
-    await db.run(lambda: begin(Task.objects.get(pk=run["id"]), agent.current_version))
+    await db.run(lambda: begin_run(Task.objects.get(pk=run["id"]), agent.current_version))
     assert (await ada_calls.post(f"/plans/runs/{run['id']}/cancel")).status == 200
     other, again = {"plan": "other", "text": "bees"}, f"/plans/runs/{run['id']}/again"
     for path, body, key, told in (

@@ -13,7 +13,7 @@ import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.plans.definitions import PlanDefinition
-from apps.plans.registration import RESERVED_SLUGS, register_plan
+from apps.plans.registry import RESERVED_SLUGS, register_plan
 from tests.api.calling import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)

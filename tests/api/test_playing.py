@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import db
-from apps.api import playing
+from apps.api import events
 from apps.record.models import Context, Event
 from tests.api.delivering import rename
 from tests.api.test_events import Line
@@ -64,7 +64,7 @@ async def test_pauses_are_those_of_the_recording_faster_and_cut(recorded, monkey
         waited.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(playing.asyncio, "sleep", noted)
+    monkeypatch.setattr(events.asyncio, "sleep", noted)
     context = await Context.objects.aget(pk=recorded)
     for speed, most, pauses in (
         (1.0, 5.0, [0, 0, 1, 5, 0.5]),
@@ -72,7 +72,7 @@ async def test_pauses_are_those_of_the_recording_faster_and_cut(recorded, monkey
         (100.0, 3600.0, [0, 0, 0.01, 36, 0.005]),
     ):
         waited.clear()
-        heard = [one async for batch in playing.Tape(context, 1, 5, speed, most).play() for one in batch]
+        heard = [one async for batch in events.Playback(context, 1, 5, speed, most).play() for one in batch]
         assert [one["index"] for one in heard] == [1, 2, 3, 4, 5]
         assert waited == pytest.approx(pauses)
 

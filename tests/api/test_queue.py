@@ -89,7 +89,7 @@ async def test_more_than_are_kept_and_what_the_agent_does_not_take_are_refused(
     ada_calls: Caller, ada: User, echo: Agent, talks: Agent, said
 ) -> None:
     session, _ = await working(ada, echo, said)
-    for number in range(messages.MOST):
+    for number in range(messages.MAX_QUEUED):
         assert (await ada_calls.post(f"{session}/queue", {"text": str(number)})).status == 201
     refused = await ada_calls.post(f"{session}/queue", {"text": "too much"})
     assert (refused.status, refused.code) == (409, "conflict")

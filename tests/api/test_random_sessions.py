@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from apps.accounts.models import ApiKey, User
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Event, Task
 from tests.api.calling import Answer, Caller
 
@@ -70,7 +70,7 @@ class Sessions(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for model in self.living:
-            assert replay.differences(uuid.UUID(model.id)) == []
+            assert projection.differences(uuid.UUID(model.id)) == []
             indexes = [event["index"] for event in self.whole(model, "events")["events"]]
             assert indexes == list(range(1, len(indexes) + 1))
         self.runner.close()

@@ -6,9 +6,8 @@ import pytest
 
 import db
 from agentkit import Completed, InputRequired, ToolCall, ToolResult
-from apps.api.bodies import encoded
-from apps.api.shapes import whole_session
-from apps.api.shapes.whole import Wanted
+from apps.api.framework.policies import encode_json
+from apps.api.sessions import SessionSelection, whole_session
 from apps.engine import accept
 from apps.features.forks import forking
 from apps.record import hooks
@@ -28,7 +27,7 @@ seen: dict[tuple[uuid.UUID, int], bytes] = {}
 def look(context, events):
     """A ledger listener: how the session is after each transaction, before anything else happens."""
     now = Context.objects.get(pk=context.pk)
-    seen[now.pk, now.last_event] = encoded(whole_session(now, Wanted()))
+    seen[now.pk, now.last_event] = encode_json(whole_session(now, SessionSelection()))
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, ta
     at, before = newest - 3, looked[newest - 3]
     message = (await ada_calls.get(f"/sessions/{session}/messages")).body["items"][0]
     principal = await db.run(lambda: ada.principal)
-    edited = {"reason": "edit", "edited": message["id"]}
+    edited = {"reason": "edit", "edited_message": message["id"]}
     fork = await db.run(forking.fork, principal, uuid.UUID(session), message["index"] - 1, **edited)
     await ada_calls.post(f"/sessions/{session}/messages", {"text": "more"})
     now = (await ada_calls.get(f"/sessions/{session}")).body["messages"][0]

@@ -6,7 +6,7 @@ import pytest
 
 import db
 from agentkit import Artifact, Completed, Failed
-from apps.engine.breaking import BROKEN
+from apps.engine.output import AGENT_ERROR_MESSAGE
 from tests.api.calling import Caller
 from tests.api.delivering import Making
 from tests.working import begin, end
@@ -35,9 +35,9 @@ async def test_a_run_says_what_the_agent_said_when_it_failed_and_what_broke_is_f
     run = (await ada_calls.get(f"/runs/{failed.run}")).body
     assert (run["state"], run["error"]) == ("failed", {"code": "paper", "message": "No paper."})
     error = {"code": "error", "message": "KeyError: 'secret'", "traceback": "at line 7"}
-    await db.run(lambda: end(begin(broke.run), Failed(BROKEN, "error"), error=error))
+    await db.run(lambda: end(begin(broke.run), Failed(AGENT_ERROR_MESSAGE, "error"), error=error))
     answer = await ada_calls.get(f"/runs/{broke.run}")
-    assert answer.body["error"] == {"code": "error", "message": BROKEN}
+    assert answer.body["error"] == {"code": "error", "message": AGENT_ERROR_MESSAGE}
     assert b"secret" not in answer.content
     assert (await ada_calls.get("/runs/none")).code == "not_found"
 

@@ -5,7 +5,7 @@ from asgiref.sync import sync_to_async
 
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import WRITE
-from apps.api.search import Hit
+from apps.api.sessions import Hit
 from apps.engine import accept
 from tests.api.calling import Caller
 

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 import db
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Context
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -169,4 +169,4 @@ async def test_a_deleted_session_is_gone(ada_calls, works):
 
 
 async def _differences(session):
-    return await db.run(replay.differences, uuid.UUID(session["id"]))
+    return await db.run(projection.differences, uuid.UUID(session["id"]))

@@ -15,11 +15,11 @@ import db
 from agentkit import Artifact, Completed
 from apps.accounts import quotas
 from apps.engine import accept
-from apps.features.archive.archiving import cool
+from apps.features.archive.archiving import move_to_cold_storage
 from apps.features.forks.forking import fork
 from apps.features.sessions import deletion
 from apps.features.sharing.models import Share
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Context, Event
 from tests.api.calling import Caller
 from tests.nonces import without_nonces
@@ -34,7 +34,9 @@ SECRETS = ("ada@example.org", "agentRunId", "contextId", "traceparent")
 
 @pytest.fixture(autouse=True)
 def _nobody_has_looked() -> None:
-    quotas.views = quotas.Requests(f"views-{uuid.uuid4().hex}")  # its counts are nobody else's, in Redis neither
+    quotas.view_counter = quotas.RequestCounter(
+        f"views-{uuid.uuid4().hex}"
+    )  # its counts are nobody else's, in Redis neither
 
 
 @pytest.fixture
@@ -165,7 +167,7 @@ async def test_branches_are_those_of_the_moment_it_was_made(ada, echo, said, ada
     assert (second["id"], second["forkedAt"]) == (str(child.pk), talk.last_event)
     assert [said["content"] for said in second["messages"]] == ["Another way?", "yes"]
     assert len((await anybody.get(api_path(bare))).body["branches"]) == 1
-    await db.run(deletion.clear_session, ada.principal, child.pk)
+    await db.run(deletion.delete_session, ada.principal, child.pk)
     assert [one["id"] for one in (await anybody.get(api_path(share))).body["branches"]] == [str(talk.pk)]
 
 
@@ -175,7 +177,7 @@ async def test_whatever_is_wrong_with_a_link_the_answer_is_the_same(ada, ada_cal
     yesterday = timezone.now() - datetime.timedelta(days=1)
     await db.run(lambda: Share.objects.filter(pk=expired["id"]).update(expires_at=yesterday))
     answers = [await anybody.get(api_path(share)) for share in (revoked, expired)]
-    await db.run(deletion.clear_session, ada.principal, talk.pk)
+    await db.run(deletion.delete_session, ada.principal, talk.pk)
     answers += [await anybody.get(api_path(deleted)), await anybody.get("/shared/never-given")]
     assert {(answer.status, answer.content) for answer in answers} == {(404, answers[0].content)}
     assert answers[0].headers["x-robots-tag"] == "noindex, nofollow"
@@ -214,12 +216,12 @@ async def test_one_in_cold_storage_is_brought_back_to_be_read(ada_calls, anybody
     before = (await anybody.get(api_path(share))).content
 
     def go():
-        cool(put_away(Context.objects.get(pk=talk.pk)).pk)
+        move_to_cold_storage(put_away(Context.objects.get(pk=talk.pk)).pk)
         return Event.objects.filter(context=talk).count()
 
     assert await db.run(go) == 0
     assert (await anybody.get(api_path(share))).content == before
-    assert await db.run(replay.differences, talk.pk) == []
+    assert await db.run(projection.differences, talk.pk) == []
 
 
 async def test_the_page_can_be_read_and_printed_by_anybody(ada_calls, talk):

@@ -6,7 +6,7 @@ import pytest
 
 import db
 from apps.features.sessions import deletion
-from apps.record import sync_cursors
+from apps.record import sync
 from tests.api.delivering import rename
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,7 +17,7 @@ async def test_a_list_gives_a_token_and_the_token_what_changed_since(ada_calls, 
     gone = await db.run(lambda: begun(contextId="gone"))
     listed = (await ada_calls.get("/sessions")).body
     await db.run(rename, renamed)
-    await db.run(deletion.clear, ada.principal, echo, "gone")
+    await db.run(deletion.delete_context, ada.principal, echo, "gone")
     new = await db.run(begun)
     changes = (await ada_calls.get(f"/sessions?since={listed['token']}")).body
     assert [(one["id"], one["revision"]) for one in changes["items"]] == [(str(renamed), 2), (str(new), 1)]
@@ -58,6 +58,6 @@ async def test_a_token_that_is_none_or_somebody_elses_is_refused(ada_calls, bob_
 
 async def test_who_was_away_for_too_long_begins_again(ada_calls, ada, settings):
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=settings.SYNC_DAYS + 1)
-    token = sync_cursors.token(ada.principal, sync_cursors.Position(then, {}))
+    token = sync.position_token(ada.principal, sync.Position(then, {}))
     changes = (await ada_calls.get(f"/sessions?since={token}")).body
     assert (changes["reset"], changes["token"], changes["items"]) == (True, "", [])

@@ -15,7 +15,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine import accept
 from apps.features.forks import forking
-from apps.plans import opening
+from apps.plans import runs
 from apps.plans.models import Step
 from apps.record.models import Context, Event, Run, Task
 from tests.api.calling import Caller
@@ -82,7 +82,7 @@ async def test_what_waits_is_listed_once_and_of_plans_all_that_steps_ask(
     def steps_ask() -> tuple[Task, list[uuid.UUID]]:
         agent = plan({key: {"person": {"ask": f"{key}?"}} for key in ("one", "two")})
         task = Task.objects.get(pk=accept.accept(ada.principal, agent, made.said()).task)
-        opening.begin(task, agent.current_version)
+        runs.begin_run(task, agent.current_version)
         askers = [asking(ada, made.agent, made.said()).task for _ in range(2)]
         Task.objects.filter(pk__in=askers).update(parent=task)
         for key, asker in zip(("one", "two"), askers, strict=True):

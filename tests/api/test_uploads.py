@@ -17,9 +17,9 @@ from django.utils import timezone
 from apps.api.uploads import PIECE, UploadShape
 from apps.engine import accept
 from apps.features.sessions import deletion
-from apps.features.uploads import completing, opening, pieces
+from apps.features.uploads import resumable
 from apps.features.uploads.models import Upload
-from apps.record import blobs, media_types
+from apps.record.content import blobs, parts
 from apps.record.errors import InvalidParams, UploadNotFound
 from apps.record.models import Blob, Message
 
@@ -63,7 +63,7 @@ async def now(caller, upload):
 
 
 async def part_of(user, upload):
-    return await sync_to_async(completing.part_of)(user.principal, uuid.UUID(upload["id"]))
+    return await sync_to_async(resumable.message_part)(user.principal, uuid.UUID(upload["id"]))
 
 
 async def test_a_file_comes_in_pieces_and_a_message_names_it(ada, ada_calls, echo, said):
@@ -78,7 +78,7 @@ async def test_a_file_comes_in_pieces_and_a_message_names_it(ada, ada_calls, ech
     part = await part_of(ada, upload)
     assert part["stored"] == {"sha256": SHA256, "size": len(CONTENT), "kind": "raw"}
     assert blobs.content_of(part) == CONTENT
-    assert not pieces.path_of(uuid.UUID(upload["id"])).exists()
+    assert not resumable.path_of(uuid.UUID(upload["id"])).exists()
     await sync_to_async(accept.accept)(ada.principal, echo, said(parts=[part]))
     assert (await Blob.objects.aget(sha256=SHA256)).uses == 2
     assert (await ada_calls.delete(f"/uploads/{upload['id']}")).status == 204
@@ -176,7 +176,7 @@ async def test_a_file_that_is_not_the_announced_one_is_gone_and_one_that_is_not_
     refused = await send(ada_calls, upload, b"other", 0)
     assert (refused.status, refused.fields) == (422, ["sha256"])
     assert await now(ada_calls, upload) == "not_found"
-    assert not pieces.path_of(uuid.UUID(upload["id"])).exists()
+    assert not resumable.path_of(uuid.UUID(upload["id"])).exists()
     upload = await begun(ada_calls, 10)
     await send(ada_calls, upload, b"01234", 0)
     with pytest.raises(InvalidParams, match="byte 5 of 10") as told:
@@ -191,7 +191,7 @@ async def test_of_two_who_send_the_same_piece_one_wins_and_the_other_waits(ada_c
     assert (await now(ada_calls, upload))["sha256"] == SHA256
     assert (await Blob.objects.aget(sha256=SHA256)).uses == 1
     upload = await begun(ada_calls, 10)
-    file = pieces.Appending(await Upload.objects.aget(pk=upload["id"]), 0)
+    file = resumable.AppendableFile(await Upload.objects.aget(pk=upload["id"]), 0)
     file.write(b"012")
     refused = await send(ada_calls, upload, b"x", 3)
     assert (refused.status, refused.headers["upload-offset"]) == (409, "3")
@@ -223,35 +223,46 @@ async def test_what_expired_is_gone_with_its_file_unless_a_message_names_it(ada,
     assert await now(ada_calls, used) == "not_found"
     with pytest.raises(UploadNotFound):
         await part_of(ada, used)
-    await sync_to_async(opening.sweep)()
+    await sync_to_async(resumable.delete_expired)()
     assert await Upload.objects.acount() == 0
-    assert not pieces.path_of(uuid.UUID(part_only["id"])).exists()
+    assert not resumable.path_of(uuid.UUID(part_only["id"])).exists()
     assert default_storage.exists(blobs.path_of(used["sha256"]))
     assert not default_storage.exists(blobs.path_of(unused["sha256"]))
-    await sync_to_async(deletion.clear_session)(ada.principal, sent.context)
+    await sync_to_async(deletion.delete_session)(ada.principal, sent.context)
     assert not default_storage.exists(blobs.path_of(used["sha256"]))
+
+
+async def test_an_upload_that_is_finished_while_it_is_given_up_counts_no_longer(ada, ada_calls, settings):
+    settings.UNUSED_FILE_SECONDS = -1
+    upload = await begun(ada_calls)
+    read_before = await Upload.objects.aget()
+    await send(ada_calls, upload, CONTENT, 0)
+    await sync_to_async(resumable.discard_upload)(read_before)
+    assert await Upload.objects.acount() == 0
+    assert not await Blob.objects.filter(sha256=SHA256, uses__gt=0).aexists()
+    assert not default_storage.exists(blobs.path_of(SHA256))
 
 
 async def test_a_file_that_was_lost_from_sight_is_swept_once_it_is_old(ada_calls, settings):
     await begun(ada_calls, 10)
     await Upload.objects.all().adelete()
     [path] = list(settings.UPLOADS_DIR.iterdir())
-    await sync_to_async(opening.sweep)()
+    await sync_to_async(resumable.delete_expired)()
     assert path.exists()
     os.utime(path, (0, 0))
-    await sync_to_async(opening.sweep)()
+    await sync_to_async(resumable.delete_expired)()
     assert not path.exists()
 
 
 async def test_what_a_process_that_died_left_is_finished_by_whoever_asks_or_names_it(ada, ada_calls, monkeypatch):
     upload = await begun(ada_calls)
-    file = pieces.Appending(await Upload.objects.aget(), 0)
+    file = resumable.AppendableFile(await Upload.objects.aget(), 0)
     file.write(CONTENT)
     file.close()  # and the process died here
     asked = await now(ada_calls, upload)
     assert (asked["isWhole"], asked["sha256"]) == (True, SHA256)
     upload = await begun(ada_calls)
-    monkeypatch.setattr(completing, "_settle", lambda upload: None)  # the process died before it moved the file
+    monkeypatch.setattr(resumable, "_move_into_place", lambda upload: None)  # the process died before it moved the file
     assert (await send(ada_calls, upload, CONTENT, 0)).body["isWhole"]
     monkeypatch.undo()
     assert await sync_to_async(blobs.content_of)(await part_of(ada, upload)) == CONTENT
@@ -259,11 +270,13 @@ async def test_what_a_process_that_died_left_is_finished_by_whoever_asks_or_name
 
 def test_what_a_file_is_does_not_take_longer_by_how_it_is_made():
     """A row of comments that no picture follows could be read in 2^1000 ways."""
-    script = "from apps.record import media_types as m; print(m.believed('image/svg+xml', b'<!-- -->' * 1000))"
+    script = (
+        "from apps.record.content import parts; print(parts.verified_media_type('image/svg+xml', b'<!-- -->' * 1000))"
+    )
     asked = [sys.executable, "-c", f"import sys; sys.path += ['.', 'platform']; {script}"]
     assert subprocess.run(asked, capture_output=True, check=True, timeout=60).stdout == f"{BYTES}\n".encode()
     comments = b"<?xml version='1.0'?>\n<!-- a --> <!DOCTYPE svg>\n<!-- b -->\n<svg:svg>"
-    assert media_types.believed("image/svg+xml", comments) == "image/svg+xml"
+    assert parts.verified_media_type("image/svg+xml", comments) == "image/svg+xml"
 
 
 async def test_a_type_that_the_content_contradicts_is_not_believed(ada, ada_calls, echo):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, SkillHandler, TaskContext
-from agentkit.parts import raw_part
+from agentkit.messages import raw_part
 
 AWAY = "http://elsewhere.invalid"  # whatever is loaded from there is noticed
 RUN = "alert(document.domain)"

@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 
 from apps.accounts.models import User
 from apps.plans.definitions import PlanDefinition
-from apps.plans.registration import register_plan
+from apps.plans.registry import register_plan
 from apps.remote.errors import BadCard
-from apps.remote.registering import register_remote
+from apps.remote.registration import register_remote
 from tests.browser.hostile import AWAY, PAYLOADS, RUN
 
 PLACE = {"url": "https://agents.invalid/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}

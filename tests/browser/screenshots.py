@@ -5,16 +5,21 @@ A Parley of its own is begun, people and agents say something in it, and each pa
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+import django
 from playwright.sync_api import sync_playwright
 
-from tests.browser import people
-from tests.browser.conftest import register
-from tests.browser.views import views
-from tests.chromium import CHROMIUM
-from tests.stack import running
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+django.setup()  # before the imports that need models
+
+from tests.browser import people  # noqa: E402
+from tests.browser.conftest import register  # noqa: E402
+from tests.browser.views import views  # noqa: E402
+from tests.chromium import CHROMIUM  # noqa: E402
+from tests.stack import running  # noqa: E402
 
 SIZES = {"wide": (1440, 900), "medium": (768, 1024), "phone": (390, 844)}
 THEMES = ("light", "dark")

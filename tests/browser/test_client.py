@@ -15,8 +15,6 @@ CLIENT = """async (events) => {
   return events.reduce(reduce, begin("s"));
 }"""
 OF_A_SESSION = """async (entries) => {
-  const more = ["local", "making", "streaming", "extras", "turns"];
-  await Promise.all(more.map((name) => import(`/static/js/session/${name}.js`)));
   const { begin, reduce } = await import("/static/js/session/reducer.js");
   return entries.reduce(reduce, begin());
 }"""

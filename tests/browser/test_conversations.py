@@ -91,8 +91,6 @@ NOTE_WHAT_STREAMS = """
   }).observe(document, {subtree: true, childList: true, characterData: true});
 """
 REDUCE = """async (entries) => {
-  const more = ["local", "making", "streaming", "extras", "turns"];
-  await Promise.all(more.map((name) => import(`/static/js/session/${name}.js`)));
   const { begin, reduce } = await import("/static/js/session/reducer.js");
   const { items, artifacts, tasks } = entries.reduce(reduce, begin());
   return [items.map(({ index, ...shown }) => shown), artifacts, tasks];
@@ -192,7 +190,7 @@ LISTEN = f"""
   }}).observe(document, {{ childList: true, characterData: true, subtree: true }});
 """
 SEEN_TO = """async () => {
-  const known = performance.getEntriesByType("resource").find(({ name }) => name.includes("/session/asked."));
+  const known = performance.getEntriesByType("resource").find(({ name }) => name.includes("/session/questions."));
   if (!known) return false;
   await import(known.name);
   await new Promise((done) => setTimeout(done));

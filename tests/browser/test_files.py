@@ -111,7 +111,7 @@ def test_a_table_becomes_a_report_and_a_shorter_one(page: Page, csv: Path, tmp_p
 def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     page: Page, csv: Path, tmp_path: Path, complaints: list[str]
 ) -> None:
-    script = Held(page, "**/js/agent.*.js")
+    script = Held(page, "**/pages/agent.*.js")
     page.goto("/agents/echo", wait_until="commit")
     page.locator("#files").set_input_files(csv)
     expect(page.get_by_role("button", name="Send")).to_be_disabled()  # the browser would send the form by itself

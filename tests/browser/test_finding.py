@@ -37,7 +37,7 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
     key = echoed(page, "Zanzibar is a <img src=x onerror=alert(1)> title").rsplit("/", 1)[1]
     page.goto("/agents")
     live(page)
-    script = Held(page, "**/js/palette.*.js")
+    script = Held(page, "**/shell/palette.*.js")
     page.keyboard.press("Control+k")
     field = page.get_by_role("combobox", name="Search sessions, messages and agents")
     page.keyboard.type("title zanz")  # before there is its script
@@ -93,7 +93,7 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
     expect(listed).to_contain_text("Ctrl+Shift+O")
     page.keyboard.press("Escape")
     expect(listed).to_be_hidden()
-    page.route("**/js/palette.*.js", lambda route: route.abort())
+    page.route("**/shell/palette.*.js", lambda route: route.abort())
     page.goto("/inbox")
     live(page)
     page.locator(".sidebar [data-open=new]").press("Enter")

@@ -21,7 +21,7 @@ steps:
 
 def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: Page, complaints: list[str]) -> None:
     page.goto("/plans")
-    script = Held(page, "**/js/plan.*.js")
+    script = Held(page, "**/pages/plan.*.js")
     page.locator("main a[href='/plans/trip']").first.click()
     page.get_by_role("button", name="Start").click()  # before the script is there
     page.get_by_label("Where to?").fill("Lisbon")

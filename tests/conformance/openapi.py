@@ -14,8 +14,8 @@ from google.api import field_behavior_pb2
 from google.protobuf import struct_pb2, timestamp_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
-from apps.a2a.operations import STREAMING
-from apps.a2a.rest import ADDRESSES
+from apps.a2a.bindings import ADDRESSES
+from apps.a2a.operations import STREAMING_OPERATIONS
 
 JSON = dict[str, Any]
 
@@ -105,12 +105,12 @@ def _operation(verb: str, address: str, name: str, schemas: dict[str, JSON]) -> 
 
 
 def _media_type(name: str) -> str:
-    return "text/event-stream" if name in STREAMING else "application/json"
+    return "text/event-stream" if name in STREAMING_OPERATIONS else "application/json"
 
 
 def _answer(method: MethodDescriptor, schemas: dict[str, JSON]) -> JSON:
     answer = _reference(method.output_type, schemas)
-    return EVENT if method.name in STREAMING else answer
+    return EVENT if method.name in STREAMING_OPERATIONS else answer
 
 
 def _parameter(field: FieldDescriptor, where: str, schemas: dict[str, JSON]) -> JSON:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from apps.a2a.rest import ADDRESSES
+from apps.a2a.bindings import ADDRESSES
 
 JSON = dict[str, Any]
 Headers = dict[str, str | None]  # None for one that is not sent, whatever others are

@@ -9,7 +9,7 @@ from google.protobuf import json_format
 
 from apps.a2a.operations import OPERATIONS
 from apps.agents import cards
-from apps.record.lifecycle import TaskState
+from apps.record.models import TaskState
 from tests.a2a.calling import RESULTS, message
 from tests.a2a.resting import Resource
 
@@ -20,7 +20,7 @@ UNSUPPORTED, NO_TASK, NO_WEBHOOKS, NO_SUCH_METHOD = -32004, -32001, -32003, -326
 
 def declared(agent):
     """The agent's card, as the endpoint's callers read it."""
-    return json_format.ParseDict(cards.card(agent), a2a.AgentCard())
+    return json_format.ParseDict(cards.agent_card(agent), a2a.AgentCard())
 
 
 def test_every_operation_and_every_state_has_the_protocols_name():

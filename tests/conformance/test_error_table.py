@@ -1,40 +1,38 @@
 """The error table says each error as the protocol's own SDK says it."""
 
-from collections.abc import Iterator
-
 from a2a.utils import errors as sdk
 
 from apps.a2a import errors
-from apps.record.errors import Refusal
+from apps.api.framework import problems
+from apps.features.archive.file_format import DamagedArchive
+from apps.record import errors as record_errors
+from apps.record.errors import Kind
 
-ERRORS = [kind for kind in sdk.JSON_RPC_ERROR_CODE_MAP if kind.__name__.removesuffix("Error") in dir(errors)]
-
-
-def refusals(kind: type[Exception] = Refusal) -> Iterator[type[Exception]]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from refusals(each)
-
-
-def is_of_another_edge(kind: type[Exception]) -> bool:
-    return kind.__module__.startswith(("apps.api.", "apps.web.", "apps.features.queue.messages"))  # A2A has no queue
+OURS = vars(record_errors) | vars(errors)
+NAMES = {kind: kind.__name__.removesuffix("Error") for kind in sdk.JSON_RPC_ERROR_CODE_MAP}
+ERRORS = {kind: OURS[name] for kind, name in NAMES.items() if name in OURS}
 
 
 def test_an_error_has_the_code_the_status_and_the_reason_of_the_protocol():
     assert len(ERRORS) >= 10
-    for kind in ERRORS:
-        row = errors.TABLE[getattr(errors, kind.__name__.removesuffix("Error"))]
+    for kind, ours in ERRORS.items():
+        row = errors.row_of(ours)
         assert row.code == sdk.JSON_RPC_ERROR_CODE_MAP[kind], kind
         if mapping := sdk.A2A_ERROR_MAPPING.get(kind):
             assert (row.http, row.status) == (mapping.http_code, mapping.grpc_status), kind
             assert row.code <= -32099 or row.reason == mapping.reason, kind
 
 
-def test_every_refusal_of_the_house_can_be_said_in_the_protocol():
-    unsaid = [kind for kind in refusals() if not any(one in errors.TABLE for one in kind.__mro__)]
-    assert [kind for kind in unsaid if not is_of_another_edge(kind)] == []
+def test_every_kind_of_error_can_be_said_at_each_edge():
+    assert [kind for kind in Kind if kind not in errors.TABLE or kind not in problems.TABLE] == []
 
 
 def test_only_errors_of_http_have_codes_of_http():
     for row in errors.TABLE.values():
         assert row.code == row.http if row.code > 0 else row.code < -32000
+
+
+def test_an_archive_that_cannot_be_read_is_no_mistake_of_the_server():
+    assert errors.row_of(DamagedArchive).http == 503
+    assert problems.problem(DamagedArchive("for operators")).row.status == 503
+    assert "operators can see" in errors.problem(DamagedArchive("secret")).message

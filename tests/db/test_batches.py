@@ -4,7 +4,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from db.statements import Batch
+from db.sql import Batch, write_transaction
 
 pytestmark = [
     pytest.mark.services("only on PostgreSQL are writes one statement", only=True),
@@ -22,15 +22,16 @@ def large_batch(name):
     batch, now = Batch(), timezone.now()
     for half in "ab":
         keys = (f"{name}-{half}-{number}" for number in range(ROWS))
-        batch.insert([Session(session_key=key, session_data="", expire_date=now) for key in keys])
+        batch.insert(*[Session(session_key=key, session_data="", expire_date=now) for key in keys])
     return batch
 
 
 def test_more_than_one_statement_holds_is_written_all_the_same_or_not_at_all_where_a_row_is_missing():
-    large_batch("first").write()
+    with write_transaction():
+        large_batch("first").write()
     assert Session.objects.count() == 2 * ROWS
     batch = large_batch("second")
     batch.update(Session, {"session_key": "none"}, {"session_data": "x"}, missing=Missing())
-    with pytest.raises(Missing):
+    with pytest.raises(Missing), write_transaction():
         batch.write()
     assert Session.objects.count() == 2 * ROWS

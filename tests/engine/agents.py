@@ -16,7 +16,7 @@ from agentkit import (
     SyncTaskContext,
     TaskContext,
 )
-from agentkit.credentials import AuthType
+from agentkit.outcomes import AuthType
 
 
 class Raising(SkillHandler):

@@ -1,20 +1,20 @@
 """Agents that cannot be reached, and one that remembers what it was given."""
 
 from agentkit import InputRequired, Outcome, SkillHandler, TaskContext
-from apps.engine.assignments import Aside, Assignment
-from apps.engine.fallbacks import Unavailable
+from apps.engine.assignment import Assignment, ReleaseSlot
+from apps.engine.turn import AgentUnavailable
 
 TRIED: list[str] = []
 REACHABLE: set[str] = set()
 
 
-async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcome:
+async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> Outcome:
     TRIED.append(assignment.agent.slug)
     if assignment.agent.slug in REACHABLE:
         return InputRequired("Which?", slot="word")
     if "half" in task.message.text:
         await task.token("half")
-    raise Unavailable(f"{assignment.agent.name} does not answer. Try again later.")
+    raise AgentUnavailable(f"{assignment.agent.name} does not answer. Try again later.")
 
 
 class Substitute(SkillHandler):

@@ -4,7 +4,7 @@ import asyncio
 
 import db
 from apps.engine import send
-from apps.engine.send import settled
+from apps.engine.send import wait_until_settled
 
 SOON = 20
 
@@ -16,7 +16,7 @@ async def sent(principal, agent, message):
 async def ended(receipt, within=SOON):
     """The task once it has ended or asks."""
     async with asyncio.timeout(within):
-        return await settled(receipt.context, receipt.task, 0, lambda task: task)
+        return await wait_until_settled(receipt.context, receipt.task, 0, lambda task: task)
 
 
 async def done(principal, agent, message):

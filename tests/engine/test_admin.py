@@ -11,12 +11,11 @@ from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine import accept, canceling
+from apps.engine import accept, cancel
 from apps.features.credentials.models import Credential, CredentialRequest
-from apps.features.health.measuring import measure
-from apps.features.health.observing import examine
-from apps.features.sessions import feedback
-from apps.record import replay
+from apps.features.health.monitoring import examine_agents, measure_agents
+from apps.features.sessions import commands
+from apps.record import projection
 from apps.record.models import Event, Message, Run, Task
 from tests.engine.test_measuring import make_runs
 from tests.working import begin, end
@@ -53,7 +52,7 @@ def press(client, button: str, task: Task):
 
 def test_a_task_is_canceled_and_its_run_with_it_and_what_has_ended_is_left_alone(admin_client, task, ada, echo, said):
     ended = Task.objects.get(pk=accept.accept(ada.principal, echo, said("ended")).task)
-    canceling.cancel_found(ended)
+    cancel.cancel_task(ended)
     events = Event.objects.filter(task=ended).count()
     answer = told(act(admin_client, "cancel_selected", task, ended))
     assert "1 task was canceled." in answer
@@ -61,7 +60,7 @@ def test_a_task_is_canceled_and_its_run_with_it_and_what_has_ended_is_left_alone
     assert Event.objects.filter(task=ended).count() == events
     task.refresh_from_db()
     assert (task.state, task.runs.get().state) == ("canceled", "canceled")
-    assert replay.differences(task.context_id) == []
+    assert projection.differences(task.context_id) == []
 
 
 def test_a_task_is_run_again_as_a_new_one_for_its_owner(admin_client, task, ada):
@@ -75,7 +74,7 @@ def test_a_task_is_run_again_as_a_new_one_for_its_owner(admin_client, task, ada)
     assert (second.parts, second.metadata) == (first.parts, {"lang": "en"})
     assert second.message_id != first.message_id
     assert new.runs.get().state == "queued"
-    assert replay.differences(task.context_id) == []
+    assert projection.differences(task.context_id) == []
 
 
 def test_a_nobodys_task_is_run_again_for_nobody_as_often_as_one_likes(admin_client, echo, said):
@@ -218,13 +217,13 @@ def rated(ada, echo, countdown, said):
     for agent, stars, text in given:
         tasks.append(accept.accept(ada.principal, agent, said()).task)
         words = {"feedback": text} if text else {}
-        feedback.give(ada.principal, agent, str(tasks[-1]), {"rating": stars, **words})
+        commands.give_feedback(ada.principal, agent, str(tasks[-1]), {"rating": stars, **words})
     return tasks
 
 
 def test_an_agents_page_shows_what_is_measured(admin_client, ada, echo):
     make_runs(ada, echo, *[("done", 0.5, 2.0)] * 15, ("failed", 0, 1.0), *[("canceled", 0, 1.0)] * 4)
-    measure()
+    measure_agents()
     page = page_of(admin_client, echo)
     assert "2.0 s, 95 of 100 within 2.0 s" in page
     assert "94% of 16" in page
@@ -237,7 +236,7 @@ def test_an_agents_page_shows_what_is_measured(admin_client, ada, echo):
 
 def test_an_agent_that_cannot_work_says_why_in_the_list_and_on_its_page(admin_client, echo, countdown):
     Agent.objects.filter(pk=echo.pk).update(handler="gone_agents:Gone")
-    examine()
+    examine_agents()
     for page in (
         page_of(admin_client, echo),
         admin_client.get(reverse("admin:agents_agent_changelist")).content.decode(),
@@ -263,7 +262,7 @@ def test_feedback_is_listed_searched_and_narrowed(admin_client, rated, echo):
 
 def test_feedback_stands_on_the_pages_of_its_task_and_agent(admin_client, rated, echo):
     task = admin_client.get(reverse("admin:record_task_change", args=[rated[0]])).content.decode()
-    measure()
+    measure_agents()
     for page in (task, page_of(admin_client, echo)):
         assert 'title="1 of 5"' in page
         assert "never &lt;b&gt;again&lt;/b&gt;" in page

@@ -4,10 +4,10 @@ import pytest
 
 import db as database
 import outbound
-from apps.agents import tool_secrets
+from apps.agents import definitions
 from apps.agents.models import Agent, ToolSecret
 from apps.engine import accept
-from apps.record.digests import digest_of
+from apps.record.content.strict_json import digest_of
 from apps.record.models import Event, Run, Task
 from tests.agents.definitions import clerk, definition
 from tests.engine.delegating import done, ended, sent
@@ -108,7 +108,7 @@ async def test_a_tool_that_is_not_installed_any_more_is_named_to_operators(ada, 
 def test_a_run_names_the_version_that_it_goes_by(ada, said, echo):
     for agent in (clerk(), echo):
         version = agent.current_version
-        run = Run.objects.get(pk=begin(accept.accept(ada.principal, agent, said()).run).hold.run_id)
+        run = Run.objects.get(pk=begin(accept.accept(ada.principal, agent, said()).run).lease.run_id)
         assert run.input["agent"] == {"version": str(version.pk), "number": 1, "sha256": version.sha256}
         assert run.input_hash == digest_of(run.input)
 
@@ -132,7 +132,7 @@ async def test_a_turn_that_a_crash_cut_off_stays_with_its_version(ada, said, end
     await database.run(Agent.objects.filter(pk=agent.pk).update, retry_safe=True)
     receipt = await database.run(accept.accept, ada.principal, agent, said())
     lost = await database.run(begin, receipt.run)
-    await database.run(let_the_lease_run_out, lost.hold)
+    await database.run(let_the_lease_run_out, lost.lease)
     await database.run(clerk, instructions="Answer in two sentences.")
     endpoint.replies = [says("One.")]
     await carry_out(receipt.run)
@@ -148,7 +148,7 @@ def test_what_lets_an_agent_in_is_sent_to_its_own_server_alone(db):
     agent = clerk()
     ToolSecret.objects.create(agent=agent, url=urls[0], secret="sesame")
     ToolSecret.objects.create(agent=clerk("other"), url=urls[1], secret="not ours")
-    assert tool_secrets.headers_of(agent, made) == {urls[0]: {"X-Key": "sesame"}, urls[1]: {}}
+    assert definitions.tool_server_headers(agent, made) == {urls[0]: {"X-Key": "sesame"}, urls[1]: {}}
 
 
 async def test_the_tools_of_a_server_are_used_with_what_lets_the_agent_in(ada, said, endpoint, settings):

@@ -7,7 +7,7 @@ from agentkit import Artifact, Completed, SkillHandler
 from apps.agents.registration import register_hosted
 from apps.engine.send import send
 from apps.features.sessions import deletion
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Context, Run
 from tests.working import carry_out
 
@@ -53,7 +53,7 @@ async def test_it_is_given_what_was_said_and_what_it_keeps(ada, chatting, said):
     second = await send(ada.principal, chatting, said("Who am I?", contextId=context.context_id))
     assert text_of(second) == "['I am Ada', '[] [] 1'] [] 2"
     assert (await conversation_of(first)).memory == {"heard": 2}
-    assert await database.run(replay.differences, first.context) == []
+    assert await database.run(projection.differences, first.context) == []
 
 
 async def test_tasks_and_answers_of_a_conversation_know_each_other(ada, chatting, said):
@@ -75,7 +75,7 @@ async def test_a_task_of_another_conversation_is_known_where_its_owner_refers_to
 
 async def test_a_cleared_conversation_is_forgotten(ada, chatting, said):
     first = await send(ada.principal, chatting, said("I am Ada", contextId="mine"))
-    await database.run(deletion.clear, ada.principal, chatting, "mine")
+    await database.run(deletion.delete_context, ada.principal, chatting, "mine")
     assert text_of(await send(ada.principal, chatting, said("Who am I?", contextId="mine"))) == "[] [] 1"
     assert (await conversation_of(first)).memory == {}
 

@@ -8,9 +8,9 @@ from django.test import override_settings
 
 import db
 from apps.agents.registration import register_hosted
-from apps.engine import accept, hosting
-from apps.engine.worker import this_process
-from apps.record import replay
+from apps.engine import accept, handlers
+from apps.engine.worker import current_worker
+from apps.record import projection
 from apps.record.models import Artifact, Event, Run, Task
 from tests.engine import boxed_agents
 from tests.engine.boxed_agents import LET_GO, Blocking, Bulky, Late
@@ -46,14 +46,14 @@ async def failed(receipt, code):
     task = await ended(receipt)
     assert task.state == "failed", words(task)
     assert (await run_of(receipt)).error["code"] == code
-    assert await db.run(replay.differences, receipt.context) == []
+    assert await db.run(projection.differences, receipt.context) == []
     return words(task)
 
 
 async def test_an_endless_loop_in_a_thread_is_ended_and_its_thread_comes_back(boxed):
     said = await failed(await boxed("LoopingInAThread"), "time_limit")
     assert "0.3 seconds" in said
-    await until(lambda: not hosting.handler_threads()._lost)
+    await until(lambda: not handlers.handler_threads()._lost)
 
 
 async def test_an_endless_loop_that_awaits_nothing_is_ended_and_the_others_go_on(boxed, ada, echo, said, monkeypatch):
@@ -69,14 +69,14 @@ async def test_an_endless_loop_that_awaits_nothing_is_ended_and_the_others_go_on
 async def test_a_process_whose_loop_nothing_frees_leaves_runs_to_others(boxed, ada, echo, said, caplog):
     with override_settings(BLOCKED_SECONDS=0.2):
         sleeping = await boxed("Sleeping")
-        process = await asyncio.to_thread(this_process)
-        await until(lambda: process._guard.is_stuck)
+        process = await asyncio.to_thread(current_worker)
+        await until(lambda: process._watchdog.is_stuck)
         waiting = await db.run(accept.accept, ada.principal, echo, said())
-        assert await asyncio.to_thread(process.offer, waiting.run) is False
+        assert await asyncio.to_thread(process.claim_and_wait, waiting.run) is False
         LET_GO.set()
         await failed(sleeping, "blocked")
-        await until(lambda: not process._guard.is_stuck)
-        assert await asyncio.to_thread(process.offer, waiting.run) is True
+        await until(lambda: not process._watchdog.is_stuck)
+        assert await asyncio.to_thread(process.claim_and_wait, waiting.run) is True
     assert (await ended(waiting)).state == "completed"
     assert "agent sleeping computes and awaits nothing" in caplog.text
 

@@ -10,12 +10,13 @@ from django.core.files.storage import default_storage
 import db
 from agentkit import Artifact, Completed, InputRequired
 from apps.agents.models import Agent
-from apps.engine import accept, canceling
+from apps.engine import accept, cancel
 from apps.engine.send import send
 from apps.features.forks import branches, editing, forking
 from apps.features.sessions import deletion
-from apps.features.sessions.switching import switch
-from apps.record import blobs, lineage, replay
+from apps.features.sessions.commands import switch_agent
+from apps.record import lineage, projection
+from apps.record.content import blobs
 from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
@@ -86,7 +87,7 @@ async def edited(ada, context, old, new, **options):
 
 
 def is_whole(*contexts):
-    return [replay.differences(context) for context in contexts] == [[]] * len(contexts)
+    return [projection.differences(context) for context in contexts] == [[]] * len(contexts)
 
 
 async def test_an_edit_is_answered_in_a_fork_that_begins_before_it(ada, echo, said, worker):
@@ -155,7 +156,9 @@ async def test_what_a_crash_left_undone_is_done_when_it_is_asked_for_again(ada, 
     once, old = key(), await message(context, "two")
     place = (await read(lambda: Message.objects.get(pk=old))).index - 1
     child = await read(
-        lambda: forking.fork(ada.principal, context, place, reason="edit", key=once, running="cancel", edited=str(old))
+        lambda: forking.fork(
+            ada.principal, context, place, reason="edit", key=once, running="cancel", edited_message=str(old)
+        )
     )
     sent = await edited(ada, context, "two", "zwei", key=once)
     assert sent.context == child.pk
@@ -222,7 +225,7 @@ async def test_only_ones_own_words_can_be_edited(ada, bob, echo, said, worker):
     for who, where, what, refusal in attempts:
         with pytest.raises(refusal):
             await editing.edit(who.principal, where, what, text("else"), key=key())
-    await db.run(deletion.clear, ada.principal, echo, "talk")
+    await db.run(deletion.delete_context, ada.principal, echo, "talk")
     with pytest.raises(ContextNotFound):
         await editing.edit(ada.principal, context, own, text("else"), key=key())
     assert await read(Context.objects.count) == 2
@@ -271,7 +274,7 @@ async def test_a_retry_that_is_repeated_later_is_of_what_was_newest_then(ada, ec
 
 async def test_another_agent_may_answer(ada, seeing, agent_at, said, worker):
     context = await talk(ada, seeing, said, "one", metadata={"skillId": "see", "tone": "dry"})
-    await db.run(switch, ada.principal, context, seeing, {"depth": 2})
+    await db.run(switch_agent, ada.principal, context, seeing, {"depth": 2})
     other = await agent_at("tests.engine.branching_agents:AtOnce")
     sent = await editing.retry(ada.principal, context, key=key(), agent=other)
     assert sent.answer["parts"] == text("at once: one, after []")
@@ -303,9 +306,9 @@ async def test_where_nothing_was_said_nothing_can_be_answered_again(ada, echo, s
 
 async def test_a_fork_keeps_how_its_agent_was_set_up_at_that_place(ada, echo, said, worker):
     context = await talk(ada, echo, said, "one")
-    await db.run(switch, ada.principal, context, echo, {"tone": "dry"})
+    await db.run(switch_agent, ada.principal, context, echo, {"tone": "dry"})
     await talk(ada, echo, said, "two")
-    await db.run(switch, ada.principal, context, echo, {"tone": "warm"})
+    await db.run(switch_agent, ada.principal, context, echo, {"tone": "warm"})
     sent = [await edited(ada, context, old, "new") for old in ("one", "two")]
     options = await read(lambda: [Context.objects.get(pk=one.context).options for one in sent])
     assert options == [{}, {"tone": "dry"}]
@@ -325,7 +328,7 @@ async def test_a_file_stays_though_the_session_that_named_it_is_deleted_between_
     settings.UNUSED_FILE_SECONDS = 600
 
     async def send_late(*args, **options):
-        await db.run(deletion.clear_session, ada.principal, first.context)
+        await db.run(deletion.delete_session, ada.principal, first.context)
         return await send(*args, **options)
 
     monkeypatch.setattr(editing, "send", send_late)
@@ -368,7 +371,7 @@ async def test_once_the_task_has_ended_another_answer_is_a_request_that_shows_th
         task = asked(ada, seeing, said)
         if how == "canceled":
             last = accept.accept(ada.principal, seeing, said("a", taskId=str(task.task)))
-            canceling.cancel(ada.principal, seeing, str(task.task))
+            cancel.cancel_by_id(ada.principal, seeing, str(task.task))
         else:
             last = accept.accept(ada.principal, seeing, said("a", taskId=str(task.task)))
             end(begin(last.run), Completed("done", [Artifact.text("made", "x")]))
@@ -395,7 +398,7 @@ async def test_an_answer_whose_question_a_crash_erased_is_a_request(ada, seeing,
     task, once = await read(at_work), key()
     old = await message(task.context, "a")
     place = (await read(lambda: Message.objects.get(pk=old))).index - 1
-    how = {"reason": "edit", "key": once, "running": "cancel", "edited": str(old)}
+    how = {"reason": "edit", "key": once, "running": "cancel", "edited_message": str(old)}
     child = await read(lambda: forking.fork(ada.principal, task.context, place, **how))
     sent = await edited(ada, task.context, "a", "A", key=once)
     assert (sent.context, (await ended(sent)).state) == (child.pk, "completed")

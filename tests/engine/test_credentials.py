@@ -11,16 +11,26 @@ import db as database
 from agentkit import AuthRequired, Completed
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
-from apps.engine import accept, asking, canceling, resuming
+from apps.engine import accept, cancel
+from apps.engine.management import terminal
 from apps.engine.send import send
 from apps.features.credentials import lending, requests
 from apps.features.credentials.models import Credential, CredentialRequest
-from apps.features.credentials.requests import Given, LinkClosed, Standing, decline, give, may_answer, renew, standing
+from apps.features.credentials.requests import (
+    GivenCredential,
+    LinkClosed,
+    RequestStatus,
+    decline,
+    give,
+    may_answer,
+    renew,
+    request_status,
+)
 from apps.features.sessions import deletion
-from apps.record import replay
-from apps.record.errors import CredentialWanted
-from apps.record.leases import LeaseLost
+from apps.record import projection
+from apps.record.errors import CredentialRequired
 from apps.record.models import Event, Run, Task
+from apps.record.runs import LeaseLost
 from tests.engine.agents import Calendar
 from tests.engine.delegating import done, until, words
 from tests.working import begin, carry_out, end, let_the_lease_run_out, state_of
@@ -57,7 +67,7 @@ def token_of(task):
 
 
 def request_of(task):
-    return requests.find(token_of(task))
+    return requests.find_request(token_of(task))
 
 
 async def test_the_status_says_what_is_wanted_and_where_it_is_given_for_people_and_for_programs(ada, calendar, said):
@@ -74,14 +84,14 @@ async def test_the_status_says_what_is_wanted_and_where_it_is_given_for_people_a
     assert task.slot == {"name": "credential", "service": "calendar"}
     row = await CredentialRequest.objects.values().aget()
     assert token_of(task) not in str(row), "of the token only the digest is kept"
-    assert await database.run(requests.find, token_of(task))
-    assert await database.run(requests.find, row["digest"]) is None
-    assert await database.run(replay.differences, task.context_id) == []
+    assert await database.run(requests.find_request, token_of(task))
+    assert await database.run(requests.find_request, row["digest"]) is None
+    assert await database.run(projection.differences, task.context_id) == []
 
 
 async def test_what_is_given_is_kept_encrypted_and_the_task_goes_on_by_itself(ada, calendar, said, published):
     task = await ask(ada.principal, calendar, said)
-    await database.run(lambda: give(request_of(task), Given(SECRET), ada))
+    await database.run(lambda: give(request_of(task), GivenCredential(SECRET), ada))
     [run] = published
     await carry_out(run)
     assert Calendar.lent.secret == SECRET
@@ -89,7 +99,7 @@ async def test_what_is_given_is_kept_encrypted_and_the_task_goes_on_by_itself(ad
     kept = await Credential.objects.aget()
     assert (kept.agent_id, kept.user_id, kept.task_id, kept.service) == (calendar.pk, ada.pk, None, "calendar")
     assert (kept.given_by_id, kept.auth_type) == (ada.pk, "api_key")
-    assert await database.run(replay.differences, task.context_id) == []
+    assert await database.run(projection.differences, task.context_id) == []
     async for event in Event.objects.filter(context=task.context_id):
         assert SECRET not in str(event.payload)
 
@@ -98,7 +108,7 @@ async def test_a_sync_handler_is_lent_it_too(ada, agent, said, published):
     in_a_thread = await agent("CalendarInAThread")
     task = await ask(ada.principal, in_a_thread, said)
     assert task.status_message["metadata"]["auth_type"] == "basic"
-    await database.run(lambda: give(request_of(task), Given(SECRET, "ada"), ada))
+    await database.run(lambda: give(request_of(task), GivenCredential(SECRET, "ada"), ada))
     await carry_out(published[0])
     assert (await Task.objects.aget(pk=task.pk)).status_message["parts"] == [{"text": "opened by ada"}]
 
@@ -106,7 +116,7 @@ async def test_a_sync_handler_is_lent_it_too(ada, agent, said, published):
 async def test_its_use_is_noted_without_the_secret(ada, calendar, said, published, caplog):
     caplog.set_level("INFO", "parley.audit")
     task = await ask(ada.principal, calendar, said)
-    await database.run(lambda: give(request_of(task), Given(SECRET), ada))
+    await database.run(lambda: give(request_of(task), GivenCredential(SECRET), ada))
     await carry_out(published[0])
     run, kept = await Run.objects.aget(pk=published[0]), await Credential.objects.aget()
     assert kept.last_used_at is not None
@@ -123,7 +133,7 @@ async def test_later_tasks_of_the_same_person_at_the_same_agent_need_not_ask_and
     ada, bob, calendar, said, published
 ):
     task = await ask(ada.principal, calendar, said)
-    await database.run(lambda: give(request_of(task), Given(SECRET), ada))
+    await database.run(lambda: give(request_of(task), GivenCredential(SECRET), ada))
     sent = await send(ada.principal, calendar, said())
     await carry_out(await Run.objects.values_list("pk", flat=True).aget(task=sent.task))
     assert await database.run(state_of, sent.task) == "completed"
@@ -136,28 +146,28 @@ async def test_later_tasks_of_the_same_person_at_the_same_agent_need_not_ask_and
 async def test_eight_people_at_one_link_give_one_turn(ada, calendar, said, published):
     task = await ask(ada.principal, calendar, said)
     asked = await database.run(request_of, task)
-    given = [database.run(give, asked, Given(f"{SECRET}-{n}"), ada) for n in range(8)]
+    given = [database.run(give, asked, GivenCredential(f"{SECRET}-{n}"), ada) for n in range(8)]
     went = await asyncio.gather(*given, return_exceptions=True)
     assert [type(error) for error in went].count(LinkClosed) == 7
     assert len(published) == 1
     assert await Run.objects.filter(task=task.pk, turn=2).acount() == 1
     winner = next(number for number, error in enumerate(went) if error is None)
     assert (await Credential.objects.aget()).secret == f"{SECRET}-{winner}"
-    assert await database.run(replay.differences, task.context_id) == []
+    assert await database.run(projection.differences, task.context_id) == []
 
 
 async def test_a_task_that_went_on_without_a_credential_asks_again(ada, calendar, said, monkeypatch):
     """The state is no permission: whatever lets the task go on, there is a credential or there is none."""
     runs = []
-    monkeypatch.setattr(resuming, "publish", runs.append)
+    monkeypatch.setattr(accept, "publish", runs.append)
     task = await ask(ada.principal, calendar, said)
-    assert await database.run(resuming.resume, task.pk, because="somebody said so")
+    assert await database.run(accept.resume, task.pk, because="somebody said so")
     await carry_out(runs[0])
     again = await Task.objects.aget(pk=task.pk)
     assert again.state == "auth-required"
     assert token_of(again) != token_of(task)
-    assert await database.run(lambda: standing(request_of(task))) is Standing.VOID
-    assert await database.run(lambda: standing(request_of(again))) is Standing.OPEN
+    assert await database.run(lambda: request_status(request_of(task))) is RequestStatus.VOID
+    assert await database.run(lambda: request_status(request_of(again))) is RequestStatus.OPEN
 
 
 async def test_one_that_was_declined_ends_the_task_with_a_reason(ada, calendar, said, published):
@@ -168,27 +178,27 @@ async def test_one_that_was_declined_ends_the_task_with_a_reason(ada, calendar, 
     assert (ended.state, ended.status_message["parts"]) == (
         "failed", [{"text": "The credential for calendar was declined."}],
     )  # fmt: skip
-    assert await database.run(lambda: standing(request_of(task))) is Standing.DECLINED
-    for answer in (lambda: decline(asked, ada), lambda: give(asked, Given(SECRET), ada)):
+    assert await database.run(lambda: request_status(request_of(task))) is RequestStatus.DECLINED
+    for answer in (lambda: decline(asked, ada), lambda: give(asked, GivenCredential(SECRET), ada)):
         with pytest.raises(LinkClosed):
             await database.run(answer)
     assert published == []
     assert not await Credential.objects.aexists()
-    assert await database.run(replay.differences, task.context_id) == []
+    assert await database.run(projection.differences, task.context_id) == []
 
 
 async def test_a_link_of_a_task_that_was_canceled_or_of_a_cleared_conversation_is_void(ada, calendar, said):
     task = await ask(ada.principal, calendar, said, contextId="talk")
     asked = await database.run(request_of, task)
-    await database.run(canceling.cancel, ada.principal, calendar, str(task.pk))
+    await database.run(cancel.cancel_by_id, ada.principal, calendar, str(task.pk))
     with pytest.raises(LinkClosed):
-        await database.run(give, asked, Given(SECRET), ada)
+        await database.run(give, asked, GivenCredential(SECRET), ada)
     other = await ask(ada.principal, calendar, said, contextId="talk")
     asked = await database.run(request_of, other)
-    await database.run(deletion.clear, ada.principal, calendar, "talk")
-    assert await database.run(requests.find, token_of(other)) is None
+    await database.run(deletion.delete_context, ada.principal, calendar, "talk")
+    assert await database.run(requests.find_request, token_of(other)) is None
     with pytest.raises(LinkClosed):
-        await database.run(give, asked, Given(SECRET), ada)
+        await database.run(give, asked, GivenCredential(SECRET), ada)
     assert not await Credential.objects.aexists()
 
 
@@ -199,15 +209,15 @@ async def test_a_link_that_is_too_old_gives_nothing_but_a_new_one(ada, calendar,
         await database.run(renew, asked)  # it is good still
     await CredentialRequest.objects.aupdate(expires_at=timezone.now())
     with pytest.raises(LinkClosed):
-        await database.run(give, asked, Given(SECRET), ada)
-    new = await database.run(requests.find, await database.run(renew, asked))
-    newest = await database.run(requests.find, await database.run(renew, asked))
-    assert [await database.run(standing, one) for one in (asked, new, newest)] == [
-        Standing.EXPIRED, Standing.EXPIRED, Standing.OPEN,
+        await database.run(give, asked, GivenCredential(SECRET), ada)
+    new = await database.run(requests.find_request, await database.run(renew, asked))
+    newest = await database.run(requests.find_request, await database.run(renew, asked))
+    assert [await database.run(request_status, one) for one in (asked, new, newest)] == [
+        RequestStatus.EXPIRED, RequestStatus.EXPIRED, RequestStatus.OPEN,
     ]  # fmt: skip
     with pytest.raises(LinkClosed):
-        await database.run(give, new, Given(SECRET), ada)
-    await database.run(give, newest, Given(SECRET), ada)
+        await database.run(give, new, GivenCredential(SECRET), ada)
+    await database.run(give, newest, GivenCredential(SECRET), ada)
     assert len(published) == 1
     with pytest.raises(LinkClosed):
         await database.run(renew, asked)
@@ -216,7 +226,7 @@ async def test_a_link_that_is_too_old_gives_nothing_but_a_new_one(ada, calendar,
 async def test_a_message_is_no_way_to_send_one(ada, calendar, said):
     task = await ask(ada.principal, calendar, said)
     before = await Event.objects.filter(context=task.context_id).acount()
-    with pytest.raises(CredentialWanted, match=token_of(task)):
+    with pytest.raises(CredentialRequired, match=token_of(task)):
         await send(ada.principal, calendar, said(f"it is {SECRET}", taskId=str(task.pk)))
     assert await Event.objects.filter(context=task.context_id).acount() == before
 
@@ -240,7 +250,7 @@ async def test_who_may_answer_is_the_owner_or_an_operator_and_what_is_given_is_t
     idle = await database.run(lambda: django_user_model.objects.create_user("idle@example.org", is_staff=True))
     answers = [await database.run(may_answer, asked, person) for person in (ada, operator, bob, idle, None)]
     assert answers == [True, True, False, False, False]
-    await database.run(give, asked, Given(SECRET), operator)
+    await database.run(give, asked, GivenCredential(SECRET), operator)
     kept = await Credential.objects.aget()
     assert (kept.user_id, kept.given_by_id) == (ada.pk, operator.pk)
 
@@ -248,15 +258,15 @@ async def test_who_may_answer_is_the_owner_or_an_operator_and_what_is_given_is_t
 async def test_what_a_task_of_nobodys_was_given_is_its_own_and_goes_with_its_end(calendar, said, published):
     task = await ask(ANONYMOUS, calendar, said)
     assert await database.run(lambda: may_answer(request_of(task), None))
-    await database.run(lambda: give(request_of(task), Given(SECRET), None))
+    await database.run(lambda: give(request_of(task), GivenCredential(SECRET), None))
     await ask(ANONYMOUS, calendar, said)
     assert Calendar.lent is None, "what one was given is not another's"
-    await database.run(requests.forget_ended)
+    await database.run(requests.erase_task_credentials)
     assert await Credential.objects.acount() == 1
     await carry_out(published[0])
     assert Calendar.lent.secret == SECRET
     assert await database.run(state_of, task.pk) == "completed"
-    await database.run(requests.forget_ended)
+    await database.run(requests.erase_task_credentials)
     assert not await Credential.objects.aexists()
 
 
@@ -267,7 +277,7 @@ def test_a_run_that_is_no_longer_held_is_lent_nothing(ada, said, db):
     held = begin(sent.run)
     assert lending._lend(held, "calendar").secret == SECRET
     assert lending._lend(held, "mail") is None
-    let_the_lease_run_out(held.hold)
+    let_the_lease_run_out(held.lease)
     with pytest.raises(LeaseLost):
         lending._lend(held, "calendar")
     newer = begin(sent.run, "another")
@@ -280,14 +290,14 @@ def test_a_run_that_is_no_longer_held_is_lent_nothing(ada, said, db):
 
 async def test_what_was_revoked_is_erased_and_asked_for_anew(ada, calendar, said, published):
     task = await ask(ada.principal, calendar, said)
-    await database.run(lambda: give(request_of(task), Given(SECRET), ada))
+    await database.run(lambda: give(request_of(task), GivenCredential(SECRET), ada))
     await database.run(lambda: Credential.objects.get().revoke())
     revoked = await Credential.objects.aget()
     assert (revoked.secret, revoked.username) == ("", "")
     await carry_out(published[0])
     again = await Task.objects.aget(pk=task.pk)
     assert again.state == "auth-required"
-    await database.run(lambda: give(request_of(again), Given("another-secret"), ada))
+    await database.run(lambda: give(request_of(again), GivenCredential("another-secret"), ada))
     assert await Credential.objects.usable().acount() == 1
 
 
@@ -313,15 +323,15 @@ async def test_a_child_that_asks_makes_its_parent_ask_by_the_same_link(ada, cast
     assert parent.status_message["metadata"] == child.status_message["metadata"] | {"agent": "caller"}
     assert parent.slot["service"] == "calendar"
     assert token_of(parent) == token_of(child)
-    with pytest.raises(CredentialWanted, match=token_of(child)):
+    with pytest.raises(CredentialRequired, match=token_of(child)):
         await send(ada.principal, cast["caller"], said(SECRET, taskId=str(parent.pk)))
     assert await CredentialRequest.objects.acount() == 1
-    await database.run(lambda: give(request_of(parent), Given(SECRET), ada))
+    await database.run(lambda: give(request_of(parent), GivenCredential(SECRET), ada))
     await until(lambda: state_of(parent.pk) == "completed")
     assert words(await Task.objects.aget(pk=parent.pk)).startswith("The calendar is open.")
     assert (await Credential.objects.aget()).agent_id == calendar.pk
     for task in (parent, child):
-        assert await database.run(replay.differences, task.context_id) == []
+        assert await database.run(projection.differences, task.context_id) == []
 
 
 @pytest.mark.usefixtures("worker")
@@ -332,10 +342,10 @@ async def test_who_asks_from_a_terminal_is_shown_the_link_and_then_the_answer(ad
     def show(event):
         if event.payload.get("state") == "auth-required":
             token = LINK.search(str(event.payload["message"]["parts"]))[1]
-            give_it = lambda: give(requests.find(token), Given(SECRET), ada)  # noqa: E731
+            give_it = lambda: give(requests.find_request(token), GivenCredential(SECRET), ada)  # noqa: E731
             giving.append(asyncio.ensure_future(database.run(give_it)))
 
     async with asyncio.timeout(20):
-        _, task = await asking.ask(ada.principal, calendar, said(), show)
+        _, task = await terminal.ask(ada.principal, calendar, said(), show)
     assert task.state == "completed"
     assert len(giving) == 1

@@ -10,9 +10,9 @@ from django.test import override_settings
 import db
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
-from apps.engine import canceling, delegation, sweep
+from apps.engine import cancel, delegation, jobs, send
 from apps.features.sessions import deletion
-from apps.record import addressing, replay
+from apps.record import lookup, projection
 from apps.record.errors import TaskNotFound
 from apps.record.models import Artifact, Context, Run, Task
 from tests.engine.calling_agents import EXECUTED, GATES
@@ -32,7 +32,7 @@ def states(**which):
 async def assert_the_record_holds():
     def check():
         for context in Context.objects.all():
-            assert replay.differences(context.pk) == []
+            assert projection.differences(context.pk) == []
 
     await db.run(check)
 
@@ -50,9 +50,9 @@ async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_ow
         assert {child.context.parent_task for child in children} == {parent.pk}
         listed = Context.objects.visible_to(ada.principal).listed()
         assert list(listed) == [parent.context]
-        assert addressing.find_task(ada.principal, cast["shouting"], str(children[0].pk))
+        assert lookup.find_agent_task(ada.principal, cast["shouting"], str(children[0].pk))
         with pytest.raises(TaskNotFound):
-            addressing.find_task(bob.principal, cast["shouting"], str(children[0].pk))
+            lookup.find_agent_task(bob.principal, cast["shouting"], str(children[0].pk))
 
     await db.run(look)
     await assert_the_record_holds()
@@ -124,13 +124,13 @@ async def test_equal_calls_are_different_children_and_a_key_names_one(ada, cast,
 
 
 async def test_parents_that_wait_leave_room_for_their_children(ada, cast, said):
-    from apps.engine.worker import close_this_process
+    from apps.engine.worker import close_current_worker
 
-    await db.run(close_this_process, 0)
+    await db.run(close_current_worker, 0)
     with override_settings(RUNS_PER_PROCESS=2):
         receipts = [await sent(ada.principal, cast["caller"], said(f"caller: shouting: {n}")) for n in range(5)]
         parents = [await ended(receipt) for receipt in receipts]
-        await db.run(close_this_process, 0)
+        await db.run(close_current_worker, 0)
     assert [words(parent) for parent in parents] == [f"{n} (1) (1)" for n in range(5)]
 
 
@@ -146,7 +146,7 @@ async def test_the_progress_of_a_child_is_shown_for_its_parent(ada, cast, said):
 async def test_a_cancel_goes_all_the_way_down(ada, cast, said):
     receipt = await sent(ada.principal, cast["caller"], said("caller: gated: a"))
     await until(lambda: "gated:a" in EXECUTED)
-    await db.run(canceling.cancel, ada.principal, cast["caller"], str(receipt.task))
+    await db.run(cancel.cancel_by_id, ada.principal, cast["caller"], str(receipt.task))
     assert await db.run(states) == [("caller", "canceled"), ("caller", "canceled"), ("gated", "canceled")]
     await until(lambda: not Run.objects.unfinished().exists())
     await assert_the_record_holds()
@@ -165,17 +165,17 @@ async def test_the_sweep_finds_children_of_a_parent_that_has_ended(ada, cast, sa
 
     def crash():  # as if the process had died between the parent's end and its children's
         task = Task.objects.select_related("context").get(pk=receipt.task)
-        canceling._cancel(task)
+        cancel._record_and_stop(task)
 
     await db.run(crash)
-    await db.run(sweep.sweep)
+    await db.run(jobs.sweep)
     assert await db.run(states, parent=receipt.task) == [("gated", "canceled")]
 
 
 async def test_a_cleared_conversation_takes_those_of_its_children_along(ada, cast, said):
     parent = await done(ada.principal, cast["caller"], said("caller: shouting: one"))
     context = await db.run(lambda: Task.objects.select_related("context").get(pk=parent.pk).context)
-    await db.run(deletion.clear, ada.principal, cast["caller"], context.context_id)
+    await db.run(deletion.delete_context, ada.principal, cast["caller"], context.context_id)
     assert await db.run(Task.objects.count) == 0
     assert await db.run(Context.objects.filter(deleted_at=None).count) == 0
     await assert_the_record_holds()
@@ -189,7 +189,7 @@ async def interrupting(ada, cast, said, text):
 
 
 async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one(ada, cast, said, monkeypatch):
-    cancel_children = canceling.cancel_children
+    cancel_children = cancel.cancel_children
 
     def slowly(parent):
         deadline = time.monotonic() + 1
@@ -199,7 +199,7 @@ async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one
 
     receipt = await interrupting(ada, cast, said, "gated: a")
     await until(lambda: "gated:a" in EXECUTED)
-    monkeypatch.setattr(canceling, "cancel_children", slowly)
+    monkeypatch.setattr(cancel, "cancel_children", slowly)
     await sent(ada.principal, cast["caller"], said("gated: b", taskId=str(receipt.task)))
     await until(lambda: "gated:b" in EXECUTED)
     GATES["b"].set()
@@ -210,7 +210,7 @@ async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one
 
 async def test_a_child_that_is_being_made_when_its_turn_is_interrupted_ends_with_it(ada, cast, said, monkeypatch):
     making, made = threading.Event(), threading.Event()
-    accept = delegation.accept_and_publish
+    accept = send.accept_and_publish
 
     def slowly(*args, **more):
         making.set()
@@ -232,7 +232,7 @@ async def test_a_child_that_is_cleared_fails_its_parent_in_words(ada, cast, said
     receipt = await sent(ada.principal, cast["caller"], said("gated: a"))
     await until(lambda: "gated:a" in EXECUTED)
     child = await db.run(lambda: Task.objects.select_related("context").get(parent=receipt.task))
-    await db.run(deletion.clear, ada.principal, cast["gated"], child.context.context_id)
+    await db.run(deletion.delete_context, ada.principal, cast["gated"], child.context.context_id)
     parent = await ended(receipt)
     assert (parent.state, words(parent)) == (
         "failed",

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 import db
-from apps.agents.negotiation import Ask
+from apps.agents.negotiation import WorkRequest
 from apps.agents.registration import register_hosted
 from apps.features.routing import embeddings, ranking
 from tests.outbound.receiving import answer, server
@@ -39,7 +39,7 @@ def model(settings):
 
 
 async def ranked(ada, text):
-    found = await ranking.rank(ada.principal, Ask(text))
+    found = await ranking.rank_agents(ada.principal, WorkRequest(text))
     return {one.agent.slug: one for one in found}
 
 
@@ -108,6 +108,6 @@ async def test_without_a_model_nothing_is_called(ada, echo, model):
 
 
 def test_vectors_of_different_lengths_are_not_alike():
-    assert embeddings.likeness([1.0], [1.0, 0.0]) == 0.0
-    assert embeddings.likeness([0.6, 0.8], [0.6, 0.8]) == pytest.approx(1.0)
-    assert embeddings.likeness([1.0, 0.0], [-1.0, 0.0]) == 0.0
+    assert embeddings.cosine_similarity([1.0], [1.0, 0.0]) == 0.0
+    assert embeddings.cosine_similarity([0.6, 0.8], [0.6, 0.8]) == pytest.approx(1.0)
+    assert embeddings.cosine_similarity([1.0, 0.0], [-1.0, 0.0]) == 0.0

@@ -6,7 +6,7 @@ import pytest
 
 import db
 from apps.engine import send
-from apps.record import replay, wire
+from apps.record import projection, wire
 from apps.record.models import Run, Task
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,8 +29,8 @@ ENDS = {
 
 async def ended(ada, agent, message):
     sent = await send.send(ada.principal, agent, message, require_task=True)
-    task = await send.settled(sent.context, sent.task, sent.index, wire.load_task)
-    return task, await db.run(lambda: (Run.objects.get(task=sent.task), replay.differences(sent.context)))
+    task = await send.wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
+    return task, await db.run(lambda: (Run.objects.get(task=sent.task), projection.differences(sent.context)))
 
 
 async def test_every_end_is_recorded(ada, agent_at, worker, said):

@@ -1,5 +1,6 @@
 """An agent that cannot be reached: the first of its fallbacks that may and can takes the turn, and says so."""
 
+import contextlib
 import json
 
 import pytest
@@ -10,10 +11,10 @@ from django.core.management.base import CommandError
 import db as database
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace, register_hosted
-from apps.engine import send, turn
-from apps.engine.worker import give_back
-from apps.record import authors as authorship
-from apps.record import replay, wire
+from apps.engine import delegation, send, turn
+from apps.engine.recorder import Recorder
+from apps.engine.worker import release_runs
+from apps.record import projection, wire
 from apps.record.models import Event, Message, Run, Task
 from tests.engine import away
 from tests.working import begin, carry_out, let_the_lease_run_out
@@ -24,11 +25,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _reachable(settings):
     settings.EXECUTORS = settings.EXECUTORS | {"remote": "tests.engine.away.execute"}
-    turn._executor.cache_clear()
+    turn._executor_of.cache_clear()
     away.TRIED.clear()
     away.REACHABLE.clear()
     yield
-    turn._executor.cache_clear()
+    turn._executor_of.cache_clear()
 
 
 def remote(slug: str, *fallbacks: str, **fields) -> Agent:
@@ -48,8 +49,8 @@ def far(near) -> Agent:
 
 async def talk(ada, agent, message):
     sent = await send.send(ada.principal, agent, message)
-    task = await send.settled(sent.context, sent.task, sent.index, wire.load_task)
-    assert await database.run(replay.differences, sent.context) == []
+    task = await send.wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
+    assert await database.run(projection.differences, sent.context) == []
     return sent, task
 
 
@@ -71,7 +72,9 @@ async def test_the_first_fallback_takes_the_turn_and_the_record_says_so(ada, far
     near = await database.run(Agent.objects.get, slug="near")
     assert (row.agent_id, run.agent_id, run.state) == (far.pk, near.pk, "done")
     assert run.input["agent"]["version"] == str(near.current_version_id)
-    [said_by] = (await database.run(lambda: authorship.read(Event.objects.filter(context=sent.context)))).values()
+    [said_by] = (
+        await database.run(lambda: projection.read_authors(Event.objects.filter(context=sent.context)))
+    ).values()
     assert (said_by.agent, said_by.run, said_by.version) == (near.pk, run.pk, 1)
     switch = await database.run(Event.objects.get, task=sent.task, payload__has_key="progress")
     assert switch.payload["message"]["parts"] == [{"text": "Far is not available. Near answers instead."}]
@@ -161,16 +164,16 @@ async def test_an_attempt_after_a_crash_goes_on_with_who_took_the_turn_over(ada,
     sent = await send.send(ada.principal, far, said())
     run = await database.run(Run.objects.get, task=sent.task)
     held = await database.run(begin, run.pk)
-    task = turn.context_of(held, *_recording(held))
-    assert await turn.fallbacks.take_over(held, _recording(held)[0], task)
-    await database.run(let_the_lease_run_out, held.hold)
+    task = turn.task_context(held, *_recording(held))
+    assert await turn.hand_to_fallback(held, _recording(held)[0], task)
+    await database.run(let_the_lease_run_out, held.lease)
     away.TRIED.clear()
     await carry_out(run.pk)
     assert away.TRIED == []
     assert await database.run(authors, sent.task) == [("near", "near")]
     starts = await database.run(lambda: [one.payload for one in Event.objects.filter(type="agent_start")])
     assert [start.get("agent") for start in starts] == [None, near.pk]
-    assert await database.run(replay.differences, sent.context) == []
+    assert await database.run(projection.differences, sent.context) == []
 
 
 async def test_who_took_the_turn_over_says_that_it_was_cut_off(ada, far, near, said):
@@ -178,16 +181,16 @@ async def test_who_took_the_turn_over_says_that_it_was_cut_off(ada, far, near, s
     sent = await send.send(ada.principal, far, said())
     held = await database.run(begin, await database.run(lambda: Run.objects.get(task=sent.task).pk))
     recorder, calls = _recording(held)
-    assert await turn.fallbacks.take_over(held, recorder, turn.context_of(held, recorder, calls))
+    assert await turn.hand_to_fallback(held, recorder, turn.task_context(held, recorder, calls))
     await recorder.close()
-    await database.run(give_back, [held])
+    await database.run(release_runs, [held])
     assert await database.run(authors, sent.task) == [("near", "near")]
-    assert await database.run(replay.differences, sent.context) == []
+    assert await database.run(projection.differences, sent.context) == []
 
 
 def _recording(assignment):
-    recorder = turn.Recorder(assignment)
-    return recorder, turn.Delegation(assignment, recorder, turn.nullcontext)
+    recorder = Recorder(assignment)
+    return recorder, delegation.Delegation(assignment, recorder, contextlib.nullcontext)
 
 
 # Naming them

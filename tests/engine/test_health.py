@@ -10,8 +10,8 @@ import db as database
 from agentkit import HandlerError
 from apps.agents.models import Agent, AgentStats, AgentVersion
 from apps.agents.registration import register_hosted
-from apps.engine import embedded, hosting
-from apps.features.health.observing import examine, note, observe
+from apps.engine import handlers, jobs
+from apps.features.health.monitoring import examine_agents, observe, record_health
 from tests.agents.definitions import clerk
 from tests.agents.test_admin_without_code import change
 from tests.engine.ailing import Moody
@@ -43,8 +43,8 @@ def lose_handler(agent):
 def test_an_agent_whose_handler_cannot_be_imported_is_unavailable_and_says_why_in_a_sentence(echo, countdown, caplog):
     lose_handler(echo)
     with caplog.at_level(logging.WARNING, "parley.engine"):
-        examine()
-        examine()
+        examine_agents()
+        examine_agents()
     health, ailment = health_of(echo)
     assert health == "unavailable"
     assert ailment.startswith(GONE)
@@ -55,21 +55,21 @@ def test_an_agent_whose_handler_cannot_be_imported_is_unavailable_and_says_why_i
 
 def test_it_is_well_again_as_soon_as_its_module_is(echo, tmp_path, monkeypatch):
     lose_handler(echo)
-    examine()
+    examine_agents()
     assert health_of(echo)[0] == "unavailable"
     (tmp_path / "gone_agents.py").write_text("def Gone(text):\n    return text\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
-        examine()
+        examine_agents()
         assert health_of(echo) == ("ok", "")
     finally:
         sys.modules.pop("gone_agents", None)
-        hosting.handler_at.cache_clear()
+        handlers.handler_at.cache_clear()
 
 
 def test_registering_finds_out_at_once(echo):
     lose_handler(echo)
-    examine()
+    examine_agents()
     with pytest.raises(HandlerError):
         register_hosted("echo", "gone_agents:Gone")
     assert health_of(echo)[0] == "unavailable"
@@ -79,13 +79,13 @@ def test_registering_finds_out_at_once(echo):
 
 def test_a_handler_may_say_itself_what_is_missing(moody):
     Moody.missing = "No language model is configured. Set LLM_MODEL."
-    examine()
+    examine_agents()
     assert health_of(moody) == ("unavailable", "No language model is configured. Set LLM_MODEL.")
     Moody.missing = "raise"
-    examine()
+    examine_agents()
     assert "could not say whether it can work: RuntimeError('no mood')" in health_of(moody)[1]
     Moody.missing = ""
-    examine()
+    examine_agents()
     assert health_of(moody) == ("ok", "")
 
 
@@ -107,13 +107,13 @@ def test_an_agent_that_fails_more_often_than_not_is_degraded(ada, echo, succeede
 def test_an_agent_that_is_switched_off_is_left_alone(echo):
     lose_handler(echo)
     Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
-    examine()
+    examine_agents()
     assert health_of(echo) == ("ok", "")
 
 
 def test_a_process_looks_at_its_start(echo):
     lose_handler(echo)
-    with embedded.worker(grace=1):
+    with jobs.embedded_worker(grace=1):
         assert health_of(echo)[0] == "unavailable"
         assert AgentStats.objects.filter(agent=echo).exists()
 
@@ -129,7 +129,7 @@ async def test_the_card_tells_everybody_how_the_agent_is_and_nobody_why(echo):
     before, params = await told()
     assert params == {"status": "ok"}
     await database.run(lose_handler, echo)
-    await database.run(examine)
+    await database.run(examine_agents)
     after, params = await told()
     assert params == {"status": "unavailable", "reason": "It cannot work at the moment. The operators can see why."}
     assert "gone_agents" not in after.content.decode()
@@ -144,7 +144,7 @@ def _with_model(settings):
 
 
 def examined(agent) -> tuple[str, str]:
-    examine()
+    examine_agents()
     agent.refresh_from_db()
     return agent.health, agent.ailment
 
@@ -187,7 +187,7 @@ def test_without_code_looking_after_agents_takes_as_many_queries_for_many(django
     for number in range(5):
         clerk(f"clerk-{number}")
     with django_assert_num_queries(2):
-        examine()
+        examine_agents()
 
 
 def test_without_code_it_is_well_as_soon_as_an_operator_has_mended_it(admin_client, settings):
@@ -204,6 +204,6 @@ def test_without_code_what_was_changed_meanwhile_is_not_called_ill_for_what_it_w
     agent = clerk(tools=["calculate"])
     settings.AGENT_TOOLS = ["tests.agents.another_clock"]
     clerk(tools=[])
-    note(agent, None)
+    record_health(agent, None)
     agent.refresh_from_db()
     assert agent.health == "ok"

@@ -5,13 +5,13 @@ import datetime
 import pytest
 
 from agentkit import Completed, Failed
-from apps.engine import accept, canceling
+from apps.engine import accept, cancel
 from apps.engine.claim import claim
-from apps.engine.sweep import sweep
-from apps.engine.worker import give_back, look_after
-from apps.record import replay
-from apps.record.leases import Hold, LeaseLost
+from apps.engine.jobs import sweep
+from apps.engine.worker import check_leases, release_runs
+from apps.record import projection
 from apps.record.models import Artifact, Run
+from apps.record.runs import Lease, LeaseLost
 from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes eac
 @pytest.fixture(autouse=True)
 def published(monkeypatch):
     runs = []
-    for module in ("sweep", "worker", "claim"):
+    for module in ("jobs", "worker", "claim"):
         monkeypatch.setattr(f"apps.engine.{module}.publish", runs.append)
     return runs
 
@@ -46,7 +46,7 @@ def sent(ada, echo, said):
 def test_a_hold_whose_lease_ran_out_writes_nothing(sent):
     held = begin(sent.run)
     say(held, chunk("in-time", "text"))
-    let_the_lease_run_out(held.hold)
+    let_the_lease_run_out(held.lease)
     before = log_of(sent.context)
     with pytest.raises(LeaseLost):
         say(held, chunk("late", "text"))
@@ -58,7 +58,7 @@ def test_a_hold_whose_lease_ran_out_writes_nothing(sent):
 
 def test_an_old_fence_writes_nothing_though_the_run_is_held(repeatable, sent):
     old = begin(sent.run)
-    let_the_lease_run_out(old.hold)
+    let_the_lease_run_out(old.lease)
     new = begin(sent.run, "another")
     before = log_of(sent.context)
     with pytest.raises(LeaseLost):
@@ -80,49 +80,49 @@ def test_what_is_said_extends_the_lease(sent):
 
 def test_a_heartbeat_extends_what_is_held_and_tells_of_what_is_not(repeatable, sent, ada, said):
     lost = begin(sent.run)
-    let_the_lease_run_out(lost.hold)
+    let_the_lease_run_out(lost.lease)
     new = begin(sent.run, "another")
     canceled = begin(accept.accept(ada.principal, repeatable, said()).run)
-    canceling.cancel_found(canceled.task)
+    cancel.cancel_task(canceled.task)
     before = Run.objects.get(pk=sent.run).lease_until
-    assert look_after([canceled.hold], extend=True) == {}
-    assert lost.hold not in look_after([lost.hold], extend=True)
+    assert check_leases([canceled.lease], extend=True) == {}
+    assert lost.lease not in check_leases([lost.lease], extend=True)
     assert Run.objects.get(pk=sent.run).lease_until == before
-    assert look_after([new.hold], extend=True) == {new.hold: (True, False)}
+    assert check_leases([new.lease], extend=True) == {new.lease: (True, False)}
     assert Run.objects.get(pk=sent.run).lease_until > before
 
 
 def test_a_second_attempt_begins_what_the_first_had_begun_again(repeatable, sent):
     first = begin(sent.run)
     say(first, chunk("first", "half", last=False))
-    let_the_lease_run_out(first.hold)
+    let_the_lease_run_out(first.lease)
     second = begin(sent.run)
     assert second.attempt == 2
     say(second, chunk("second", "whole"))
     end(second, Completed("done"))
     assert dict(Artifact.objects.values_list("artifact_id", "state")) == {"first": "discarded", "second": "delivered"}
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []
 
 
 def test_work_that_was_given_back_costs_no_attempt_and_is_begun_again(repeatable, sent, published):
     first = begin(sent.run)
     say(first, chunk("first", "half", last=False))
-    give_back([first])
+    release_runs([first])
     assert published == [sent.run]
     second = begin(sent.run)
-    assert (second.attempt, second.hold) == (1, Hold(sent.run, 2))
+    assert (second.attempt, second.lease) == (1, Lease(sent.run, 2))
     end(second, Completed("done"))
     assert dict(Artifact.objects.values_list("artifact_id", "state"))["first"] == "discarded"
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []
 
 
 def test_work_that_may_not_be_repeated_fails_with_a_reason_when_its_process_ends(sent):
     held = begin(sent.run)
-    give_back([held])
+    release_runs([held])
     assert state_of(sent.task) == "failed"
     assert Run.objects.get().error["code"] == "worker_lost"
-    give_back([held])
-    assert replay.differences(sent.context) == []
+    release_runs([held])
+    assert projection.differences(sent.context) == []
 
 
 def test_what_is_in_no_queue_is_found_by_the_sweep(sent, published, settings):
@@ -142,7 +142,7 @@ def test_a_run_whose_worker_is_lost_is_found_and_tried_as_often_as_the_agent_all
     for attempt in (1, 2):
         held = begin(sent.run)
         assert held.attempt == attempt
-        let_the_lease_run_out(held.hold)
+        let_the_lease_run_out(held.lease)
         assert sweep() == 1
     assert claim(sent.run, "a third") is None
     assert state_of(sent.task) == "failed"
@@ -153,7 +153,7 @@ def test_a_run_whose_worker_is_lost_is_found_and_tried_as_often_as_the_agent_all
 
 
 def test_a_run_that_may_not_be_repeated_is_not(sent):
-    let_the_lease_run_out(begin(sent.run).hold)
+    let_the_lease_run_out(begin(sent.run).lease)
     assert claim(sent.run, "another") is None
     assert state_of(sent.task) == "failed"
     assert "not repeated" in Run.objects.get().error["message"]

@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 import db
-from apps.engine import accept, hosting
-from apps.engine.answering import NoAnswer
-from apps.engine.send import send, settled
-from apps.engine.sweep import sweep
+from apps.engine import accept, handlers
+from apps.engine.jobs import sweep
+from apps.engine.send import NoAnswer, send, wait_until_settled
 from apps.engine.worker import WorkerProcess
 from apps.record.models import Run
 from tests.engine.agents import Stuck
@@ -19,18 +18,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _two_threads(settings):
     settings.HANDLER_THREADS = 2
-    hosting.handler_threads.cache_clear()
+    handlers.handler_threads.cache_clear()
     Stuck.let_go.clear()
     yield
     Stuck.let_go.set()
-    hosting.handler_threads.cache_clear()
+    handlers.handler_threads.cache_clear()
 
 
 @pytest.fixture
 def named(monkeypatch):
     """The runs that the sweep names to workers."""
     runs = []
-    monkeypatch.setattr("apps.engine.sweep.publish", runs.append)
+    monkeypatch.setattr("apps.engine.jobs.publish", runs.append)
     return runs
 
 
@@ -43,12 +42,12 @@ def carrier(transactional_db):
 
 async def offered(carrier, ada, agent, message):
     sent = await db.run(accept.accept, ada.principal, agent, message)
-    assert await asyncio.to_thread(carrier.offer, sent.run)
+    assert await asyncio.to_thread(carrier.claim_and_wait, sent.run)
     return sent
 
 
 async def end_of(sent):
-    return await settled(sent.context, sent.task, sent.index, lambda task: task.state)
+    return await wait_until_settled(sent.context, sent.task, sent.index, lambda task: task.state)
 
 
 async def lose_all_threads(carrier, ada, stuck, said):
@@ -81,7 +80,7 @@ async def test_it_takes_them_again_when_a_thread_is_back(ada, agent, said, carri
     stuck = await agent("Stuck")
     await lose_all_threads(carrier, ada, stuck, said)
     Stuck.let_go.set()
-    with hosting.handler_threads().lent_to(stuck) as threads:
+    with handlers.handler_threads().lent_to(stuck) as threads:
         await asyncio.get_running_loop().run_in_executor(threads, int)  # done as soon as one is back
     sent = await offered(carrier, ada, stuck, said())
     assert await end_of(sent) == "completed"

@@ -12,13 +12,13 @@ import db as database
 from agentkit import Completed, Failed, Rejected, Usage
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
-from apps.engine import accept, canceling, send
-from apps.engine.send import settled
-from apps.features.health import measuring
-from apps.features.health.measuring import measure
-from apps.features.sessions import feedback
+from apps.engine import accept, cancel, send
+from apps.engine.send import wait_until_settled
+from apps.features.health import monitoring
+from apps.features.health.monitoring import measure_agents
+from apps.features.sessions import commands
 from apps.record.models import Context, Message, Run, Task
-from apps.record.usage import Spent
+from apps.record.runs import UsageTotals
 from tests.working import begin, end
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("its SQL is each database's own")]
@@ -31,7 +31,7 @@ def second(number):
 
 
 def stats_of(agent):
-    measure()
+    measure_agents()
     return AgentStats.objects.get(pk=agent.pk)
 
 
@@ -68,7 +68,7 @@ def test_an_agent_that_did_nothing_has_nothing_measured(echo):
 async def test_real_work_is_measured(worker, ada, echo, hello, said):
     for number in range(3):
         sent = await send.send(ada.principal, echo, said(f"hi {number}"))
-        await settled(sent.context, sent.task, sent.index, lambda task: task, sent.since)
+        await wait_until_settled(sent.context, sent.task, sent.index, lambda task: task, sent.since)
     for number in range(2):
         await send.send(ada.principal, hello, said(f"hello {number}"))
     worked, spoke = await database.run(stats_of, echo), await database.run(stats_of, hello)
@@ -97,7 +97,7 @@ def test_load_is_what_waits_and_runs_and_what_a_person_stopped_is_neither_succes
     accept.accept(ada.principal, countdown, said())
     assert (stats_of(echo).queued, stats_of(echo).running) == (2, 1)
     assert stats_of(countdown).queued == 1
-    canceling.cancel_found(Task.objects.get(pk=receipts[0].task))
+    cancel.cancel_task(Task.objects.get(pk=receipts[0].task))
     stats = stats_of(echo)
     assert (stats.runs, stats.running, stats.tasks) == (0, 0, 3)
 
@@ -118,7 +118,7 @@ def test_only_the_newest_count(ada, echo):
     make_runs(ada, echo, *[("done", 0, 2.0)] * 190, at=second(10_000))
     make_runs(ada, echo, *[("failed", 0, 1.0)] * 4, *[("canceled", 0, 1.0)] * 90, ("running", 0, 0), at=second(20_000))
     stats = stats_of(echo)
-    assert (stats.runs, stats.succeeded) == (measuring.RUNS, 190)
+    assert (stats.runs, stats.succeeded) == (monitoring.MEASURED_RUNS, 190)
     assert (stats.newest_runs, stats.newest_succeeded) == (20, 16)
 
 
@@ -126,7 +126,7 @@ def test_tokens_of_language_models_are_summed(ada, echo):
     make_runs(ada, echo, ("done", 0, 1), ("done", 0, 1), ("failed", 0, 1))
     first, _, third = Run.objects.order_by("queued_at")
     for run, counts in ((first, (100, 7)), (third, (11, 0))):
-        spent = Spent()
+        spent = UsageTotals()
         spent.add(Usage("a-model", 1, *counts))
         Run.objects.filter(pk=run.pk).update(usage=spent.as_json)
     assert (stats_of(echo).input_tokens, stats_of(echo).output_tokens) == (111, 7)
@@ -135,7 +135,7 @@ def test_tokens_of_language_models_are_summed(ada, echo):
 def test_the_newest_rating_of_each_task_counts(ada, echo, countdown, said):
     tasks = [str(accept.accept(ada.principal, echo, said()).task) for _ in range(2)]
     for task, rating in ((tasks[0], 1), (tasks[0], 5), (tasks[1], 2)):
-        feedback.give(ada.principal, echo, task, {"rating": rating})
+        commands.give_feedback(ada.principal, echo, task, {"rating": rating})
     stats = stats_of(echo)
     assert (stats.ratings, stats.mean_rating) == (2, 3.5)
     assert stats_of(countdown).ratings == 0
@@ -160,7 +160,7 @@ def test_many_agents_cost_as_many_statements_as_one(ada, echo):
             Agent(slug=f"a{number}", name="A", handler="a:B", workspace=echo.workspace) for number in range(more)
         )
         with CaptureQueriesContext(connection) as captured:
-            measure()
+            measure_agents()
         costs.append(len([one for one in captured if not one["sql"].startswith(("BEGIN", "COMMIT"))]))
     assert costs[0] == costs[1] <= 12
     assert AgentStats.objects.count() == 41
@@ -174,7 +174,7 @@ def test_recent_runs_are_found_along_an_index(ada, echo, countdown):
         if connection.vendor == "postgresql":  # to read the few rows of a test is cheap: an index must do without
             cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(
-            ("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + measuring.recent_runs()
+            ("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + monitoring.recent_runs_sql()
         )
         plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
     assert plan.count("tasks_of_an_agent") == (1 if connection.vendor == "postgresql" else 2), plan

@@ -11,7 +11,7 @@ from agentkit import Completed, InputRequired, SkillHandler, by_rules
 from agentkit.selecting import says
 from apps.agents.registration import register_hosted
 from apps.engine.send import send
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Event, Run, Task
 from tests.working import carry_out
 
@@ -95,7 +95,7 @@ async def test_each_message_is_answered_as_the_rules_say_unless_a_task_is_requir
         "user_message",
         "agent_message",
     ]
-    assert await db.run(replay.differences, at_once.context) == []
+    assert await db.run(projection.differences, at_once.context) == []
     assert (await send(ada.principal, choosing, said("some work"))).task is not None
     assert (await send(ada.principal, choosing, said("a question"), require_task=True)).task is not None
 

@@ -6,9 +6,9 @@ import pytest
 
 import db
 from apps.engine import accept
-from apps.engine.cleaning import clean_parts
+from apps.engine.output import clean_parts
 from apps.engine.send import send
-from apps.record import replay, wire
+from apps.record import projection, wire
 from apps.record.models import Artifact, Blob, Event, Message, Run, Task
 from tests.working import carry_out, types_of
 
@@ -19,7 +19,7 @@ async def outcome_of(ada, agent, message):
     """The task on the wire and its run, after its turn."""
     receipt = await db.run(accept.accept, ada.principal, agent, message)
     await carry_out(receipt.run)
-    assert await db.run(replay.differences, receipt.context) == []
+    assert await db.run(projection.differences, receipt.context) == []
 
     def read():
         task = Task.objects.select_related("context").get(pk=receipt.task)

@@ -9,7 +9,7 @@ from apps.engine.claim import claim
 from apps.engine.send import send
 from apps.features.credentials import lending
 from apps.features.credentials.models import Credential
-from apps.features.sessions.switching import switch
+from apps.features.sessions.commands import switch_agent
 from apps.record.errors import InvalidParams
 from apps.record.models import Run, Task
 from tests.agents.definitions import clerk
@@ -30,7 +30,7 @@ async def talk(ada, agent, said, **options):
     """A conversation with the agent, which is set up by these options."""
     receipt = await db.run(accept.accept, ada.principal, agent, said(contextId="talk"))
     await carry_out(receipt.run)
-    await db.run(switch, ada.principal, receipt.context, agent, options)
+    await db.run(switch_agent, ada.principal, receipt.context, agent, options)
 
 
 async def told(ada, agent, message):
@@ -59,7 +59,7 @@ async def test_an_agent_that_answers_at_once_reads_them_too(ada, agent_at, said)
     agent = await agent_at("tests.engine.forms:Answering")
     await send(ada.principal, agent, said(contextId="talk"))
     first = await send(ada.principal, agent, said(contextId="talk"))
-    await db.run(switch, ada.principal, first.context, agent, {"tone": "dry"})
+    await db.run(switch_agent, ada.principal, first.context, agent, {"tone": "dry"})
     sent = await send(ada.principal, agent, said(contextId="talk"))
     assert (first.answer["parts"], sent.answer["parts"]) == ([{"text": "{}"}], [{"text": "{'tone': 'dry'}"}])
 
@@ -67,11 +67,11 @@ async def test_an_agent_that_answers_at_once_reads_them_too(ada, agent_at, said)
 def test_another_attempt_of_a_turn_has_what_the_first_had(ada, echo, said):
     talk = accept.accept(ada.principal, echo, said(contextId="talk"))
     end(begin(talk.run), Completed("done"))
-    switch(ada.principal, talk.context, echo, {"tone": "dry"})
+    switch_agent(ada.principal, talk.context, echo, {"tone": "dry"})
     sent = accept.accept(ada.principal, echo, said(contextId="talk"))
     held = begin(sent.run)
-    switch(ada.principal, talk.context, echo, {"tone": "warm"})
-    let_the_lease_run_out(held.hold)
+    switch_agent(ada.principal, talk.context, echo, {"tone": "warm"})
+    let_the_lease_run_out(held.lease)
     echo.retry_safe, echo.attempts = True, 2
     echo.save()
     assert begin(sent.run).options == {"tone": "dry"}
@@ -81,11 +81,11 @@ def test_the_next_turn_of_a_task_has_the_new_ones_and_keeps_them_when_the_conver
     ada, echo, countdown, said
 ):
     talk = accept.accept(ada.principal, echo, said())
-    switch(ada.principal, talk.context, echo, {"tone": "dry"})
+    switch_agent(ada.principal, talk.context, echo, {"tone": "dry"})
     assert _asked(talk.run).options == {"tone": "dry"}
-    switch(ada.principal, talk.context, echo, {"tone": "warm"})
+    switch_agent(ada.principal, talk.context, echo, {"tone": "warm"})
     assert _asked(_answered(ada, echo, talk, said)).options == {"tone": "warm"}
-    switch(ada.principal, talk.context, countdown, {"from": 3})
+    switch_agent(ada.principal, talk.context, countdown, {"from": 3})
     assert _asked(_answered(ada, echo, talk, said)).options == {"tone": "warm"}
     theirs = accept.accept(ada.principal, countdown, said(contextId=str(talk.context)))
     assert claim(theirs.run, "worker").options == {"from": 3}
@@ -126,15 +126,15 @@ def test_an_agent_without_code_takes_what_its_definition_could_have(ada, said, e
     ]
     for options, sentence in wrong:
         with pytest.raises(InvalidParams, match=sentence):
-            switch(ada.principal, talk.context, agent, options)
+            switch_agent(ada.principal, talk.context, agent, options)
     settings.LLM_MODELS = ["*"]
-    assert switch(ada.principal, talk.context, agent, {"model": "dear-model"})
+    assert switch_agent(ada.principal, talk.context, agent, {"model": "dear-model"})
 
 
 async def test_a_conversation_may_do_without_some_credentials(ada, echo, said):
     def lent(**options):
         talk = accept.accept(ada.principal, echo, said())
-        switch(ada.principal, talk.context, echo, options)
+        switch_agent(ada.principal, talk.context, echo, options)
         return lending._lend(begin(talk.run), "calendar")
 
     def give():
@@ -148,7 +148,7 @@ async def test_a_conversation_may_do_without_some_credentials(ada, echo, said):
 
 def test_who_stands_in_for_an_agent_has_none_of_its_options(ada, echo, countdown, said):
     talk = accept.accept(ada.principal, echo, said())
-    switch(ada.principal, talk.context, echo, {"tone": "dry"})
+    switch_agent(ada.principal, talk.context, echo, {"tone": "dry"})
     Run.objects.filter(pk=talk.run).update(agent=countdown)
     held = begin(talk.run)
     assert (held.agent, held.options) == (countdown, {})

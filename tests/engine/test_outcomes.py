@@ -3,9 +3,9 @@
 import pytest
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Rejected
-from apps.engine import accept, canceling
+from apps.engine import accept, cancel
 from apps.engine.finish import Ending, finish
-from apps.record import replay, wire
+from apps.record import projection, wire
 from apps.record.models import Artifact as ArtifactRow
 from apps.record.models import Event, Task
 from tests.working import begin, chunk, end, let_the_lease_run_out, say, types_of
@@ -36,7 +36,7 @@ def test_a_completed_task_has_a_message_and_its_artifacts(sent):
 @pytest.mark.parametrize("outcome", [Completed(), Completed("words alone")])
 def test_a_completed_task_has_an_artifact_and_a_message_though_the_agent_gave_none(sent, outcome):
     held = begin(sent.run)
-    finish(held.task, held.message, Ending(held.hold, outcome))
+    finish(held.task, held.message, Ending(held.lease, outcome))
     task = shown(sent)
     assert task["artifacts"][0]["parts"]
     assert task["status"]["message"]["parts"][0]["text"]
@@ -75,7 +75,7 @@ def test_a_question_is_a_message_and_a_slot_without_artifacts(sent, outcome):
 def test_canceled_is_a_change_of_state_alone(sent):
     held = begin(sent.run)
     say(held, chunk("half", "half"))
-    canceling.cancel_found(Task.objects.get())
+    cancel.cancel_task(Task.objects.get())
     task = shown(sent)
     assert task["status"]["state"] == "TASK_STATE_CANCELED"
     assert "message" not in task["status"]
@@ -116,7 +116,7 @@ def begun(ada, echo, said):
 def assert_delivered(begun, expected):
     shown = wire.load_task(Task.objects.select_related("context").get(pk=begun.task))
     assert {one["artifactId"]: [part["text"] for part in one["parts"]] for one in shown["artifacts"]} == expected
-    assert replay.differences(begun.context) == []
+    assert projection.differences(begun.context) == []
 
 
 def test_an_artifact_is_begun_anew_within_a_turn_and_twice_in_one_transaction(begun):
@@ -138,7 +138,7 @@ def test_an_artifact_is_begun_anew_by_the_outcome(begun):
 def test_an_artifact_is_begun_anew_by_a_second_attempt(begun):
     first = begin(begun.run)
     say(first, chunk("a", "half", last=False))
-    let_the_lease_run_out(first.hold)
+    let_the_lease_run_out(first.lease)
     second = begin(begun.run)
     say(second, chunk("a", "whole"))
     end(second, Completed("done"))

@@ -11,12 +11,13 @@ from django.utils import timezone
 import db
 from agentkit import Completed, Failed, InputRequired, Rejected
 from apps.accounts.models import User
-from apps.engine import accept, canceling
-from apps.features.queue import messages, sending
+from apps.engine import accept, cancel
+from apps.features.queue import messages
 from apps.features.queue.messages import BeingSent, QueuedNotFound, QueueFull
 from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import deletion
-from apps.record import replay
+from apps.record import projection
+from apps.record.content import blobs
 from apps.record.errors import InvalidParams
 from apps.record.models import Blob, Context, Message, Task
 from tests.working import begin, end
@@ -43,7 +44,7 @@ class Named(list):
 @pytest.fixture(autouse=True)
 def named(monkeypatch):
     sessions = Named()
-    monkeypatch.setattr(sending, "publish_queue", sessions.append)
+    monkeypatch.setattr(messages, "publish_queue", sessions.append)
     return sessions
 
 
@@ -61,7 +62,7 @@ def text(words):
 async def put(ada, working, *words):
     context = await Context.objects.select_related("agent").aget(pk=working.task.context_id)
     for one in words:
-        assert await db.run(messages.add, ada.principal, context, f"key-{one}", text(one))
+        assert await db.run(messages.enqueue, ada.principal, context, f"key-{one}", text(one))
     return context
 
 
@@ -81,20 +82,20 @@ async def newest_run(context):
 
 async def test_it_is_sent_in_order_one_when_the_other_is_done(ada, working, named):
     context = await put(ada, working, "second", "third")
-    assert await sending.send_due(context.pk) == 0, "the agent works"
-    assert await sending.send_due(uuid.uuid4()) == 0, "there is no such session"
+    assert await messages.send_due(context.pk) == 0, "the agent works"
+    assert await messages.send_due(uuid.uuid4()) == 0, "there is no such session"
     held = working
     for sent, left in (("second", ["third"]), ("third", [])):
         named.clear()
         await db.run(end, held, Completed("done"))
         assert await asyncio.to_thread(named.came.wait, 5), "the end of the work names the session"
         assert named == [context.pk]
-        assert await sending.send_due(context.pk) == 1
+        assert await messages.send_due(context.pk) == 1
         assert (await said_in(context))[-1] == sent
         assert await waiting(context) == left
-        assert await sending.send_due(context.pk) == 0
+        assert await messages.send_due(context.pk) == 0
         held = await db.run(begin, await newest_run(context))
-    assert await db.run(replay.differences, context.pk) == []
+    assert await db.run(projection.differences, context.pk) == []
 
 
 async def test_nothing_is_sent_for_who_was_switched_off(ada, working, settings):
@@ -102,11 +103,11 @@ async def test_nothing_is_sent_for_who_was_switched_off(ada, working, settings):
     context = await put(ada, working, "second")
     await db.run(end, working, Completed("done"))
     await User.objects.filter(pk=ada.pk).aupdate(is_active=False)
-    assert await sending.send_due(context.pk) == 0
-    assert await db.run(sending.sweep) == 0
+    assert await messages.send_due(context.pk) == 0
+    assert await db.run(messages.sweep_queues) == 0
     await User.objects.filter(pk=ada.pk).aupdate(is_active=True)
-    assert await db.run(sending.sweep) == 1
-    assert await sending.send_due(context.pk) == 1
+    assert await db.run(messages.sweep_queues) == 1
+    assert await messages.send_due(context.pk) == 1
 
 
 async def test_what_an_agent_answers_at_once_lets_all_go(ada, agent_at, said, working):
@@ -114,7 +115,7 @@ async def test_what_an_agent_answers_at_once_lets_all_go(ada, agent_at, said, wo
     context = await put(ada, working, "second", "third")
     await db.run(end, working, Completed("done"))
     await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
-    assert await sending.send_due(context.pk) == 2
+    assert await messages.send_due(context.pk) == 2
     assert await said_in(context) == ["first", "second", "third"]
 
 
@@ -122,17 +123,17 @@ async def test_what_an_agent_answers_at_once_lets_all_go(ada, agent_at, said, wo
 async def test_work_that_did_not_complete_holds_it(ada, echo, working, outcome, named):
     context = await put(ada, working, "second")
     if outcome is None:
-        await db.run(canceling.cancel, ada.principal, echo, str(working.task.pk))
+        await db.run(cancel.cancel_by_id, ada.principal, echo, str(working.task.pk))
     else:
         await db.run(end, working, outcome)
-    assert await sending.send_due(context.pk) == 0
-    assert await db.run(messages.held, context)
+    assert await messages.send_due(context.pk) == 0
+    assert await db.run(messages.hold_reason, context)
     await long_ago()
     named.clear()
-    assert await db.run(sending.sweep) == 0
+    assert await db.run(messages.sweep_queues) == 0
     assert await waiting(context) == ["second"]
     row = await QueuedMessage.objects.aget()
-    sent = await sending.send_now(context, row.pk)
+    sent = await messages.send_now(context, row.pk)
     answered = isinstance(outcome, InputRequired)
     assert (sent.task == working.task.pk) is answered, "the task that asks is told; otherwise it is the next"
     assert await waiting(context) == []
@@ -148,25 +149,25 @@ async def test_what_the_queue_lost_the_sweep_finds_and_sends_once(ada, working, 
     await db.run(end, working, Completed("done"))
     await long_ago()
     named.clear()
-    assert await db.run(sending.sweep) == 1
+    assert await db.run(messages.sweep_queues) == 1
     assert set(named) == {context.pk}  # the end of the work may name it just now as well
-    assert sum(await asyncio.gather(*(sending.send_due(context.pk) for _ in range(4)))) == 1
+    assert sum(await asyncio.gather(*(messages.send_due(context.pk) for _ in range(4)))) == 1
     assert await said_in(context) == ["first", "second"]
-    assert await db.run(sending.sweep) == 0
+    assert await db.run(messages.sweep_queues) == 0
 
 
 async def test_a_sender_that_dies_before_it_has_sent_is_replaced_when_its_claim_ends(ada, working):
     context = await put(ada, working, "second")
     await db.run(end, working, Completed("done"))
-    taken = await db.run(messages.take_next, context.pk)
+    taken = await db.run(messages.claim_next, context.pk)
     assert taken is not None
-    assert await sending.send_due(context.pk) == 0
+    assert await messages.send_due(context.pk) == 0
     with pytest.raises(BeingSent):
-        await db.run(messages.change, context, taken.row.pk, "something else")
+        await db.run(messages.edit, context, taken.row.pk, "something else")
     with pytest.raises(BeingSent):
         await db.run(messages.remove, context, taken.row.pk)
     await claims_end()
-    assert await sending.send_due(context.pk) == 1
+    assert await messages.send_due(context.pk) == 1
     assert await said_in(context) == ["first", "second"]
 
 
@@ -180,16 +181,16 @@ async def test_a_sender_that_dies_after_it_has_sent_is_not_repeated(ada, agent_a
     context = await put(ada, working, "second")
     await db.run(end, working, Completed("done"))
     await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
-    monkeypatch.setattr(messages, "settle", dies := _Dying())
+    monkeypatch.setattr(messages, "delete_sent", dies := _Dying())
     with pytest.raises(_Died):
-        await sending.send_due(context.pk)
+        await messages.send_due(context.pk)
     assert dies.called
     monkeypatch.undo()
     row = await QueuedMessage.objects.aget()
     with pytest.raises(QueuedNotFound):
-        await db.run(messages.change, context, row.pk, "something else")
+        await db.run(messages.edit, context, row.pk, "something else")
     await claims_end()
-    assert await sending.send_due(context.pk) == 0
+    assert await messages.send_due(context.pk) == 0
     assert await said_in(context) == ["first", "second"]
     assert await waiting(context) == []
 
@@ -209,21 +210,21 @@ class _Dying:
 async def test_sending_now_tells_the_task_that_works(ada, working):
     context = await put(ada, working, "second", "third")
     third = await QueuedMessage.objects.aget(message_id="key-third")
-    sent = await sending.send_now(context, third.pk)
+    sent = await messages.send_now(context, third.pk)
     assert sent.task == working.task.pk
     assert await waiting(context) == ["second"]
     assert await db.run(end, working, Completed("done")) is not None, "it is the task's next turn"
     with pytest.raises(QueuedNotFound):
-        await sending.send_now(context, third.pk)
+        await messages.send_now(context, third.pk)
 
 
 async def test_who_begins_work_at_the_same_moment_comes_first(ada, echo, said, working, monkeypatch):
     context = await put(ada, working, "second")
     await db.run(end, working, Completed("done"))
-    taken = await db.run(messages.take_next, context.pk)
-    monkeypatch.setattr(messages, "take_next", lambda _: taken)
+    taken = await db.run(messages.claim_next, context.pk)
+    monkeypatch.setattr(messages, "claim_next", lambda _: taken)
     await db.run(accept.accept, ada.principal, echo, said("meanwhile", contextId=context.context_id))
-    assert await sending.send_due(context.pk) == 0
+    assert await messages.send_due(context.pk) == 0
     assert await said_in(context) == ["first", "meanwhile"]
     assert await waiting(context) == ["second"]
 
@@ -233,39 +234,39 @@ async def test_what_cannot_be_sent_says_why_and_what_follows_waits_for_it(ada, e
     await db.run(end, working, Completed("done"))
     echo.access = "groups"
     await echo.asave()
-    assert await sending.send_due(context.pk) == 0
+    assert await messages.send_due(context.pk) == 0
     row = await QueuedMessage.objects.afirst()
     assert "may not use it" in row.problem
     echo.access = "authenticated"
     await echo.asave()
-    assert await sending.send_due(context.pk) == 0
-    await db.run(messages.change, context, row.pk, "second, said again")
-    assert await sending.send_due(context.pk) == 1
+    assert await messages.send_due(context.pk) == 0
+    await db.run(messages.edit, context, row.pk, "second, said again")
+    assert await messages.send_due(context.pk) == 1
     assert (await said_in(context))[-1] == "second, said again"
 
 
 async def test_the_same_key_queues_once_also_after_it_was_sent(ada, working):
     context = await put(ada, working, "second")
-    add = messages.add
+    add = messages.enqueue
     assert not await db.run(add, ada.principal, context, "key-second", text("second"))
     with pytest.raises(InvalidParams):
         await db.run(add, ada.principal, context, "key-second", text("another"))
     await db.run(end, working, Completed("done"))
-    assert await sending.send_due(context.pk) == 1
+    assert await messages.send_due(context.pk) == 1
     assert not await db.run(add, ada.principal, context, "key-second", text("second"))
     assert await waiting(context) == []
 
 
 async def test_a_queue_is_not_endless_and_what_was_deleted_comes_back_only_where_there_is_room(ada, working):
-    context = await put(ada, working, *map(str, range(messages.MOST)))
+    context = await put(ada, working, *map(str, range(messages.MAX_QUEUED)))
     with pytest.raises(QueueFull):
-        await db.run(messages.add, ada.principal, context, "one too many", text("no"))
-    assert await QueuedMessage.objects.acount() == messages.MOST
+        await db.run(messages.enqueue, ada.principal, context, "one too many", text("no"))
+    assert await QueuedMessage.objects.acount() == messages.MAX_QUEUED
     row = await QueuedMessage.objects.afirst()
     await db.run(messages.remove, context, row.pk)
-    await db.run(messages.add, ada.principal, context, "in its place", text("no"))
+    await db.run(messages.enqueue, ada.principal, context, "in its place", text("no"))
     with pytest.raises(QueueFull):
-        await db.run(messages.restore, context, row.pk)
+        await db.run(messages.undo_remove, context, row.pk)
 
 
 FILE = {"raw": "A" * 400_000, "filename": "much.bin", "mediaType": "application/octet-stream"}
@@ -279,20 +280,20 @@ async def forgotten():
     """What was deleted is so no longer than it can be had back."""
     long_ago = timezone.now() - datetime.timedelta(seconds=messages.REMOVED_SECONDS + 1)
     await QueuedMessage.everything.exclude(removed_at=None).aupdate(removed_at=long_ago)
-    await db.run(sending.sweep)
+    await db.run(messages.sweep_queues)
 
 
 async def test_what_was_deleted_is_had_back_whole_and_in_its_place(ada, working):
     context = await put(ada, working)
     for key in "abc":
         said = {"parts": [{"text": key}, FILE], "referenceTaskIds": [str(working.task.pk)]}
-        await db.run(messages.add, ada.principal, context, key, said)
+        await db.run(messages.enqueue, ada.principal, context, key, said)
     before = [row async for row in QueuedMessage.objects.all()]
     await db.run(messages.remove, context, before[1].pk)
     assert [row.message_id async for row in QueuedMessage.objects.all()] == ["a", "c"]
-    assert not await db.run(messages.add, ada.principal, context, "b", said | {"parts": [{"text": "b"}, FILE]})
+    assert not await db.run(messages.enqueue, ada.principal, context, "b", said | {"parts": [{"text": "b"}, FILE]})
     for _ in range(2):
-        await db.run(messages.restore, context, before[1].pk)
+        await db.run(messages.undo_remove, context, before[1].pk)
     after = [row async for row in QueuedMessage.objects.all()]
     assert [(row.pk, row.message) for row in after] == [(row.pk, row.message) for row in before]
 
@@ -302,24 +303,24 @@ async def test_what_was_deleted_is_never_sent_and_gone_after_a_while(ada, workin
     row = await QueuedMessage.objects.aget()
     await db.run(messages.remove, context, row.pk)
     await db.run(end, working, Completed("done"))
-    assert await sending.send_due(context.pk) == 0
+    assert await messages.send_due(context.pk) == 0
     with pytest.raises(QueuedNotFound):
-        await sending.send_now(context, row.pk)
-    await db.run(sending.sweep)
+        await messages.send_now(context, row.pk)
+    await db.run(messages.sweep_queues)
     assert await QueuedMessage.everything.acount() == 1
     await forgotten()
     assert await QueuedMessage.everything.acount() == 0
     with pytest.raises(QueuedNotFound):
-        await db.run(messages.restore, context, row.pk)
+        await db.run(messages.undo_remove, context, row.pk)
 
 
 async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     context = await put(ada, working)
     for key in "ab":
-        await db.run(messages.add, ada.principal, context, key, {"parts": [{"text": key}, FILE]})
+        await db.run(messages.enqueue, ada.principal, context, key, {"parts": [{"text": key}, FILE]})
     assert await uses() == [2]
     rows = [row async for row in QueuedMessage.objects.all()]
-    await db.run(messages.change, context, rows[0].pk, "")
+    await db.run(messages.edit, context, rows[0].pk, "")
     assert [part.get("filename") for part in (await QueuedMessage.objects.afirst()).parts] == ["much.bin"]
     await db.run(messages.remove, context, rows[1].pk)
     await forgotten()
@@ -327,8 +328,26 @@ async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     await db.run(end, working, Completed("done"))
     talker = await agent_at("tests.api.agents:Talker")
     await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
-    assert await sending.send_due(context.pk) == 0, "the agent takes words alone"
+    assert await messages.send_due(context.pk) == 0, "the agent takes words alone"
     assert "does not take" in (await QueuedMessage.objects.aget()).problem
-    await db.run(deletion.clear_session, ada.principal, context.pk)
+    await db.run(deletion.delete_session, ada.principal, context.pk)
     assert await QueuedMessage.objects.acount() == 0
     assert await uses() in ([0], [])
+
+
+async def test_a_long_text_that_is_kept_in_a_file_is_edited_and_its_file_goes(ada, working, settings):
+    settings.INLINE_PART_BYTES, settings.UNUSED_FILE_SECONDS = 100, -1
+    context = await put(ada, working)
+    file = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
+    message = {"parts": [{"text": "first " * 100}, file]}
+    await db.run(messages.enqueue, ada.principal, context, "long", message)
+    row = await QueuedMessage.objects.aget()
+    [stored] = await db.run(list, Blob.objects.all())
+    await db.run(messages.edit, context, row.pk, "second " * 100)
+    row = await QueuedMessage.objects.aget()
+    assert [await db.run(blobs.inline, part) for part in row.parts] == [{"text": "second " * 100}, file]
+    [kept] = await db.run(list, Blob.objects.filter(uses__gt=0))
+    assert kept.sha256 == row.parts[0]["stored"]["sha256"] != stored.sha256
+    await db.run(messages.edit, context, row.pk, "third")
+    assert (await QueuedMessage.objects.aget()).parts == [{"text": "third"}, file]
+    assert not await Blob.objects.filter(uses__gt=0).aexists()

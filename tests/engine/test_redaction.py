@@ -7,10 +7,11 @@ import pytest
 
 import db
 from agentkit import Chunk, Completed, Credential
-from apps.engine.redaction import MARK, Redaction
+from apps.engine.handlers import MAX_LINE_LENGTH, TurnOutput
+from apps.engine.output import REDACTED, Redaction
 from apps.engine.send import send
 from apps.features.credentials.models import Credential as Kept
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Artifact, Context, Event, Message, Run, Task
 from tests.engine.delegating import done
 from tests.working import carry_out, state_of
@@ -33,22 +34,22 @@ def test_without_a_secret_everything_stays_as_it_is():
 
 def test_it_is_replaced_in_every_text_of_a_value_an_outcome_and_an_emission(redact):
     said = {"a": [f"x{SECRET}y", 7, None, True], SECRET: {"b": SECRET}}
-    assert redact(said) == {"a": [f"x{MARK}y", 7, None, True], MARK: {"b": MARK}}
-    assert redact(Completed([{"text": SECRET}])) == Completed([{"text": MARK}], [])
+    assert redact(said) == {"a": [f"x{REDACTED}y", 7, None, True], REDACTED: {"b": REDACTED}}
+    assert redact(Completed([{"text": SECRET}])) == Completed([{"text": REDACTED}], [])
     raw = base64.b64encode(f"key={SECRET}".encode()).decode()
     [part] = redact(Chunk("id", "name", "", [{"raw": raw}], False, True)).parts
-    assert base64.b64decode(part["raw"]).decode() == f"key={MARK}"
+    assert base64.b64decode(part["raw"]).decode() == f"key={REDACTED}"
 
 
 def test_a_name_and_password_are_replaced_as_a_header_has_them(redact):
     basic = Credential("mail", "basic", "open sesame", "ali")
     redact.learn(basic)
-    assert redact(["open sesame", basic.authorization, "ali"]) == [MARK, f"Basic {MARK}", "ali"]
+    assert redact(["open sesame", basic.authorization, "ali"]) == [REDACTED, f"Basic {REDACTED}", "ali"]
 
 
 def test_of_two_secrets_the_longer_one_is_replaced_whole_and_one_that_might_be_any_word_is_let_be(redact):
     redact.learn(Credential("mail", "bearer", f"{SECRET}-and-more"))
-    assert redact(f"{SECRET}-and-more {SECRET}") == f"{MARK} {MARK}"
+    assert redact(f"{SECRET}-and-more {SECRET}") == f"{REDACTED} {REDACTED}"
     redact.learn(Credential("door", "api_key", "open"))
     assert redact("open the door") == "open the door"
 
@@ -85,7 +86,7 @@ async def assert_nobody_was_told(sent, caplog):
     assert base64.b64encode(SECRET.encode()).decode() not in kept
     assert SECRET not in caplog.text
     assert SECRET[:6] not in kept, "nor in pieces"
-    assert await db.run(replay.differences, sent.context) == []
+    assert await db.run(projection.differences, sent.context) == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -94,10 +95,10 @@ async def test_who_leaks_it_tells_nobody_and_what_surrounds_it_is_said_as_it_was
     sent = await sent_to_a_calendar(ada, agent, said, "leak")
     assert await db.run(state_of, sent.task) == "completed"
     texts = {row.name: row.parts[0] async for row in Artifact.objects.all()}
-    assert texts["answer"]["text"] == f"tokens {MARK} and more"
-    assert texts["log"]["text"] == f"opened with {MARK}"
-    assert base64.b64decode(texts["file"]["raw"]).decode() == MARK
-    assert texts["data"]["data"] == {"key": MARK}
+    assert texts["answer"]["text"] == f"tokens {REDACTED} and more"
+    assert texts["log"]["text"] == f"opened with {REDACTED}"
+    assert base64.b64decode(texts["file"]["raw"]).decode() == REDACTED
+    assert texts["data"]["data"] == {"key": REDACTED}
     await assert_nobody_was_told(sent, caplog)
 
 
@@ -106,8 +107,8 @@ async def test_what_it_remembers_asks_and_shows_is_without_it(ada, agent, said, 
     caplog.set_level(logging.DEBUG)
     await assert_nobody_was_told(await sent_to_a_calendar(ada, agent, said, "ask"), caplog)
     run = await Run.objects.aget()
-    assert run.memory == {"secret": {MARK: [MARK]}}
-    assert (await Context.objects.aget()).memory == {"secret": MARK}
+    assert run.memory == {"secret": {REDACTED: [REDACTED]}}
+    assert (await Context.objects.aget()).memory == {"secret": REDACTED}
     await Kept.objects.all().adelete()
     await assert_nobody_was_told(await sent_to_a_calendar(ada, agent, said, "show"), caplog)
 
@@ -119,7 +120,7 @@ async def test_how_it_fails_is_without_it_and_operators_still_see_why(ada, agent
     await assert_nobody_was_told(await sent_to_a_calendar(ada, agent, said, text), caplog)
     error = (await Run.objects.aget()).error
     if text == "raise":
-        assert error["message"] == f"RuntimeError: {MARK} is refused"
+        assert error["message"] == f"RuntimeError: {REDACTED} is refused"
         assert "in on_request" in error["traceback"]
         assert "in on_request" in caplog.text
 
@@ -129,7 +130,7 @@ async def test_how_it_fails_is_without_it_and_operators_still_see_why(ada, agent
 async def test_what_it_tells_another_agent_is_without_it(ada, agent, said):
     await done(ada.principal, await calendar_of(ada, agent), said("pass on"))
     child = await Message.objects.select_related("task").aget(role="user", task__parent__isnull=False)
-    assert child.parts == [{"text": MARK}, {"data": {"key": MARK}}]
+    assert child.parts == [{"text": REDACTED}, {"data": {"key": REDACTED}}]
     assert SECRET not in await db.run(everything)
 
 
@@ -138,5 +139,14 @@ async def test_what_it_tells_another_agent_is_without_it(ada, agent, said):
 async def test_what_it_prints_is_logged_without_it(ada, agent, said, caplog):
     caplog.set_level(logging.INFO)
     await done(ada.principal, await calendar_of(ada, agent), said("print"))
-    assert f"printed: {MARK}" in [record.getMessage() for record in caplog.records]
+    assert f"printed: {REDACTED}" in [record.getMessage() for record in caplog.records]
     assert SECRET not in caplog.text
+
+
+def test_a_secret_at_the_place_where_a_printed_line_is_cut_is_not_logged_in_part(redact, caplog):
+    printed = TurnOutput(redact)
+    with caplog.at_level("INFO", "parley.agents"):
+        printed.write("x" * (MAX_LINE_LENGTH - 5) + SECRET)
+        printed.write("\n")
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert SECRET[:5] not in line

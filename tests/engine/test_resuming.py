@@ -7,11 +7,11 @@ import pytest
 
 import db
 from agentkit import AuthRequired, Completed, InputRequired
-from apps.engine import accept, canceling, resuming, send
-from apps.engine.resuming import resume
-from apps.engine.sweep import sweep
+from apps.engine import accept, cancel, send
+from apps.engine.accept import resume
+from apps.engine.jobs import sweep
 from apps.features.sessions import deletion
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Event, Message, Run, Task
 from tests.working import begin, carry_out, end, state_of
 
@@ -23,8 +23,8 @@ QUESTIONS = [InputRequired("May I?", slot="leave", schema={"type": "string"}), A
 @pytest.fixture
 def published(monkeypatch):
     runs = []
-    monkeypatch.setattr(resuming, "publish", runs.append)
-    monkeypatch.setattr("apps.engine.sweep.publish", runs.append)
+    monkeypatch.setattr(accept, "publish", runs.append)
+    monkeypatch.setattr("apps.engine.jobs.publish", runs.append)
     return runs
 
 
@@ -51,7 +51,7 @@ def test_the_next_turn_has_the_message_of_the_last_and_the_question_that_was_ask
     assert not end(held, Completed("done"))
     assert state_of(sent.task) == "completed"
     assert Message.objects.filter(task=sent.task, role=Message.Role.USER).count() == 1
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []
 
 
 @pytest.mark.parametrize("word", ["leave", "credential"])
@@ -63,7 +63,7 @@ async def test_the_handler_takes_it_as_the_answer_to_its_question(ada, agent, sa
     await carry_out(published[0])
     last = await Message.objects.alast()
     assert last.parts == [{"text": f"resumed leave with {word}, having asked for {word}"}]
-    assert await db.run(replay.differences, sent.context) == []
+    assert await db.run(projection.differences, sent.context) == []
 
 
 async def test_eight_at_once_give_one_turn(ada, echo, said, published):
@@ -72,7 +72,7 @@ async def test_eight_at_once_give_one_turn(ada, echo, said, published):
     assert sorted(went_on) == [False] * 7 + [True]
     assert [run.pk async for run in Run.objects.filter(turn=2)] == published
     assert await Run.objects.filter(task=sent.task).acount() == 2
-    assert await db.run(replay.differences, sent.context) == []
+    assert await db.run(projection.differences, sent.context) == []
 
 
 async def test_a_message_and_a_resuming_at_once_lose_nothing(ada, echo, said, published):
@@ -90,7 +90,7 @@ async def test_a_message_and_a_resuming_at_once_lose_nothing(ada, echo, said, pu
         if following:
             await db.run(lambda run=following: end(begin(run), Completed("done")))
         assert await db.run(state_of, sent.task) == "completed"
-        assert await db.run(replay.differences, sent.context) == []
+        assert await db.run(projection.differences, sent.context) == []
 
 
 def test_a_process_that_is_killed_before_it_could_publish_loses_nothing(
@@ -103,7 +103,7 @@ def test_a_process_that_is_killed_before_it_could_publish_loses_nothing(
         raise Killed
 
     sent = waiting(ada, echo, said)
-    monkeypatch.setattr(resuming, "publish", die)
+    monkeypatch.setattr(accept, "publish", die)
     with pytest.raises(Killed):
         resume(sent.task, because="it was given")
     assert state_of(sent.task) == "working"
@@ -121,11 +121,11 @@ def test_a_task_that_does_not_wait_or_was_cleared_is_left_as_it_is(ada, echo, sa
     assert not resume(submitted.task, because="no reason")
     assert state_of(submitted.task) == "completed"
     canceled = waiting(ada, echo, said)
-    canceling.cancel(ada.principal, echo, str(canceled.task))
+    cancel.cancel_by_id(ada.principal, echo, str(canceled.task))
     assert not resume(canceled.task, because="no reason")
     assert not resume(uuid.uuid4(), because="no reason")
     cleared = waiting(ada, echo, said)
-    deletion.clear(ada.principal, echo, "talk")
+    deletion.delete_context(ada.principal, echo, "talk")
     assert not resume(cleared.task, because="no reason")
     assert published == []
 
@@ -137,6 +137,6 @@ def test_a_task_that_went_on_can_be_canceled_and_asked_for_more(ada, echo, said,
         end(begin(published[-1]), QUESTIONS[0])
         assert Run.objects.get(pk=published[-1]).turn == turn
     assert resume(sent.task, because="it was given")
-    canceling.cancel(ada.principal, echo, str(sent.task))
+    cancel.cancel_by_id(ada.principal, echo, str(sent.task))
     assert not Run.objects.unfinished().exists()
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []

@@ -4,14 +4,14 @@ import pytest
 
 import db as database
 from apps.accounts.principals import ANONYMOUS
-from apps.agents.matching import Match
 from apps.agents.models import Agent
-from apps.agents.negotiation import Ask, Facts, assess
+from apps.agents.negotiation import Measurements, WorkRequest, assess
 from apps.agents.registration import register_hosted
+from apps.agents.search import SkillMatch
 from apps.engine import send
-from apps.engine.send import settled
+from apps.engine.send import wait_until_settled
 from apps.features.routing import router
-from apps.features.routing.router import Choice, Passed, choose, register_router
+from apps.features.routing.router import Choice, DelegatedTask, choose, register_router
 from apps.record.models import Context, Task
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -20,12 +20,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def fitting(slug, score, **fields):
     skill = {"id": slug, "name": slug, "description": f"{slug}.", "tags": [slug]}
     told = {"name": slug.title(), "description": f"Does {slug}.", "skills": [skill]}
-    return assess(Ask("x"), Agent(slug=slug, **told | fields), Facts(), [Match(skill, score, (slug,))])
+    return assess(
+        WorkRequest("x"), Agent(slug=slug, **told | fields), Measurements(), [SkillMatch(skill, score, (slug,))]
+    )
 
 
 def chosen(text, *scores, earlier=None):
     ranked = sorted((fitting(slug, score) for slug, score in scores), key=lambda one: one.rank)
-    before = Passed(earlier, earlier.title(), "the task before", True) if earlier else None
+    before = DelegatedTask(earlier, earlier.title(), "the task before", True) if earlier else None
     return choose(text, ranked, before)
 
 
@@ -75,7 +77,7 @@ def cast(worker, echo, countdown):
 
 async def routed(principal, agent, message):
     sent = await send.send(principal, agent, message)
-    return await settled(sent.context, sent.task, sent.index, lambda task: task, sent.since)
+    return await wait_until_settled(sent.context, sent.task, sent.index, lambda task: task, sent.since)
 
 
 def words(task):
@@ -143,8 +145,8 @@ async def test_a_turn_that_is_taken_again_stays_with_what_it_began(ada, cast, sa
     [child] = await database.run(children_of, task)
     said_before = await database.run(lambda: task.messages.first().message_id)
     situation = await database.run(router._situation, task.pk, said_before)
-    assert situation.begun == Passed("countdown", "Countdown", str(child.pk), True)
-    assert situation.earlier is None
+    assert situation.current == DelegatedTask("countdown", "Countdown", str(child.pk), True)
+    assert situation.previous is None
 
 
 def test_registering_leaves_what_people_changed(echo):

@@ -5,9 +5,9 @@ import pytest
 import db
 from agentkit import Completed
 from apps.engine import accept
-from apps.engine.remembering import changes
+from apps.engine.output import memory_changes
 from apps.features.sessions import deletion
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Context, Run, Task
 from tests.working import begin, carry_out, end
 
@@ -27,7 +27,7 @@ async def turn(ada, agent, message):
     def read():
         context = Context.objects.get(pk=receipt.context)
         task = Task.objects.get(pk=receipt.task)
-        assert replay.differences(context.pk) == []
+        assert projection.differences(context.pk) == []
         data = [part["data"]["kept"] for one in task.artifacts.all() for part in one.parts if "data" in part]
         return (data or [None])[0], context, task
 
@@ -65,8 +65,8 @@ async def test_tasks_side_by_side_do_not_undo_each_other(ada, keeping, said):
         ]
         held = [begin(one.run) for one in sent]
         before = {"a": 1, "b": 1, "gone": 1}
-        end(held[0], Completed("x"), session=changes(before, {"a": 2, "b": 1, "gone": 1, "new": [1]}))
-        end(held[1], Completed("x"), session=changes(before, {"a": 1, "b": 2}))
+        end(held[0], Completed("x"), session=memory_changes(before, {"a": 2, "b": 1, "gone": 1, "new": [1]}))
+        end(held[1], Completed("x"), session=memory_changes(before, {"a": 1, "b": 2}))
         return Context.objects.get(pk=context.pk).memory
 
     assert await db.run(side_by_side) == {"a": 2, "b": 2, "new": [1]}
@@ -91,10 +91,10 @@ async def test_too_much_or_no_json_fails_the_task_and_leaves_the_memory_as_it_wa
 
 async def test_it_is_erased_with_the_conversation(ada, keeping, said):
     _, context, _ = await turn(ada, keeping, change(said, name="Ada"))
-    await db.run(deletion.clear, ada.principal, keeping, context.context_id)
+    await db.run(deletion.delete_context, ada.principal, keeping, context.context_id)
     assert await db.run(lambda: Context.objects.get(pk=context.pk).memory) == {}
 
 
 def test_the_same_again_is_no_change_and_text_is_mended():
-    assert changes({"a": [1]}, {"a": [1]}) is None
-    assert changes({}, {"a": "\0"}).changed == {"a": "\ufffd"}
+    assert memory_changes({"a": [1]}, {"a": [1]}) is None
+    assert memory_changes({}, {"a": "\0"}).changed == {"a": "\ufffd"}

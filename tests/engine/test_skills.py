@@ -9,7 +9,7 @@ from agentkit import SkillChosen
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
 from apps.engine import accept, send
-from apps.record import replay, wire
+from apps.record import projection, wire
 from apps.record.models import Event, Message, Run, Task
 from tests.engine.skilled import Forgetful
 from tests.working import begin, let_the_lease_run_out, say, types_of
@@ -21,8 +21,8 @@ async def talk(ada, agent, message, **options):
     """Sends and waits: the task on the wire, as far as it has come."""
     sent = await send.send(ada.principal, agent, message, **options)
     assert sent.task is not None, sent.answer
-    task = await send.settled(sent.context, sent.task, sent.index, wire.load_task)
-    assert await db.run(replay.differences, sent.context) == []
+    task = await send.wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
+    assert await db.run(projection.differences, sent.context) == []
     return sent, task
 
 
@@ -66,7 +66,7 @@ async def test_a_question_and_a_refusal_are_messages_without_a_task(ada, agent_a
             assert sent.answer["parts"][0]["text"].startswith(sentence)
             kinds = await db.run(lambda sent=sent: list(Event.objects.filter(context=sent.context).order_by("index")))
             assert [event.type for event in kinds] == ["user_message", "agent_message"]
-            assert await db.run(replay.differences, sent.context) == []
+            assert await db.run(projection.differences, sent.context) == []
             if who is not ANONYMOUS:
                 assert (await send.send(who, agent, message)).answer == sent.answer
     assert await db.run(Task.objects.count) == await db.run(Run.objects.count) == 0
@@ -100,11 +100,11 @@ def test_a_second_attempt_goes_on_with_the_skill_that_the_first_found(ada, said)
     receipt = accept.accept(ada.principal, office, said("hm"))
     held = begin(receipt.run)
     say(held, SkillChosen("advise"))
-    let_the_lease_run_out(held.hold)
+    let_the_lease_run_out(held.lease)
     again = begin(receipt.run)
     assert again.attempt == 2
     assert again.task.metadata == {"skill": "advise"}
-    assert replay.differences(receipt.context) == []
+    assert projection.differences(receipt.context) == []
 
 
 async def test_a_choice_that_fails_is_told_by_the_task(ada, agent_at, worker, said):
@@ -154,4 +154,4 @@ async def test_what_an_agent_keeps_in_a_slot_is_its_own(ada, agent_at, worker, s
 def test_the_skill_is_recorded_with_the_task_it_opens(ada, echo, said):
     receipt = accept.accept(ada.principal, echo, said(), skill="echo")
     assert Task.objects.get(pk=receipt.task).metadata == {"skill": "echo"}
-    assert replay.differences(receipt.context) == []
+    assert projection.differences(receipt.context) == []

@@ -7,7 +7,7 @@ import pytest
 import db
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
-from apps.engine import hosting
+from apps.engine import handlers
 from tests.engine import gates
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,9 +22,9 @@ def registered():
 
 async def test_the_loop_goes_on_while_a_handler_is_imported():
     agent = await db.run(registered)
-    loading = asyncio.create_task(hosting.handler_of(agent))
+    loading = asyncio.create_task(handlers.handler_of(agent))
     await asyncio.to_thread(gates.IMPORTING.wait, 10)
     gates.GO_ON.set()
     handler = await loading
     assert handler.name == "Handler"
-    assert await hosting.handler_of(agent) is handler
+    assert await handlers.handler_of(agent) is handler

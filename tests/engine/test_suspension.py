@@ -3,15 +3,15 @@
 import asyncio
 
 import pytest
+from django.db import models
 
 import db
-from apps.engine import canceling, suspending, sweep
-from apps.engine.resuming import resume
-from apps.engine.worker import this_process
+from apps.engine import cancel, delegation, jobs
+from apps.engine.accept import resume
+from apps.engine.worker import current_worker
 from apps.features.sessions import deletion
-from apps.record import replay
-from apps.record.lifecycle import TaskState
-from apps.record.models import Artifact, Context, Run, Suspension, Task
+from apps.record import projection
+from apps.record.models import Artifact, Context, Run, Suspension, Task, TaskState
 from tests.engine.calling_agents import EXECUTED, GATES
 from tests.engine.delegating import done, ended, sent, until, words
 from tests.working import state_of
@@ -41,7 +41,7 @@ def child_of(parent, agent="asking"):
 
 async def the_record_holds():
     for context in await db.run(list, Context.objects.all()):
-        assert await db.run(replay.differences, context.pk) == []
+        assert await db.run(projection.differences, context.pk) == []
 
 
 async def test_the_question_is_the_childs(ada, cast, said):
@@ -61,7 +61,7 @@ async def test_the_answer_goes_down_and_the_turn_is_taken_again(ada, cast, said)
     assert EXECUTED["caller:asking: the wall\nshouting: ready"] == 2
     assert EXECUTED["shouting:ready"] == EXECUTED["asking:the wall"] == EXECUTED["answered:blue"] == 1
     assert await db.run(Task.objects.filter(parent=parent.pk).count) == 2
-    await db.run(sweep.sweep)
+    await db.run(jobs.sweep)
     assert not await db.run(Suspension.objects.exists)
     await the_record_holds()
 
@@ -108,7 +108,7 @@ async def test_a_child_that_is_answered_itself_takes_its_parent_along(ada, cast,
 
 async def test_a_child_that_is_canceled_meanwhile_is_what_the_parent_finds(ada, cast, said):
     parent = await asked(ada, cast, said)
-    await db.run(canceling.cancel_found, await db.run(child_of, parent))
+    await db.run(cancel.cancel_task, await db.run(child_of, parent))
     await until(lambda: state_of(parent.pk) == "failed")
     assert "canceled" in words(await db.run(lambda: Task.objects.get(pk=parent.pk)))
 
@@ -116,12 +116,12 @@ async def test_a_child_that_is_canceled_meanwhile_is_what_the_parent_finds(ada, 
 async def test_the_sweep_finds_a_parent_that_nobody_told(ada, cast, said, monkeypatch):
     parent = await asked(ada, cast, said)
     child = await db.run(child_of, parent)
-    await until(lambda: not this_process()._carried)  # the run itself looks once more whether its child has gone on
+    await until(lambda: not current_worker()._active)  # the run itself looks once more whether its child has gone on
     await db.run(Context.objects.filter(pk=child.context_id).update, is_watched=False)
     await ended(await sent(ada.principal, cast["asking"], said("green", taskId=str(child.pk))))
     await until(lambda: state_of(child.pk) == "completed")
     assert await db.run(state_of, parent.pk) == TaskState.INPUT_REQUIRED
-    await db.run(sweep.sweep)
+    await db.run(jobs.sweep)
     await until(lambda: state_of(parent.pk) == "completed")
 
 
@@ -136,7 +136,7 @@ async def test_a_suspension_of_an_earlier_question_moves_nothing(ada, cast, said
         Task.objects.filter(pk=child.pk).update(state=TaskState.COMPLETED)
         Suspension.objects.update_or_create(task_id=parent.pk, defaults={"child": child, "asked_at": child.status_at})
         runs = Run.objects.filter(task=parent.pk).count()
-        assert suspending.take_along(suspending.Q(task=parent.pk)) == 0
+        assert delegation.resume_suspended(models.Q(task=parent.pk)) == 0
         assert Run.objects.filter(task=parent.pk).count() == runs
         assert not Suspension.objects.filter(task=parent.pk).exists()
 
@@ -147,10 +147,10 @@ async def test_a_suspension_of_an_earlier_question_moves_nothing(ada, cast, said
 
 async def test_a_cancel_reaches_children_that_ask(ada, cast, said):
     parent = await asked(ada, cast, said)
-    await db.run(canceling.cancel, ada.principal, cast["caller"], str(parent.pk))
+    await db.run(cancel.cancel_by_id, ada.principal, cast["caller"], str(parent.pk))
     child = await db.run(child_of, parent)
     assert child.state == "canceled"
-    await db.run(sweep.sweep)
+    await db.run(jobs.sweep)
     assert not await db.run(Suspension.objects.exists)
 
 
@@ -208,7 +208,7 @@ async def test_a_message_that_waits_already_is_no_credential(ada, cast, said):
 async def asked_again_unheard(parent, ada, cast, said):
     """The child is answered itself and asks the next, and whoever answered died before the parent was told."""
     child = await db.run(child_of, parent, "askingtwice")
-    await until(lambda: not this_process()._carried)
+    await until(lambda: not current_worker()._active)
     await db.run(Context.objects.filter(pk=child.context_id).update, is_watched=False)
     await sent(ada.principal, cast["askingtwice"], said("one", taskId=str(child.pk)))
     await until(lambda: (Task.objects.get(pk=child.pk).slot or {}).get("name") == "second")
@@ -217,7 +217,7 @@ async def asked_again_unheard(parent, ada, cast, said):
 async def test_the_sweep_finds_a_parent_whose_child_asks_something_else_by_now(ada, cast, said):
     parent = await asked(ada, cast, said, "askingtwice: it")
     await asked_again_unheard(parent, ada, cast, said)
-    await db.run(sweep.sweep)
+    await db.run(jobs.sweep)
     question = lambda: Task.objects.get(pk=parent.pk)  # noqa: E731
     await until(lambda: (question().slot or {}).get("name") == "second", within=5)
     parent = await answered(ada, cast, said, await db.run(question), "two")
@@ -238,9 +238,9 @@ async def test_a_child_that_is_cleared_takes_its_parent_along(ada, cast, said):
     """Nobody can answer its question any more."""
     parent = await asked(ada, cast, said)
     child = await db.run(child_of, parent)
-    await until(lambda: not this_process()._carried)
-    await db.run(deletion.clear, ada.principal, cast["asking"], child.context.context_id)
-    await db.run(sweep.sweep)
+    await until(lambda: not current_worker()._active)
+    await db.run(deletion.delete_context, ada.principal, cast["asking"], child.context.context_id)
+    await db.run(jobs.sweep)
     await until(lambda: state_of(parent.pk) == "failed", within=5)
     parent = await db.run(lambda: Task.objects.get(pk=parent.pk))
     assert words(parent) == "The agent 'asking' could not do its part: its conversation was cleared."

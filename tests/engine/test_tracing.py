@@ -8,8 +8,8 @@ import db
 from agentkit import Completed, InputRequired, SkillHandler, TaskContext
 from apps.agents.registration import register_hosted
 from apps.engine import accept, send
-from apps.engine.resuming import resume
-from apps.record import tracing
+from apps.engine.accept import resume
+from apps.record import runs
 from apps.record.models import Run, Task
 from tests.working import begin, end
 
@@ -48,13 +48,13 @@ def test_a_header_that_is_malformed_is_ignored():
         "00-" + "x" * 10_000,
         "\0",
     ]
-    assert [header for header in malformed if parts_of(tracing.span_below(header))[0] == TRACE] == []
+    assert [header for header in malformed if parts_of(runs.new_span(header))[0] == TRACE] == []
 
 
 def test_a_later_version_is_read_as_far_as_it_is_known_and_who_does_not_record_is_not_made_to():
-    assert parts_of(tracing.span_below(f"cc-{TRACE}-00f067aa0ba902b7-01-more"))[0] == TRACE
-    assert tracing.span_below(CALLER[:-1] + "0").endswith("-00")
-    assert tracing.span_below(CALLER[:-2] + "ff").endswith("-01")
+    assert parts_of(runs.new_span(f"cc-{TRACE}-00f067aa0ba902b7-01-more"))[0] == TRACE
+    assert runs.new_span(CALLER[:-1] + "0").endswith("-00")
+    assert runs.new_span(CALLER[:-2] + "ff").endswith("-01")
 
 
 def test_each_outgoing_call_is_a_span_below_the_run(ada, echo, said):
@@ -88,7 +88,7 @@ def test_later_turns_of_a_task_go_on_in_its_trace_or_in_that_of_who_answers(ada,
 async def test_what_a_task_calls_for_is_in_its_trace(ada, echo, worker, said):
     parent = await db.run(register_hosted, "passing", "tests.engine.test_tracing:Passing")
     sent = await send.send(ada.principal, parent, said(), traceparent=CALLER)
-    await send.settled(sent.context, sent.task, sent.index, lambda _: None)
+    await send.wait_until_settled(sent.context, sent.task, sent.index, lambda _: None)
     child = await db.run(lambda: Run.objects.get(task=Task.objects.get(parent=sent.task)))
     assert parts_of(child.traceparent)[0] == TRACE
 

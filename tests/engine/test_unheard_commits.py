@@ -8,13 +8,14 @@ from agentkit import Answer, Completed
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine import accept, answering, claim, send
-from apps.engine.answering import Said, _claim, _record_or_release
-from apps.engine.recording import Recording, line_of
-from apps.record import replay
+from apps.engine import accept, claim, send
+from apps.engine.recorder import EventBatch, event_of
+from apps.engine.send import AgentAnswer, _claim_message, _record_answer_or_release
+from apps.record import projection
+from apps.record.content.strict_json import digest_of
 from apps.record.events import EventType
 from apps.record.models import Message, Run, Task
-from db import statements
+from db import sql
 from tests.working import begin, chunk, end, say, state_of, types_of
 
 pytestmark = [
@@ -61,14 +62,14 @@ async def test_another_call_of_nobody_known_is_another_message(public, said):
 def test_a_claim_that_is_tried_again_holds_what_it_took(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said())
     first, again = [claim.claim(sent.run, "this very claim") for _ in range(2)]
-    assert again.hold == first.hold
+    assert again.lease == first.lease
     assert again.attempt == 1
     assert types_of(sent.task) == ["user_message", "agent_status", "agent_start"]
     assert claim.claim(sent.run, "another") is None
     end(again, Completed("done"))
     assert state_of(sent.task) == "completed"
     assert claim.claim(sent.run, "this very claim") is None
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []
 
 
 HI = Answer([{"text": "hi"}])
@@ -79,13 +80,13 @@ def fail_once(monkeypatch):
     """Have the last statement of the next transaction fail, as when the server goes away."""
 
     def prepare():
-        write = statements.Batch.write
+        write = sql.Batch.write
 
         def fail(batch):
-            monkeypatch.setattr(statements.Batch, "write", write)
+            monkeypatch.setattr(sql.Batch, "write", write)
             raise OperationalError("the server closed the connection")
 
-        monkeypatch.setattr(statements.Batch, "write", fail)
+        monkeypatch.setattr(sql.Batch, "write", fail)
 
     return prepare
 
@@ -99,12 +100,12 @@ def test_an_end_that_was_rolled_back_is_recorded_when_it_is_tried_again(ada, ech
     assert state_of(sent.task) == "working"
     end(held, Completed("done"))
     assert state_of(sent.task) == "completed"
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []
 
 
 def test_lines_that_were_rolled_back_are_recorded_when_they_are_tried_again(ada, echo, said, fail_once):
     sent = accept.accept(ada.principal, echo, said())
-    recording = Recording(begin(sent.run), [line_of(chunk("a", "x"))])
+    recording = EventBatch(begin(sent.run), [event_of(chunk("a", "x"))])
     fail_once()
     with pytest.raises(OperationalError):
         recording.write()
@@ -116,7 +117,7 @@ def test_lines_whose_commit_was_not_heard_of_are_not_recorded_twice(ada, echo, s
     sent = accept.accept(ada.principal, echo, said())
     held = begin(sent.run)
     say(held, chunk("a", "x", last=False))
-    recording = Recording(held, [line_of(chunk("a", "x", append=True, last=False))])
+    recording = EventBatch(held, [event_of(chunk("a", "x", append=True, last=False))])
     recording.write()
     recording.write()
     say(held, chunk("a", "x", append=True))
@@ -125,14 +126,14 @@ def test_lines_whose_commit_was_not_heard_of_are_not_recorded_twice(ada, echo, s
 
 def test_an_answer_whose_commit_was_not_heard_of_is_not_recorded_twice(ada, echo, said):
     message = said()
-    assert _claim(ada.principal, echo, message, accept.hash_of(message)) is None
-    first, second = [_record_or_release(ada.principal, echo, message, Said(HI)) for _ in range(2)]
+    assert _claim_message(ada.principal, echo, message, digest_of(message)) is None
+    first, second = [_record_answer_or_release(ada.principal, echo, message, AgentAnswer(HI)) for _ in range(2)]
     assert (first.context, first.index, first.message) == (second.context, second.index, second.message)
     assert Message.objects.count() == 2
 
 
 def test_an_answer_that_lost_its_claim_is_not_recorded(ada, echo, said):
     message = said()
-    with pytest.raises(answering.NoAnswer):
-        _record_or_release(ada.principal, echo, message, Said(HI))
+    with pytest.raises(send.NoAnswer):
+        _record_answer_or_release(ada.principal, echo, message, AgentAnswer(HI))
     assert not Message.objects.exists()

@@ -3,10 +3,10 @@
 import pytest
 
 from agentkit import AuthRequired, Completed, Failed, InputRequired, Rejected
-from apps.engine import accept, canceling
+from apps.engine import accept, cancel
 from apps.engine.claim import claim
-from apps.engine.worker import give_back
-from apps.record import replay
+from apps.engine.worker import release_runs
+from apps.record import projection
 from apps.record.errors import TaskBusy
 from apps.record.models import Artifact, Context, Message, Run
 from tests.working import begin, chunk, end, let_the_lease_run_out, say, state_of, types_of
@@ -49,7 +49,7 @@ def test_it_is_the_next_turn_whatever_the_outcome(ada, echo, said, outcome):
     assert state_of(sent.task) == "completed"
     words = Message.objects.filter(task=sent.task).values_list("role", "parts__0__text")
     assert list(words) == [("user", "first"), ("user", "second"), ("agent", "first"), ("agent", "second")]
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []
 
 
 @pytest.mark.parametrize("outcome", [Completed("first"), InputRequired("first")])
@@ -98,7 +98,7 @@ def test_it_is_the_next_turn_when_the_worker_was_lost_for_good(
     for _ in range(2 if retry_safe else 1):
         held = begin(sent.run)
         say(held, chunk(f"draft {held.attempt}", "half"))
-        let_the_lease_run_out(held.hold)
+        let_the_lease_run_out(held.lease)
     with django_capture_on_commit_callbacks(execute=True):
         assert claim(sent.run, "another") is None
     assert state_of(sent.task) == "working"
@@ -107,7 +107,7 @@ def test_it_is_the_next_turn_when_the_worker_was_lost_for_good(
     end(begin(next_of(sent).pk), Completed("second"))
     assert state_of(sent.task) == "completed"
     assert not Artifact.objects.delivered().exists(), "what was cut off is not delivered"
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []
 
 
 def test_it_is_the_next_turn_when_the_process_is_told_to_end(ada, echo, said, published):
@@ -116,7 +116,7 @@ def test_it_is_the_next_turn_when_the_process_is_told_to_end(ada, echo, said, pu
     sent = accept.accept(ada.principal, echo, said("first"))
     held = begin(sent.run)
     write(sent, ada, echo, said)
-    give_back([held])
+    release_runs([held])
     assert state_of(sent.task) == "working"
     assert published == [next_of(sent).pk]
 
@@ -132,7 +132,7 @@ def test_what_a_failed_or_interrupted_turn_had_begun_is_not_delivered_later(ada,
     end(held, Completed("second"))
     states = dict(Artifact.objects.values_list("artifact_id", "state"))
     assert states == {"half": "discarded", "whole": "delivered"}
-    assert replay.differences(sent.context) == []
+    assert projection.differences(sent.context) == []
 
 
 def test_what_a_completed_turn_made_is_delivered_with_the_rest(ada, echo, said):
@@ -150,7 +150,7 @@ def test_a_cancel_is_the_one_end_that_leaves_messages_unread(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("first"))
     begin(sent.run)
     write(sent, ada, echo, said)
-    canceling.cancel(ada.principal, echo, str(sent.task))
+    cancel.cancel_by_id(ada.principal, echo, str(sent.task))
     assert state_of(sent.task) == "canceled"
     assert types_of(sent.task).count("user_message") == 2
     assert not Run.objects.unfinished().exists()

@@ -7,10 +7,10 @@ from typing import Any
 from uuid import uuid4
 
 from agentkit import load_handler, testing
-from examples import loading
+from examples import showcase
 
-DATA = Path(loading.__file__).parent / "research" / "data"
-HANDLERS = {shown.slug: load_handler(shown.handler) for shown in loading.AGENTS}
+DATA = Path(showcase.__file__).parent / "research" / "data"
+HANDLERS = {shown.slug: load_handler(shown.handler) for shown in showcase.AGENTS}
 
 Parts = list[dict[str, Any]]
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from agentkit import load_handler, testing
-from agentkit.parts import data_part
+from agentkit.messages import data_part
 
 NOTE = "Offline: a small script made this, as no language model is configured."
 
 AGENTS = {
     "assistant": "examples.agents.assistant:Assistant",
-    "builder": "examples.agents.builder.agent:Builder",
-    "builder-worker": "examples.agents.builder.worker:BuilderWorker",
-    "reviewer": "examples.agents.reviewer.agent:Reviewer",
+    "builder": "examples.agents.builder:Builder",
+    "builder-worker": "examples.agents.builder:BuilderWorker",
+    "reviewer": "examples.agents.reviewer:Reviewer",
     "smart-router": "examples.agents.smart_router:SmartRouter",
-    "translator": "examples.agents.translator.agent:Translator",
-    "travel": "examples.agents.travel.agent:Travel",
-    "writer": "examples.agents.writer.agent:Writer",
+    "travel": "examples.agents.travel:Travel",
+    "writer": "examples.agents.writer:Writer",
 }
 
 

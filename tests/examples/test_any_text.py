@@ -42,7 +42,7 @@ async def test_each_agent_of_a_plan_answers_asks_or_declines_any_text_in_words()
 
 
 async def test_a_text_that_is_too_long_is_declined_with_its_size():
-    for slug in ("writer", "reviewer", "translator", "builder"):
+    for slug in ("writer", "reviewer", "builder"):
         run = await testing.run(handlers()[slug], "read this", files={"long.txt": b"word " * 250_000})
         assert run.said == "This text has 1,250,000 characters. Send at most 1,000,000 at once.", slug
 

@@ -15,32 +15,28 @@ def used(run):
 
 async def test_it_calculates_or_tells_why_not():
     for text, expression, result in (
-        ("What is (17 + 4) * 2?", "(17 + 4) * 2", "42"),
-        ("2^10 please", "2**10", "1024"),
-        ("10 / 4", "10 / 4", "2.5"),
+        ("What is (17 + 4) * 2?", "(17 + 4) * 2", 42),
+        ("10 / 4", "10 / 4", 2.5),
     ):
         run = await testing.run(Assistant, text)
         assert used(run) == [("calculate", {"expression": expression}, result)]
         assert run.text == run.said == f"calculate: {result}\n\n{NOTE}"
-    assert "cannot be calculated" in (await testing.run(Assistant, "What is 1/0?")).said
+    assert "ZeroDivisionError" in (await testing.run(Assistant, "What is 1/0?")).said
 
 
 async def test_it_tells_the_time_of_a_place_and_uses_several_tools_at_once():
     run = await testing.run(Assistant, "What time is it in Asia/Tokyo?")
     ((name, arguments, result),) = used(run)
     assert (name, arguments) == ("current_time", {"time_zone": "Asia/Tokyo"})
-    assert "+09:00 (Asia/Tokyo)" in result
+    assert "(Asia/Tokyo)" in result
     run = await testing.run(Assistant, "What time is it, and what is 6 * 7?")
     assert {name for name, _, _ in used(run)} == {"calculate", "current_time"}
 
 
-async def test_it_looks_into_a_file_and_asks_other_agents():
-    run = await testing.run(Assistant, "What is in this?", files={"notes.txt": b"the secret of the reef"})
-    assert used(run)[0][:2] == ("read_file", {"name": "notes.txt"})
-    assert "the secret of the reef" in run.said
-    run = await testing.run(Assistant, "Translate to French: Thank you", agents=handlers())
-    assert used(run)[0][0] == "ask_translator"
-    assert "Merci" in run.said
+async def test_it_asks_other_agents():
+    run = await testing.run(Assistant, "Review: The the cat.", agents=handlers())
+    assert used(run)[0][0] == "ask_reviewer"
+    assert "Ready." in run.said
 
 
 async def test_without_a_request_it_asks_for_one():
@@ -52,5 +48,5 @@ async def test_without_a_request_it_asks_for_one():
 async def test_with_a_model_it_works_in_steps(endpoint: Endpoint):
     endpoint.replies = [calls(("calculate", {"expression": "6*7"})), says("It is ", "42.")]
     run = await testing.run(Assistant, "Six times seven?")
-    assert used(run) == [("calculate", {"expression": "6*7"}, "42")]
+    assert used(run) == [("calculate", {"expression": "6*7"}, 42)]
     assert run.said == "It is 42."

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from examples.research.curves import fitted
-from examples.research.inference import NoSpread, adjusted, hedges, two_sided, welch, z_prime
+from examples.research.statistics import NoSpread, false_discovery_rates, fit_curve, hedges, two_sided, welch, z_prime
 
 LOW, HIGH = [1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 5.0, 6.0]
 
@@ -43,9 +42,9 @@ def test_nothing_is_inferred_where_nothing_varies() -> None:
 
 
 def test_many_tests_are_corrected_as_benjamini_and_hochberg_do() -> None:
-    assert adjusted([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.02, 0.04, 0.04, 0.02])
-    assert adjusted([0.9, 0.8]) == pytest.approx([0.9, 0.9])
-    assert (adjusted([0.03]), adjusted([])) == ([0.03], [])
+    assert false_discovery_rates([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.02, 0.04, 0.04, 0.02])
+    assert false_discovery_rates([0.9, 0.8]) == pytest.approx([0.9, 0.9])
+    assert (false_discovery_rates([0.03]), false_discovery_rates([])) == ([0.03], [])
 
 
 def curve(ic50: float, hill: float, top: float = 100.0, bottom: float = 10.0) -> list[tuple[float, float]]:
@@ -55,7 +54,7 @@ def curve(ic50: float, hill: float, top: float = 100.0, bottom: float = 10.0) ->
 
 def test_the_curve_is_found_that_points_lie_on() -> None:
     for ic50, hill in ((0.4, 1.0), (5.0, 2.0), (30.0, 0.8)):
-        fit = fitted(curve(ic50, hill))
+        fit = fit_curve(curve(ic50, hill))
         assert fit is not None
         assert (fit.ic50, fit.hill, fit.top, fit.bottom) == pytest.approx((ic50, hill, 100, 10), rel=0.01)
         assert fit.r_squared > 0.9999
@@ -65,10 +64,10 @@ def test_the_curve_is_found_that_points_lie_on() -> None:
 
 def test_the_interval_is_wider_where_points_scatter_and_no_curve_goes_through_what_does_not_differ() -> None:
     scattered = [(dose, response + (4 if at % 2 else -4)) for at, (dose, response) in enumerate(curve(2.0, 1.0))]
-    exact, rough = fitted(curve(2.0, 1.0)), fitted(scattered)
+    exact, rough = fit_curve(curve(2.0, 1.0)), fit_curve(scattered)
     assert exact is not None
     assert rough is not None
     assert rough.high / rough.low > 1.1 > exact.high / exact.low
     assert rough.low < 2.0 < rough.high
-    assert fitted([(dose, 50.0) for dose, _ in curve(1.0, 1.0)]) is None
-    assert fitted([(1.0, 50.0), (1.0, 60.0)]) is None
+    assert fit_curve([(dose, 50.0) for dose, _ in curve(1.0, 1.0)]) is None
+    assert fit_curve([(1.0, 50.0), (1.0, 60.0)]) is None

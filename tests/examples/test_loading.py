@@ -11,12 +11,16 @@ from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.plans import graphs
-from apps.plans.registration import define
-from examples.first_login import FirstLogin
-from examples.loading import ADMIN, DEMO, PLANS, load, plan
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registry import update_plan
+from examples.showcase import ADMIN, DEMO, PLANS, FirstLogin, load_showcase, plan_file
 from tests.examples.pipelines import HANDLERS
 
 pytestmark = pytest.mark.django_db
+
+
+def showcase_plan(slug: str) -> PlanDefinition:
+    return PlanDefinition.from_yaml(plan_file(slug).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +30,7 @@ def _own_folder(tmp_path: Path, settings: Any) -> None:
 
 def test_two_people_and_the_agents_are_made_once_and_kept_in_a_file() -> None:
     FirstLogin({DEMO: "old", ADMIN: "old"}, {DEMO: "parley_old_key"}).write()  # of another database
-    made = load()
+    made = load_showcase()
     assert "old" not in made.logins.passwords.values()
     assert made.logins.api_keys[DEMO] != "parley_old_key"
     assert User.objects.get(email=DEMO).check_password(made.logins.passwords[DEMO])
@@ -38,7 +42,7 @@ def test_two_people_and_the_agents_are_made_once_and_kept_in_a_file() -> None:
     assert {"echo", "report", "research", "research-report", "smart-router", "travel", "trip", "writer"} <= set(access)
     assert FirstLogin.read() == made.logins
     assert FirstLogin.path().stat().st_mode & 0o777 == 0o600
-    again = load()
+    again = load_showcase()
     assert (again.logins, again.problems, made.problems) == (made.logins, (), ())
     assert (User.objects.count(), ApiKey.objects.count(), Agent.objects.count()) == (2, 1, len(access) + 1)
     for slug in PLANS:
@@ -48,26 +52,26 @@ def test_two_people_and_the_agents_are_made_once_and_kept_in_a_file() -> None:
 
 def test_each_step_of_a_plan_names_a_skill_that_its_agent_has() -> None:
     for name in PLANS:
-        assert graphs.problems(plan(name)) == []
-        for step in plan(name).steps.values():
+        assert graphs.graph_problems(showcase_plan(name)) == []
+        for step in showcase_plan(name).steps.values():
             skills = [skill.id for skill in HANDLERS[step.agent].skills] if step.agent else []
             assert step.skill in skills if step.skill else len(skills) <= 1
-    waits = graphs.dependencies(plan("research"))
+    waits = graphs.dependencies(showcase_plan("research"))
     assert waits["assay"] == waits["molecules"] == {"hypotheses"}
-    assert graphs.dependencies(plan("trip"))["itinerary"] == {"weather", "flight", "hotel"}
+    assert graphs.dependencies(showcase_plan("trip"))["itinerary"] == {"weather", "flight", "hotel"}
 
 
 def test_what_people_changed_stays_so() -> None:
     register_hosted("echo", "examples.agents.hello:Hello")  # somebody's own of that name
-    load()
+    load_showcase()
     demo = User.objects.get(email=DEMO)
     demo.set_password("my own")
     demo.save()
     demo.api_keys.get().revoke()
     Agent.objects.filter(slug="hello").update(access=Agent.Access.AUTHENTICATED, is_enabled=False)
-    edited = plan("trip").model_copy(update={"description": "Mine."})
-    define(Agent.objects.get(slug="trip"), edited, author=User.objects.get(email=ADMIN))
-    load()
+    edited = showcase_plan("trip").model_copy(update={"description": "Mine."})
+    update_plan(Agent.objects.get(slug="trip"), edited, author=User.objects.get(email=ADMIN))
+    load_showcase()
     demo.refresh_from_db()
     assert demo.check_password("my own")
     assert ApiKey.objects.get().revoked_at
@@ -80,6 +84,6 @@ def test_what_people_changed_stays_so() -> None:
 def test_a_plan_without_its_agents_is_left_out_with_a_sentence() -> None:
     register_hosted("trip-weather", "examples.agents.hello:Hello")
     Agent.objects.filter(slug="trip-weather").update(is_enabled=False)
-    (problem,) = load().problems
+    (problem,) = load_showcase().problems
     assert problem.startswith("The plan 'trip' is left out. ")
     assert not Agent.objects.filter(slug="trip").exists()

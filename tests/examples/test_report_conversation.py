@@ -3,7 +3,7 @@
 import base64
 
 from agentkit import Completed, InputRequired, Message, load_handler, testing
-from agentkit.parts import data_part, raw_part, text_part, url_part
+from agentkit.messages import data_part, raw_part, text_part, url_part
 
 REPORT = load_handler("examples.report.agent:Report")
 CSV = b"city,size,since\nRome,2.8,2001-01-01\nOslo,0.7,2003-05-01\nBern,,2004-01-01\nRome,2.9,2005-01-01\n"

@@ -7,28 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.report.columns import described
-from examples.report.decoding import NotATable
-from examples.report.document import Length, composed
-from examples.report.figures import compact, figure, in_brief, share
-from examples.report.findings import analysed
-from examples.report.table import Table, read_table
+from examples.report.agent import full_page, short_page
+from examples.report.analysis import analyse, describe_column, in_brief
+from examples.report.tables import NotATable, Table, read_table
+from examples.texts import figure, share
 
 
 @given(st.lists(st.floats(-1e9, 1e9).map(lambda value: round(value, 3)), min_size=2, max_size=60))
 def test_the_figures_agree_with_the_standard_library(numbers):
-    (column,) = described(Table(["v"], [[f"{number:.3f}" for number in numbers]], ","))
+    cells = [f"{number:.3f}" for number in numbers]
+    column = describe_column("v", cells, Table(["v"], [cells]).number)
     lower, median, upper = statistics.quantiles(numbers, n=4, method="inclusive")
     wanted = [min(numbers), lower, median, statistics.fmean(numbers), upper, max(numbers), statistics.stdev(numbers)]
-    quartiles = [column.lower_quartile, column.median, column.mean, column.upper_quartile]
-    assert [column.minimum, *quartiles, column.maximum, column.deviation] == pytest.approx(wanted, rel=1e-6, abs=1e-4)
+    assert column.summary == pytest.approx(wanted, rel=1e-6, abs=1e-4)
 
 
 def test_the_findings_and_the_notes_tell_what_is_in_the_file():
     rows = "".join(
-        f"{n},{n * 2},{'North' if n % 3 else 'South'},2024-01-{n:02},{'' if n == 5 else n}\n" for n in range(1, 31)
+        f"{n * 1.5},{n * 2},{'North' if n % 3 else 'South'},2024-01-{n:02},{'' if n == 5 else n}\n"
+        for n in range(1, 31)
     )
-    analysis = analysed(read_table(f"units,revenue,region,day,left\n{rows}".encode()), "sales.csv")
+    analysis = analyse(read_table(f"units,revenue,region,day,left\n{rows}".encode()), "sales.csv")
     said = " ".join(analysis.findings)
     assert analysis.title == "Report on sales.csv"
     assert "30 rows and 5 columns; 1 value (0.7 %) is missing, in “left”." in said
@@ -36,15 +35,9 @@ def test_the_findings_and_the_notes_tell_what_is_in_the_file():
     assert "“North” is the most common value of “region” (67 %)." in said
     assert "“day” runs from 2024-01-01 to 2024-01-30 (29 days)." in said
     rows = "".join(f"{n},1\n" for n in range(100))
-    notes = " ".join(analysed(read_table(f"n,k\n{rows}ten,1\n1,2,3\n".encode()), "x.csv").notes)
-    assert "1 row had too many or too few values and was left out." in notes
-    assert "“n”: 1 value is not a number and left out of its figures." in notes
-
-
-def test_missing_and_distinct_values_are_counted():
-    first, second = described(read_table(b"a,b\n1,x\n,y\n1,x\nNA,\n"))
-    assert (first.count, first.missing, first.distinct) == (2, 2, 1)
-    assert (second.count, second.missing, second.distinct) == (3, 1, 2)
+    notes = " ".join(analyse(read_table(f"n,k\n{rows}ten,1\n1,2,3\n".encode()), "x.csv").notes)
+    assert "1 row with too many or too few values left out." in notes
+    assert "“n”: 1 value left out that numbers do not fit." in notes
 
 
 def test_figures_are_short_and_exact_enough():
@@ -54,22 +47,15 @@ def test_figures_are_short_and_exact_enough():
         (0.0001, "0.0001"),
     ):  # fmt: skip
         assert figure(value) == text
-    assert [compact(value) for value in (0, 0.25, 999, 1500, -2e6, 3e9)] == ["0", "0.25", "999", "1.5k", "-2M", "3B"]
     shares = ["0 %", "0.1 %", "1.5 %", "50 %", "more than 99 %", "100 %"]
     assert [share(part, 1000) for part in (0, 1, 15, 500, 999, 1000)] == shares
     assert share(1, 10**6) == "less than 0.1 %"
-    (column, _) = described(read_table(b"year,n\n1999,1\n2024,2\n2003,5\n"))
+    column = analyse(read_table(b"year,n\n1999,1\n2024,2\n2003,5\n"), "x.csv").columns[0]
     assert in_brief(column) == "1999 to 2024", "without a comma"
 
 
-def test_extreme_numbers_do_no_harm():
-    for cells in (["1e308", "-1e308", "1e308"], ["1e-320", "0", "2e-320"], ["5", "5", "5"], ["7"]):
-        text = "v,k\n" + "".join(f"{cell},k\n" for cell in cells)
-        assert in_brief(analysed(read_table(text.encode()), "x.csv").columns[0]), cells
-
-
 CELLS = st.one_of(
-    st.sampled_from(["", "NA", "1", "-1,5", "1.234,5", "$3", "12 %", "2024-02-30", "01/02/24", "yes", '"', "'", "007"]),
+    st.sampled_from(["", "NA", "1", "-1,5", "1.234,5", "$3", "2024-02-30", "01.02.2024", "yes", '"', "007", "1e308"]),
     st.floats().map(str),
     st.text(max_size=8),
 )
@@ -79,12 +65,12 @@ CELLS = st.one_of(
 def test_no_table_whatever_breaks_the_analysis(rows, delimiter):
     content = "\n".join(delimiter.join(row) for row in rows).encode(errors="ignore")
     with contextlib.suppress(NotATable):
-        analysis = analysed(read_table(content), "x.csv")
-        composed(analysis, Length.FULL, None)
-        composed(analysis, Length.SHORT, None)
+        analysis = analyse(read_table(content), "x.csv")
+        full_page(analysis, None)
+        short_page(analysis)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_whatever_break_the_reading(content):
     with contextlib.suppress(NotATable):
-        analysed(read_table(content), "x.csv")
+        analyse(read_table(content), "x.csv")

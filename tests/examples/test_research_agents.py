@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from agentkit import Completed, Failed, InputRequired, testing
-from examples.research import choosing
-from examples.research.agents.assays import AssayDesign
-from examples.research.agents.candidates import ClinicalCandidates
-from examples.research.agents.hypotheses import Hypotheses
-from examples.research.agents.literature import Literature
-from examples.research.agents.molecules import Molecules
-from examples.research.agents.report import ResearchReport
+from examples.research import planning
+from examples.research.agents import (
+    AssayDesign,
+    ClinicalCandidates,
+    HypothesisMaker,
+    Literature,
+    Molecules,
+    ResearchReport,
+)
 from tests.examples.pipelines import data, message
 from tests.examples.saying import form
 
@@ -32,7 +34,7 @@ async def reviewed(subject: str = "lung fibrosis") -> dict[str, Any]:
 
 async def hypothesised(modality: str = "small molecules") -> dict[str, Any]:
     sent = message(f"By {modality}, please.", [{"data": await reviewed()}])
-    return data(await testing.run(Hypotheses, sent))
+    return data(await testing.run(HypothesisMaker, sent))
 
 
 async def sent(handler: object, skill: str, *results: dict[str, Any], text: str = "Go on.") -> testing.Run:
@@ -72,7 +74,7 @@ async def test_the_literature_is_weighed_and_a_subject_that_is_not_known_asked_f
 
 
 async def test_hypotheses_ask_for_the_modality_until_it_is_said() -> None:
-    first = await sent(Hypotheses, "", await reviewed())
+    first = await sent(HypothesisMaker, "", await reviewed())
     assert isinstance(first.outcome, InputRequired)
     assert first.outcome.schema == {"type": "string", "title": "Modality", "enum": ["small molecules", "biologics"]}
     again = await first.answer("both small molecules and biologics")
@@ -86,18 +88,18 @@ async def test_hypotheses_ask_for_the_modality_until_it_is_said() -> None:
 
 
 async def test_hypotheses_need_a_sound_review_which_may_be_of_the_task_that_is_referred_to() -> None:
-    assert failure(await testing.run(Hypotheses, "biologics")) == (
+    assert failure(await testing.run(HypothesisMaker, "biologics")) == (
         "I need literature-review.json, which the agent Literature (`research-literature`) delivers: send it along as "
         "JSON, or refer to the task that delivered it."
     )
     broken = await reviewed() | {"targets": [{"target": 7}]}
-    assert "cannot be read (targets.0." in failure(await sent(Hypotheses, "", broken, text="biologics"))
+    assert "cannot be read (targets.0." in failure(await sent(HypothesisMaker, "", broken, text="biologics"))
     earlier = await testing.run(Literature, "osteoarthritis")
-    run = await testing.run(Hypotheses, "biologics", references=[earlier.as_reference()])
+    run = await testing.run(HypothesisMaker, "biologics", references=[earlier.as_reference()])
     assert data(run)["hypotheses"][0]["target"] == "CDP7"
     review = await reviewed("osteoarthritis")
     inside = review | {"targets": [one for one in review["targets"] if one["inside"]]}
-    why = failure(await sent(Hypotheses, "", inside, text="biologics"))
+    why = failure(await sent(HypothesisMaker, "", inside, text="biologics"))
     assert "KNS6: It is inside the cell, where biologics do not go." in why
 
 
@@ -148,7 +150,7 @@ async def test_candidates_are_what_both_experiments_speak_for_and_their_validati
     found = data(await sent(ClinicalCandidates, "", screened(), expressed()))
     (candidate,) = found["candidates"]
     assert (candidate["compound"], candidate["score"]) == ("A-1", (0.8 + 0.75) / 2)
-    assert found["rules"] == choosing.RULES
+    assert found["rules"] == planning.CANDIDATE_RULES
     run = await sent(AssayDesign, "design-validation", found)
     assert isinstance(run.outcome, Completed)
     assert (data(run)["compounds"], len(data(run)["doses_um"])) == (["A-1"], 8)

@@ -6,7 +6,7 @@ import base64
 import pytest
 
 from agentkit import InputRequired, ResponseType, answer, as_handler, data_part, drive, testing
-from agentkit.parts import text_part
+from agentkit.messages import text_part
 from examples.agents.countdown import Countdown
 from examples.agents.echo import Echo
 from examples.agents.hello import Hello

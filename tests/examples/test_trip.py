@@ -7,11 +7,7 @@ import json
 from typing import Any
 
 from agentkit import Completed, Failed, InputRequired, testing
-from examples.agents.trip.flights import TripFlights
-from examples.agents.trip.hotels import TripHotels
-from examples.agents.trip.itinerary import TripItinerary
-from examples.agents.trip.stay import Weather
-from examples.agents.trip.weather import TripWeather
+from examples.agents.trip import TripFlights, TripHotels, TripItinerary, TripWeather, Weather
 from tests.examples.pipelines import data, message
 from tests.examples.saying import form
 

@@ -3,15 +3,14 @@
 import json
 
 from agentkit import Artifact, Completed, InputRequired, ReceivedArtifact, ReferencedTask, testing
-from examples.agents.writer import script
-from examples.agents.writer.agent import Slot, Writer
+from examples.agents.writer import Slot, Writer
 from tests.examples.saying import NOTE, content
 from tests.llm.endpoint import Endpoint, calls, says
 
 NOTES = (
     "Reefs are built by corals. Corals are animals, which live with algae. The algae need light. "
     "Warm water makes the corals lose their algae. Then the corals turn white. White corals starve within weeks. "
-    "Some reefs recover. They recover in order to be numerous again. It takes ten years."
+    "Some reefs recover. Ten years is very long."
 )
 
 
@@ -21,7 +20,7 @@ DELIVERED = ReferencedTask("earlier", "completed", [], [RECEIVED])
 
 async def test_three_steps_lead_to_a_text():
     run = await testing.run(Writer, "Write about the tides")
-    assert run.recorder.progress == ["Outlining…", "Drafting 3 sections…", "Polishing…"]
+    assert run.recorder.progress == ["Outlining…", "Drafting 3 sections…"]
     text = content(run, "text.md")
     assert text.startswith("# The tides\n\n## In short\n\n")
     assert run.said.endswith(NOTE)
@@ -36,7 +35,8 @@ async def test_from_notes_it_takes_their_own_sentences():
         text = content(run, "text.md")
         assert text.count("## ") == 3
         assert "Then the corals turn white." in text
-        assert "recover to be many again" in text, "polishing says it in plain words"
+        assert "is very" not in text
+    assert "Polishing, round 1: 1 remark…" in from_file.recorder.progress
 
 
 async def written(text: str = NOTES):
@@ -54,7 +54,7 @@ async def test_it_can_be_made_ever_shorter_until_there_is_nothing_to_leave_out()
         lengths.append(len(content(run, "text.md")))
         reference = run.as_reference()
     assert lengths == sorted(lengths, reverse=True)
-    assert lengths[-1] < 150
+    assert lengths[-1] < lengths[0]
     assert run.said.startswith("The text is like that already.")
 
 
@@ -62,27 +62,24 @@ async def test_what_a_script_cannot_do_it_says_and_offers_what_it_can():
     first = await written()
     asked = await testing.run(Writer, "make it rhyme", references=[first])
     assert isinstance(asked.outcome, InputRequired)
-    assert asked.outcome.schema["enum"] == ["shorter", "simpler", "list"]
-    assert all(script.knows(one) for one in script.CHANGES["enum"])
+    assert asked.outcome.schema["enum"] == ["shorter", "list"]
     assert "Without a language model" in asked.said
     answered = await testing.run(Writer, "list", references=[first], slot=Slot.CHANGE)
     assert "- Reefs are built by corals." in content(answered, "text.md")
-    for text, is_wish in (("Make it shorter", True), ("as a list", True), ("shortbread", False)):
-        run = await testing.run(Writer, text)
-        assert isinstance(run.outcome, InputRequired) is is_wish, text
-        assert ("There is no text of mine here yet." in run.said) is is_wish
 
 
 async def test_with_a_model_each_step_is_given_what_the_one_before_made(endpoint: Endpoint):
     outline = {"title": "Tides", "points": ["The moon"]}
-    endpoint.replies = [calls(("final_result", outline)), says("# Tides\n\nDraft."), says("Polished.")]
+    bad = calls(("final_result", {"is_good": False, "remarks": ["Plainer."]}))
+    good = calls(("final_result", {"is_good": True}))
+    endpoint.replies = [calls(("final_result", outline)), says("# Tides\n\nDraft."), bad, says("Polished."), good]
     run = await testing.run(Writer, "Write about the tides")
     assert isinstance(run.outcome, Completed)
     assert content(run, "text.md") == "Polished."
     assert NOTE not in run.said
-    asked = [json.loads(endpoint.said(step)[-1][1]) for step in range(3)]
+    asked = [json.loads(endpoint.said(step)[-1][1]) for step in range(4)]
     assert asked[1]["outline"] == outline
-    assert asked[2] == {"draft": "# Tides\n\nDraft."}
+    assert asked[3] == {"text": "# Tides\n\nDraft.", "remarks": ["Plainer."]}
     endpoint.replies = [says("Reefs / in briefs.")]
     run = await testing.run(Writer, "make it rhyme", references=[DELIVERED])
     assert content(run, "text.md") == "Reefs / in briefs.", "a model takes any wish"

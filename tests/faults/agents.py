@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from agentkit import Call, Completed, Outcome, SkillHandler, TaskContext, skill
-from examples.agents.builder.worker import BuilderWorker
+from examples.agents.builder import BuilderWorker
 
 SECONDS_BETWEEN = 0.05
 STOP = 10

@@ -30,7 +30,7 @@ DIFFERENCES = """
 import django
 django.setup()
 from apps.record.models import Context
-from apps.record.replay import differences
+from apps.record.projection import differences
 for context in Context.objects.all():
     for difference in differences(context.pk):
         print(context.pk, difference)

@@ -28,25 +28,25 @@ from django.db import connection
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.features.archive.archiving import cool
-from apps.record import unused_blobs
-from apps.record.cold import restored
+from apps.features.archive.archiving import move_to_cold_storage
+from apps.record.content import blobs
+from apps.record.lookup import restored
 from apps.record.models import Context
-from apps.record.replay import differences
+from apps.record.projection import differences
 from tests.record.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
 
 GOING = [
-    ("apps.features.archive.files.default_storage.save", "before"),
-    ("apps.features.archive.files.default_storage.save", "after"),
-    ("apps.features.archive.files._settle", "after"),
-    ("apps.features.archive.files.verify", "after"),
-    ("apps.features.archive.archiving._leave_keys", "after"),
-    ("django.db.models.query.QuerySet._raw_delete", "after"),
+    ("apps.features.archive.file_format.default_storage.save", "before"),
+    ("apps.features.archive.file_format.default_storage.save", "after"),
+    ("apps.features.archive.file_format._sync_to_disk", "after"),
+    ("apps.features.archive.file_format.verify_archive", "after"),
+    ("apps.features.archive.archiving._keep_keys", "after"),
+    ("django.db.models.query.QuerySet.delete", "after"),
 ]
 COMING = [
-    ("apps.features.archive.restoring._insert", "before"),
-    ("apps.features.archive.restoring._write", "after"),
-    ("apps.features.archive.restoring._insert", "after"),
+    ("apps.features.archive.restoring._insert_rows", "before"),
+    ("django.db.models.query.QuerySet.bulk_create", "after"),
+    ("apps.features.archive.restoring._insert_rows", "after"),
     ("apps.features.archive.restoring.default_storage.delete", "before"),
     ("apps.features.archive.restoring.default_storage.delete", "after"),
 ]
@@ -65,7 +65,7 @@ def look(session: Any) -> list[Any]:
 
 def move(session: Any, *, goes: bool) -> list[Any]:
     """Let it go or come back, and look at it."""
-    cool(session) if goes else restored(Context.objects.get(pk=session))
+    move_to_cold_storage(session) if goes else restored(Context.objects.get(pk=session))
     return look(session)
 
 
@@ -94,13 +94,13 @@ def main(way: str) -> None:
     whole, told = look(session), []
     for step, when in GOING if way == "going" else COMING:
         if way == "coming":
-            cool(session)
+            move_to_cold_storage(session)
         die_at(step, when, lambda: move(session, goes=way == "going"))
         found = look(session)
         gone = found if found[0] else move(session, goes=True)
         told.append([found, gone, move(session, goes=False)])
     settings.UNUSED_FILE_SECONDS = 0
-    unused_blobs.sweep()
+    blobs.sweep_unused()
     left = {"differences": differences(session), "files": cold_files()}
     print(json.dumps({"whole": whole, "steps": told, "left": left}))
 

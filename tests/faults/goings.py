@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from apps.engine.sweep import REPUBLISH
+from apps.engine.jobs import REPUBLISH_AFTER
 from tests.faults.agents import lines_to
 from tests.faults.calling import JSON, Caller, message, text_of
 from tests.faults.conftest import PATIENCE, wait_for_stop
@@ -33,7 +33,7 @@ def work_on_without(own: Stack, goes: Callable[[], object], comes_back: Callable
         assert stream.result(2 * PATIENCE) == {"text": lines_to(30), "state": "TASK_STATE_COMPLETED"}
         assert_it_counted(waiting.result(PATIENCE)["task"], 30)
     for sent, last in ((under_way, 40), (afterwards, 3), *((short, 3) for short in meanwhile)):
-        assert_it_counted(patient.ended(sent, within=PATIENCE + REPUBLISH.total_seconds()), last)
+        assert_it_counted(patient.ended(sent, within=PATIENCE + REPUBLISH_AFTER.total_seconds()), last)
 
 
 def assert_it_counted(task: JSON, last: int) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentkit import Clarify, Message, Reject, ResponseType, Skill, SkillHandler, Start, decide, testing
+from agentkit import Clarify, Message, Reject, ResponseType, Skill, SkillHandler, Start, decide, handlers, testing
 from agentkit.llm import by_model, scripted, skill_by_model
 from agentkit.selecting import ExistingTask
 from tests.llm.endpoint import Endpoint, calls, hangs, refuses, says
@@ -81,4 +81,4 @@ async def test_a_handler_names_it_as_its_chooser():
         async def on_request(self, task):
             return "done"
 
-    assert await decide(testing.as_handler(Office), message("Anything")) == Start("invoices")
+    assert await decide(handlers.as_handler(Office), message("Anything")) == Start("invoices")

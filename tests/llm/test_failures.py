@@ -176,7 +176,7 @@ async def test_without_a_model_the_agent_says_what_to_set_on_the_platform_and_in
         for name in ("LLM_MODEL", "LLM_BASE_URL", "LLM_API_KEY"):
             setattr(settings, name, given.get(name, ""))
             monkeypatch.setenv(name, given.get(name, ""))
-        for host in (None, language_models.resolve):  # which the platform has at the end
+        for host in (None, language_models.build_model):  # which the platform has at the end
             use_models(host)
             for ask in (LlmFunction("Help.")(None, "x"), LlmWorker("Help.").run(message="x")):
                 with pytest.raises(NoModel) as failed:
@@ -193,7 +193,7 @@ async def test_a_script_takes_its_model_from_the_environment(endpoint: Endpoint,
         endpoint.replies = [calls(("final_result", {"response": 4}))]
         assert await LlmFunction("Add.", int)(None, "2 and 2") == 4
     finally:
-        use_models(language_models.resolve)
+        use_models(language_models.build_model)
     assert endpoint.requests[0]["model"] == "script-model"
 
 

@@ -9,10 +9,10 @@ import db
 import outbound
 from agentkit.llm import LlmFunction
 from apps.agents.registration import register_hosted
-from apps.engine import accept, canceling
-from apps.engine.send import send, settled
+from apps.engine import accept, cancel
+from apps.engine.send import send, wait_until_settled
 from apps.features.model_agents import language_models
-from apps.record import replay, wire
+from apps.record import projection, wire
 from apps.record.models import Event, Run, Task
 from tests.llm import agents
 from tests.llm.conftest import KEY
@@ -33,7 +33,7 @@ def ask(ada, said, worker):
     async def until_settled(name: str, text: str = "hello", **fields) -> Task:
         receipt = await sent(name, text, **fields)
         async with asyncio.timeout(30):
-            await settled(receipt.context, receipt.task, receipt.index, wire.load_task)
+            await wait_until_settled(receipt.context, receipt.task, receipt.index, wire.load_task)
         return await db.run(Task.objects.select_related("context").get, pk=receipt.task)
 
     until_settled.sent = sent
@@ -58,7 +58,7 @@ async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: 
     (artifact,) = shown["artifacts"]
     assert [part["text"] for part in artifact["parts"]] == ["Let me see.\n\nIt is 8."]
     assert shown["status"]["message"]["metadata"]["models"] == ["test-model"]
-    assert await db.run(replay.differences, task.context_id) == []
+    assert await db.run(projection.differences, task.context_id) == []
 
 
 async def test_a_scripted_model_is_named_so_wherever_it_answers(ask):
@@ -107,7 +107,7 @@ async def test_a_stop_in_the_middle_cuts_the_request_and_what_was_used_is_kept(e
     receipt = await db.run(accept.accept, ada.principal, agent, said())
     work = asyncio.create_task(carry_out(receipt.run))
     assert await asyncio.to_thread(endpoint.hanging.wait, 20)
-    await db.run(canceling.cancel, ada.principal, agent, str(receipt.task))
+    await db.run(cancel.cancel_by_id, ada.principal, agent, str(receipt.task))
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
@@ -142,5 +142,5 @@ def test_a_base_url_that_is_none_is_said_at_the_start(settings):
     for url in ("models.internal", "ftp://models.internal", "http://user:secret@models.internal/v1"):
         settings.LLM_BASE_URL = url
         with pytest.raises(ImproperlyConfigured, match="LLM_BASE_URL: Must") as refused:
-            language_models.use()
+            language_models.configure()
         assert "secret" not in str(refused.value)

@@ -21,7 +21,8 @@ from agentkit import (
     ToolCall,
     ToolResult,
     Usage,
-    driving,
+    handlers,
+    runner,
     testing,
     tool,
 )
@@ -174,7 +175,7 @@ async def test_a_stop_while_the_model_speaks_ends_the_request(endpoint: Endpoint
     endpoint.replies = [hangs("It ", *["is "] * 2000)]  # most of which nobody reads
     message, recorder = testing.user_message("x"), testing.Recorder()
     task = testing.task_for(message, recorder)
-    driven = asyncio.create_task(driving.drive(testing.as_handler(handler_of(LlmWorker("Help."))), task))
+    driven = asyncio.create_task(runner.drive(handlers.as_handler(handler_of(LlmWorker("Help."))), task))
     await asyncio.wait_for(recorder.heard.wait(), 20)
     driven.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -189,7 +190,7 @@ async def test_a_stop_in_a_thread_ends_the_request_too(endpoint: Endpoint):
 
     endpoint.replies = [hangs()]
     task = testing.task_for(testing.user_message("x"), testing.Recorder())
-    driven = asyncio.create_task(driving.drive(testing.as_handler(handler), task))
+    driven = asyncio.create_task(runner.drive(handlers.as_handler(handler), task))
     assert await asyncio.to_thread(endpoint.hanging.wait, 20)
     driven.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import httpx
 import httpx2
 import pytest
-import requests
 
 import outbound
-from outbound import Exchange, Forbidden, Limits, Misleading, TooLarge, TooSlow
-from outbound.sessions import Adapter
+from outbound import Exchange, Forbidden, Limits, Misleading, TooLarge
 from outbound.transports import Transport
 from tests.outbound.receiving import answer, server
 
@@ -69,38 +67,3 @@ async def test_what_is_refused_is_an_error_of_the_library(library):
         with pytest.raises(library.ReadError) as refused:
             await http.get(at.url)
     assert isinstance(refused.value.__cause__, TooLarge)
-
-
-async def asked(method, url, limits=None, **options):
-    """The answer to one request by way of requests."""
-
-    def ask():
-        with requests.Session() as session:
-            session.mount("http://", Adapter(limits))
-            return session.request(method, url, **options)
-
-    return await asyncio.to_thread(ask)
-
-
-async def test_requests_goes_the_same_way_and_gets_errors_of_its_own():
-    async with server(PACKED) as at:
-        response = await asked("POST", at.url, data={"b": "2"}, headers={"X-Sent": "yes"})
-    assert (response.status_code, response.reason, response.json()) == (200, "Fine", {"a": 1})
-    assert b"X-Sent: yes" in at.requests[0]
-    assert at.requests[0].endswith(b"b=2")
-    with pytest.raises(requests.ConnectionError) as refused:
-        await asked("GET", "http://10.0.0.1/")
-    assert isinstance(refused.value.__cause__, Forbidden)
-    async with server(REDIRECT) as at:
-        with pytest.raises(requests.ConnectionError, match="redirect"):
-            await asked("GET", at.url)
-    done = asyncio.Event()
-
-    async def slow(request, writer):
-        await done.wait()
-
-    async with server(slow) as at:
-        with pytest.raises(requests.Timeout) as late:
-            await asked("GET", at.url, Limits(seconds=0.1))
-        done.set()
-    assert isinstance(late.value.__cause__, TooSlow)

@@ -19,7 +19,7 @@ from outbound import (
     Unreachable,
     Untrusted,
 )
-from outbound.allowing import Allowed
+from outbound.targets import Allowed
 from tests.outbound import certificates
 from tests.outbound.receiving import answer, server
 

@@ -16,13 +16,11 @@ A_LINE = "the client of the A2A SDK goes over a line whose transport is outbound
 A_WORD = "its types, of what comes back over that line"
 A_SIGNATURE = "what signs the requests that go over that line"
 REASONS = {
-    ("apps/remote/authenticating/client_tokens.py", "httpx"): A_SIGNATURE,
-    ("apps/remote/authenticating/signing.py", "httpx"): A_SIGNATURE,
-    ("apps/remote/connecting/lines.py", "httpx"): A_LINE,
-    ("apps/remote/connecting/peers.py", "a2a.client"): A_LINE,
-    ("apps/remote/connecting/peers.py", "httpx"): A_WORD,
-    ("apps/remote/connecting/reading.py", "httpx"): A_WORD,
-    ("apps/remote/connecting/refusals.py", "httpx"): A_WORD,
+    ("apps/remote/authentication/oauth2.py", "httpx"): A_SIGNATURE,
+    ("apps/remote/authentication/http_auth.py", "httpx"): A_SIGNATURE,
+    ("apps/remote/transport.py", "httpx"): A_LINE,
+    ("apps/remote/a2a_client.py", "a2a.client"): A_LINE,
+    ("apps/remote/a2a_client.py", "httpx"): A_WORD,
     ("apps/engine/worker.py", "socket"): "the machine's own name",
     ("platform/config/serving.py", "socket"): "whether the port to listen on is free",
     ("platform/agentkit/llm/endpoints.py", "openai"): BY_THE_HOST,

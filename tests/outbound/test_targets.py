@@ -8,8 +8,7 @@ import pytest
 
 import outbound
 from outbound import Forbidden, Guard, TooSlow, Unreachable
-from outbound.addresses import is_public
-from outbound.allowing import Allowed
+from outbound.targets import Allowed, is_public
 from tests.outbound.forbidden import BY_THEMSELVES, OPEN
 
 
@@ -87,7 +86,7 @@ async def test_a_look_up_that_takes_too_long_is_given_up(monkeypatch):
     async def never(name, port):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("outbound.guarding.LOOK_UP_SECONDS", 0.01)
+    monkeypatch.setattr("outbound.targets.LOOK_UP_SECONDS", 0.01)
     with pytest.raises(TooSlow, match="longer than"):
         await Guard(resolve=never).vet("https://example.com/")
 

@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.plans.definitions import PlanDefinition
-from apps.plans.registration import register_plan
+from apps.plans.registry import register_plan
 from tests.plans import plan_agents
 from tests.plans.playing import Play, Said, the_record_holds
 

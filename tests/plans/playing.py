@@ -10,9 +10,9 @@ from typing import Any
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish
-from apps.plans import controls, engine
+from apps.plans import engine, runs
 from apps.plans.models import PlanRun, Step
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Context, Event, Run, Task
 from tests import working
 from tests.plans.plan_agents import GATE
@@ -35,7 +35,7 @@ class Play:
         self, agent: Agent, text: str = "hello", *, user: User | None = None, asked: int | None = None, **fields: Any
     ) -> Task:
         message = self.said(text, **fields)
-        receipt = accept_and_publish((user or self.ada).principal, agent, message, asked=asked)
+        receipt = accept_and_publish((user or self.ada).principal, agent, message, question_index=asked)
         return self.on(receipt.task)
 
     def answer(self, task: Task, text: str = "", **fields: Any) -> Task:
@@ -43,7 +43,7 @@ class Play:
 
     def again(self, task: Task, step: str, user: User | None = None, key: str = "") -> Task:
         run = PlanRun.objects.get(pk=task.pk)
-        return self.on(controls.again((user or self.ada).principal, run, step, key=key or str(uuid.uuid4())).task)
+        return self.on(runs.rerun((user or self.ada).principal, run, step, key=key or str(uuid.uuid4())).task)
 
     def release(self, task: Task) -> Task:
         self.held.clear()
@@ -62,7 +62,7 @@ class Play:
 
 def the_record_holds() -> None:
     for context in Context.objects.all():
-        assert replay.differences(context.pk) == []
+        assert projection.differences(context.pk) == []
 
 
 def words(task: Task) -> str:

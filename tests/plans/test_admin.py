@@ -16,7 +16,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept
 from apps.plans.models import PlanRun, Step
-from apps.plans.opening import begin
+from apps.plans.runs import begin_run
 from apps.record.models import Message, Task
 
 pytestmark = pytest.mark.django_db
@@ -47,7 +47,7 @@ def run(ada, trip, said) -> PlanRun:
     """Ada's, as a worker has begun it: the first of its steps works."""
     parts = [{"text": "go"}, {"data": {"city": "Lisbon"}}]
     task = Task.objects.get(pk=accept.accept(ada.principal, trip, said(parts=parts)).task)
-    begin(task, trip.current_version)
+    begin_run(task, trip.current_version)
     child = accept.accept(ada.principal, Agent.objects.get(slug="loud"), said(), parent=task.pk)
     running = {"state": "running", "task": child.task, "started_at": timezone.now(), "agent": "loud", "attempt": 1}
     Step.objects.filter(run=task.pk, key="first").update(**running)

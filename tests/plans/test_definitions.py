@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from apps.plans import plain_yaml
-from apps.plans.definitions import MOST_BYTES, Fallback, PlanDefinition, as_yaml, schema
+from apps.plans import definitions
+from apps.plans.definitions import MOST_BYTES, Fallback, PlanDefinition, as_yaml, plan_schema
 from tests.plans.plans import plan, told
 
 FULL = """
@@ -82,7 +82,7 @@ def test_a_plan_may_say_everything():
     assert list(read.steps) == ["review", "test_each", "upload", "improve"]
     assert read.steps["review"].on_failure == Fallback(agent="clerk")
     assert read.steps["upload"].output.columns == ["molecule", "effect"]
-    assert list(read.agents()) == [
+    assert list(read.named_agents()) == [
         ("steps.review.agent", "echo"),
         ("steps.review.on_failure.agent", "clerk"),
         ("steps.improve.agent", "echo"),
@@ -123,11 +123,11 @@ def test_what_is_written_as_a_file_is_read_as_the_same():
 
 
 def test_it_says_what_its_agent_is():
-    stated = PlanDefinition.from_yaml(FULL).stated
+    stated = PlanDefinition.from_yaml(FULL).agent_fields
     assert (stated["kind"], stated["handler"], stated["name"]) == ("plan", "", "Screening")
     assert [skill["id"] for skill in stated["skills"]] == ["screen"]
     assert {"application/json", "*/*"} <= set(stated["input_modes"])
-    [general] = plan().stated["skills"]
+    [general] = plan().agent_fields["skills"]
     assert general == {"id": "look", "name": "Look", "description": "Looks at things.", "tags": ["plan"]}
 
 
@@ -244,7 +244,7 @@ def test_a_file_that_is_no_plan_is_refused_with_its_line():
 def test_yaml_is_read_as_people_mean_it():
     text = "no: no\ntime: 12:30\nday: 2026-01-01\nzip: 010\nyes: true\nnothing: ~\nfew: 1e-3\n"
     said = {"no": "no", "time": "12:30", "day": "2026-01-01", "zip": "010", "yes": True, "nothing": None, "few": 0.001}
-    assert plain_yaml.read(text) == said
+    assert definitions.read_yaml(text) == said
 
 
 JSON = st.recursive(
@@ -256,12 +256,12 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_what_is_written_as_yaml_is_read_as_the_same(content):
-    assert plain_yaml.read(plain_yaml.write(content)) == content
+    assert definitions.read_yaml(definitions.write_yaml(content)) == content
 
 
 def test_the_published_schema_takes_what_is_taken():
-    published = schema()
+    published = plan_schema()
     Draft202012Validator.check_schema(published)
     validator = Draft202012Validator(published)
-    assert not list(validator.iter_errors(plain_yaml.read(FULL)))
+    assert not list(validator.iter_errors(definitions.read_yaml(FULL)))
     assert list(validator.iter_errors({"name": "N", "description": "D", "steps": {"a": {"mesage": "x"}}}))

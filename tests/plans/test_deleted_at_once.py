@@ -14,12 +14,12 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept
 from apps.features.sessions import deletion
-from apps.plans import keeping
-from apps.plans.deciding import RUN, decide
+from apps.plans import runs
 from apps.plans.models import PlanRun, Step
-from apps.plans.opening import begin
+from apps.plans.runs import begin_run
+from apps.plans.transitions import LOCKED_RUN, decide
 from apps.record.models import Context, Task
-from db.transactions import transacting
+from db.sql import write_transaction
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -35,7 +35,7 @@ def run(ada: User, plan: Callable[..., Agent], said: Callable[..., dict[str, Any
     agent = plan(STEPS)
     task = Task.objects.get(pk=accept.accept(ada.principal, agent, said("go")).task)
     assert agent.current_version
-    begin(task, agent.current_version)
+    begin_run(task, agent.current_version)
     return PlanRun.objects.select_related("task").get(pk=task.pk)
 
 
@@ -51,9 +51,9 @@ def until_somebody_waits_for_a_lock() -> None:
 
 
 def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun) -> None:
-    with transacting():
-        assert RUN.one_now(run.pk), "as `decide` takes it"
-        deleting = db.submit(deletion.clear_session, ada.principal, run.task.context_id)
+    with write_transaction():
+        assert LOCKED_RUN.one(run.pk), "as `decide` takes it"
+        deleting = db.submit(deletion.delete_session, ada.principal, run.task.context_id)
         until_somebody_waits_for_a_lock()
         assert Step.objects.filter(run=run).update(state=Step.State.STARTING) == len(STEPS)
     deleting.result(20)
@@ -62,8 +62,8 @@ def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun) -
 
 
 def test_who_deletes_first_is_waited_for_by_who_looks(run: PlanRun) -> None:
-    with transacting():
-        keeping.hold(run.task.context)
+    with write_transaction():
+        runs.lock_runs(run.task.context)
         looking = db.submit(decide, run.pk)
         until_somebody_waits_for_a_lock()
         Task.objects.filter(context=run.task.context).delete()

@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from agentkit import Completed
 from apps.agents import versions
 from apps.agents.models import Agent, AgentVersion
-from apps.plans import board, controls, deciding, engine, outputs, plans, sweeping
+from apps.plans import engine, graphs, jobs, run_state, runs, transitions
 from apps.plans.models import PlanRun, Step
 from apps.record.models import Artifact, Run, Task
 from tests import working
@@ -61,13 +61,13 @@ def test_the_sweep_finds_a_plan_whose_end_nobody_recorded(play, settings, state)
     """Whoever saw the step end was killed before it recorded the end of the plan, which is paused."""
     settings.SWEEP_SECONDS = 0
     task = play({"slow": {"agent": "patient", "message": "x"}, "other": {"agent": "patient", "message": "y"}})
-    controls.pause(PlanRun.objects.get())
+    runs.pause_run(PlanRun.objects.get())
     PlanRun.objects.update(told_at=None)
     assert "(paused)" in words(play.on(task.pk))
-    assert sweeping.sweep() == 0
+    assert jobs.sweep() == 0
     seen = Step.objects.filter(key="other") if state == "failed" else Step.objects.all()
     seen.update(state=state, why="It broke.")
-    assert sweeping.sweep() == 1
+    assert jobs.sweep() == 1
     assert play.on(task.pk).state == ("completed" if state == "done" else "failed")
 
 
@@ -97,7 +97,7 @@ def test_more_than_a_template_may_hold_fails_its_step(play, monkeypatch, setting
         "made": {"agent": "loud", "message": "made", "output": {"media_type": "text/plain"}, "on_failure": "skip"},
     }
     agent = play.plan(steps)
-    monkeypatch.setattr(outputs, "MOST_BYTES_OF_A_KEY", 3)
+    monkeypatch.setattr(run_state, "MOST_BYTES_OF_A_KEY", 3)
     settings.MAX_REQUEST_BYTES = 10
     file = {"raw": "YWJjZGVmZ2hpamtsbW5v", "filename": "a.bin"}
     task = play.send(agent, parts=[{"text": "words"}, file])
@@ -111,7 +111,7 @@ def test_more_than_a_template_may_hold_fails_its_step(play, monkeypatch, setting
 
 def test_one_look_takes_only_so_much_time_and_the_next_goes_on(play, monkeypatch):
     """Templates may take two seconds each: the lock is let go of in between."""
-    monkeypatch.setattr(board, "SECONDS", 0)
+    monkeypatch.setattr(run_state, "TICK_SECONDS", 0)
     bad = {"agent": "loud", "message": "{{ inputs.text + item }}", "for_each": "range(5)|list", "on_failure": "skip"}
     steps = {
         "each": {"agent": "patient", "message": "{{ item }}", "for_each": "range(5)|list"},
@@ -140,7 +140,7 @@ def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(play, setting
     task = play(PATIENT)
     AgentVersion.objects.filter(agent=task.agent).update(content={"steps": "no steps"})
     versions.version_at.cache_clear()
-    plans.plan_at.cache_clear()
+    graphs.plan_at.cache_clear()
     for number in range(engine.MOST_FAILURES):
         assert Task.objects.get(pk=task.pk).state == "working", number
         with pytest.raises(ValidationError):
@@ -154,10 +154,10 @@ def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(play, setting
 def test_a_look_that_took_its_time_is_gone_on_with_whoever_is_lost(play, monkeypatch):
     task = play({key: {"agent": "patient", "message": key} for key in ("one", "two", "three")})
     Step.objects.filter(key="three").update(state="waiting", task=None)
-    monkeypatch.setattr(board, "SECONDS", 0)
-    assert deciding.decide(task.pk).is_spent
+    monkeypatch.setattr(run_state, "TICK_SECONDS", 0)
+    assert transitions.decide(task.pk).is_out_of_time
     assert PlanRun.objects.get().advanced_at is None
-    assert sweeping.sweep() == 1
+    assert jobs.sweep() == 1
 
 
 def test_a_step_whose_task_moved_unheard_is_set_right(play):
@@ -166,7 +166,7 @@ def test_a_step_whose_task_moved_unheard_is_set_right(play):
     turn = working.begin(Run.objects.get(task=wait.get().task).pk)
     Step.objects.filter(key="ask").update(state="running", asked_at=None)
     wait.update(state="asking")
-    sweeping.sweep()
+    jobs.sweep()
     assert rows(task, "key", "state") == [("ask", "asking"), ("wait", "running")]
     asks = Step.objects.get(key="ask")
     assert asks.asked_at is not None
@@ -174,7 +174,7 @@ def test_a_step_whose_task_moved_unheard_is_set_right(play):
     working.end(turn, Completed("I have waited."))
     assert (wait.get().task.state, wait.get().state) == ("completed", "running")
     wait.update(phase="work", consulted=None)
-    sweeping.sweep()
+    jobs.sweep()
     assert wait.get().state == "ended"
     assert play.on(task.pk).state == "input-required"
     assert wait.get().state == "done"
@@ -189,9 +189,12 @@ def test_nobody_else_is_asked_in_peoples_place(play):
     Agent.objects.filter(pk=spy.pk).update(slug="person")
     task = play({"one": {"agent": "loud", "message": "hello", "approve": "before"}})
     assert (task.state, sum(DONE.values())) == ("failed", 0)
+    task = play({"one": {"agent": "loud", "message": "hello", "approve": "after", "retries": 3}})
+    assert (task.state, sum(DONE.values())) == ("failed", 1), "the work is not done again because nobody can be asked"
+    assert "is not the platform's own" in words(task)
     assert not Task.objects.filter(agent=spy).exists()
 
 
 def test_json_is_read_where_a_link_comes_first():
     parts = [{"url": "https://example.org/a"}, {"raw": "eyJhIjogMX0=", "mediaType": "application/json"}]
-    assert outputs.result_of(parts, "a").data == {"a": 1}
+    assert run_state.artifact_result(parts, "a").data == {"a": 1}

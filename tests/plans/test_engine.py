@@ -1,13 +1,14 @@
 """The engine is rows: whoever looks, however often and however many at once, each step has one task."""
 
 import asyncio
+import datetime
 import uuid
 
 import pytest
 from django.utils import timezone
 
 import db
-from apps.plans import controls, engine, opening, sweeping
+from apps.plans import engine, jobs, runs
 from apps.plans.models import PlanRun, Step
 from apps.record.errors import InvalidParams, Refusal
 from apps.record.models import Artifact, Run, Task
@@ -80,11 +81,11 @@ async def test_several_may_look_at_once(ada, plan, said):
 @pytest.mark.usefixtures("worker")
 async def test_the_sweep_finds_what_wake_ups_lost(ada, plan, said, monkeypatch, settings):
     settings.SWEEP_SECONDS = 0
-    monkeypatch.setattr("apps.plans.looking.look_soon", lambda run: None)
+    monkeypatch.setattr("apps.plans.jobs.tick_soon", lambda run: None)
     receipt = await sent(ada.principal, await db.run(plan, TWO), said("hello"))
     async with asyncio.timeout(60):
         while not await db.run(lambda: Task.objects.get(pk=receipt.task).state == "completed"):
-            await db.run(sweeping.sweep)
+            await db.run(jobs.sweep)
             await asyncio.sleep(0.05)
     assert DONE == {"loud:hello": 1, "counting": 1}
 
@@ -95,7 +96,7 @@ async def test_the_sweep_finds_what_wake_ups_lost(ada, plan, said, monkeypatch, 
 def test_nothing_is_swept_that_only_waits(play, settings):
     settings.SWEEP_SECONDS = 0
     assert play({"ask": {"agent": "curious", "message": "it"}}).state == "input-required"
-    assert sweeping.sweep() == 0
+    assert jobs.sweep() == 0
 
 
 def test_a_plan_that_is_started_twice_with_the_same_id_runs_once(play):
@@ -108,22 +109,24 @@ def test_a_plan_that_is_started_twice_with_the_same_id_runs_once(play):
 
 
 def test_a_step_whose_task_nobody_has_heard_of_is_not_sent_twice(play):
-    task = play(PATIENT)
-    Step.objects.update(state="starting", due_at=timezone.now())
+    task = play({"one": PATIENT["one"] | {"time_limit": 60}})
+    now, half = timezone.now(), datetime.timedelta(seconds=30)
+    Step.objects.update(state="starting", due_at=now - half)
     engine.advance(task.pk)
     assert Task.objects.filter(parent=task.pk).count() == 1
+    assert Step.objects.get().due_at > now + half, "it keeps its time limit"
     assert (play.release(task).state, DONE["patient"]) == ("completed", 1)
 
 
 def test_a_paused_plan_begins_nothing_until_it_goes_on(play):
     task = play(PATIENT | {"two": {"agent": "loud", "message": "{{ steps.one.text }}"}})
     run = PlanRun.objects.get()
-    assert (controls.pause(run), controls.pause(run)) == (True, False)
+    assert (runs.pause_run(run), runs.pause_run(run)) == (True, False)
     task = play.release(task)
     assert (task.state, rows(task, "state")) == ("working", ["done", "waiting"])
-    assert controls.resume(run)
+    assert runs.resume_run(run)
     assert (play.on(task.pk).state, DONE["loud:x"]) == ("completed", 1)
-    assert not controls.resume(run)
+    assert not runs.resume_run(run)
 
 
 AGAIN = {
@@ -155,6 +158,6 @@ def test_only_what_is_over_and_ones_own_is_run_again_and_from_a_step_that_there_
         play.again(task, "two")
     with pytest.raises(Refusal, match="no such run"):
         play.again(task, "one", user=bob)
-    meant = {opening.AGAIN: {"continues": str(task.pk), "from": "one"}}
+    meant = {runs.RERUN: {"continues": str(task.pk), "from": "one"}}
     theirs = play.send(task.agent, user=bob, metadata=meant)
     assert (theirs.state, words(theirs)) == ("failed", "There is no earlier run of this plan to go on from.")

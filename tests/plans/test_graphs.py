@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.plans import graphs
-from apps.plans.budgets import Time
 from apps.plans.definitions import PlanDefinition
+from apps.plans.sandbox import TimeBudget
 from tests.plans.plans import ASK, plan
 
 PERSON = {"agent": "", "message": "", "person": {"ask": "Which one?"}}
@@ -24,7 +24,7 @@ def test_a_step_waits_for_those_it_names_and_those_it_speaks_of():
             "ask": {**PERSON, "person": {"ask": "Is {{ steps.tell.text }} right?"}},
         }
     )
-    assert graphs.problems(given) == []
+    assert graphs.graph_problems(given) == []
     assert graphs.dependencies(given) == {
         "read": set(),
         "sum_up": {"read"},
@@ -33,14 +33,14 @@ def test_a_step_waits_for_those_it_names_and_those_it_speaks_of():
         "tell": {"judge", "read"},
         "ask": {"tell"},
     }
-    assert graphs.order(given) == ["read", "sum_up", "count", "judge", "tell", "ask"]
-    assert graphs.after(given, ["judge"]) == {"judge", "tell", "ask"}
+    assert graphs.topological_order(given) == ["read", "sum_up", "count", "judge", "tell", "ask"]
+    assert graphs.with_descendants(given, ["judge"]) == {"judge", "tell", "ask"}
 
 
 def test_a_plan_delivers_what_it_says_and_else_what_nobody_waits_for():
     steps = {"one": {}, "two": {"depends_on": ["one"]}, "three": {"depends_on": ["one"]}}
-    assert graphs.outputs(plan(steps)) == ["two", "three"]
-    assert graphs.outputs(plan(steps, outputs=["one"])) == ["one"]
+    assert graphs.output_steps(plan(steps)) == ["two", "three"]
+    assert graphs.output_steps(plan(steps, outputs=["one"])) == ["one"]
 
 
 CANNOT = [
@@ -72,7 +72,7 @@ CANNOT = [
 
 def test_steps_that_cannot_work_are_refused_by_their_path():
     for steps, path, sentence in CANNOT:
-        [(found, said)] = graphs.problems(plan(steps))
+        [(found, said)] = graphs.graph_problems(plan(steps))
         assert (found, sentence in said) == (path, True), (steps, said)
 
 
@@ -88,47 +88,47 @@ CAN = [
 
 def test_steps_that_can_work_are_not_refused():
     for step in CAN:
-        assert graphs.problems(plan({"a": step})) == [], step
+        assert graphs.graph_problems(plan({"a": step})) == [], step
     spoken = {"a": {"message": "{{ inputs.dose }}"}}
-    assert graphs.problems(plan(spoken, inputs={"type": "object", "properties": {"dose": {}}})) == []
-    assert graphs.problems(plan(spoken, inputs={"type": "object", "additionalProperties": True})) == []
+    assert graphs.graph_problems(plan(spoken, inputs={"type": "object", "properties": {"dose": {}}})) == []
+    assert graphs.graph_problems(plan(spoken, inputs={"type": "object", "additionalProperties": True})) == []
 
 
 def test_constants_share_one_time_and_what_is_left_over_is_refused(monkeypatch):
-    monkeypatch.setattr(graphs, "Time", lambda: Time(0.1))
+    monkeypatch.setattr(graphs, "TimeBudget", lambda: TimeBudget(0.1))
     slow = "range(9999)|map(attribute='q', default=range(9999)|list)"
-    found = dict(graphs.problems(plan({key: {"for_each": slow} for key in "abc"} | {"last": {"when": "true"}})))
+    found = dict(graphs.graph_problems(plan({key: {"for_each": slow} for key in "abc"} | {"last": {"when": "true"}})))
     assert set(found.values()) == {graphs.NO_TIME}
     assert len(found) == 4
     quick = {f"s{number}": {"when": f"{number} < 500", "for_each": f"[{number}]"} for number in range(9)}
-    assert graphs.problems(plan(quick)) == []
+    assert graphs.graph_problems(plan(quick)) == []
 
 
 def test_outputs_are_steps_each_once():
-    assert graphs.problems(plan(outputs=["look"])) == []
-    assert graphs.problems(plan(outputs=["see"])) == [("outputs.0", "There is no step `see`; there are `look`.")]
-    assert graphs.problems(plan(outputs=["look", "look"])) == [("outputs.1", "`look` is named twice.")]
+    assert graphs.graph_problems(plan(outputs=["look"])) == []
+    assert graphs.graph_problems(plan(outputs=["see"])) == [("outputs.0", "There is no step `see`; there are `look`.")]
+    assert graphs.graph_problems(plan(outputs=["look", "look"])) == [("outputs.1", "`look` is named twice.")]
 
 
 def test_a_circle_is_told_as_the_way_through_it():
     waits = {"start": [], "a": ["c", "start"], "c": ["b"]}
     steps = {key: {"depends_on": keys} for key, keys in waits.items()} | {"b": {"message": "{{ steps.a }}"}}
-    [(path, sentence)] = graphs.problems(plan(steps))
+    [(path, sentence)] = graphs.graph_problems(plan(steps))
     assert (path, sentence) == ("steps.a", "These steps wait for each other in a circle: a → b → c → a.")
 
 
 def test_no_more_steps_than_a_run_may_have():
     steps = {f"s{number}": {"repeat": {"until": "last", "max": 50}} for number in range(40)}
-    assert graphs.problems(plan(steps)) == []
-    [(path, sentence)] = graphs.problems(plan({**steps, "more": {}}))
+    assert graphs.graph_problems(plan(steps)) == []
+    [(path, sentence)] = graphs.graph_problems(plan({**steps, "more": {}}))
     assert (path, "up to 2,001 steps" in sentence) == ("steps", True)
 
 
 def test_a_long_chain_is_no_harder_than_a_short_one():
     steps = {f"s{n}": {"depends_on": [f"s{n - 1}"]} if n else {} for n in range(2_000)}
-    assert graphs.problems(plan(steps)) == []
+    assert graphs.graph_problems(plan(steps)) == []
     steps["s0"] = {"depends_on": ["s1999"]}
-    assert "s0 → s1 → s2" in graphs.problems(plan(steps))[0][1]
+    assert "s0 → s1 → s2" in graphs.graph_problems(plan(steps))[0][1]
 
 
 @st.composite
@@ -146,8 +146,8 @@ def drawn(edges: dict[str, list[str]]) -> PlanDefinition:
 @given(acyclic())
 def test_whatever_has_no_circle_is_taken_and_ordered(edges):
     made = drawn(edges)
-    assert graphs.problems(made) == []
-    place = {key: number for number, key in enumerate(graphs.order(made))}
+    assert graphs.graph_problems(made) == []
+    place = {key: number for number, key in enumerate(graphs.topological_order(made))}
     assert len(place) == len(edges)
     assert all(place[earlier] < place[key] for key, waits in edges.items() for earlier in waits)
 
@@ -159,9 +159,9 @@ def test_an_edge_back_makes_a_circle_which_is_refused(edges, data):
     if not edges[key]:
         edges[key] = [next(other for other in edges if other != key)]
     first = edges[key][0]
-    back = data.draw(st.sampled_from(sorted(graphs.after(made, [key]))))
+    back = data.draw(st.sampled_from(sorted(graphs.with_descendants(made, [key]))))
     edges[first] = [*edges[first], back]
-    [(_, sentence)] = graphs.problems(drawn(edges))
+    [(_, sentence)] = graphs.graph_problems(drawn(edges))
     circle = sentence.partition(": ")[2].rstrip(".").split(" → ")
     assert circle[0] == circle[-1]
     assert all(before in edges[after] for before, after in pairwise(circle))

@@ -18,13 +18,13 @@ from agentkit import Artifact, Completed
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish
-from apps.plans import engine, looking
+from apps.plans import engine, jobs
 from apps.plans.definitions import MOST_STEPS, PlanDefinition
 from apps.plans.models import PlanRun, Step
-from apps.plans.registration import register_plan
+from apps.plans.registry import register_plan
 from apps.record.models import Run, Task
 from benchmarks.definitions import STEPS, small, wide
-from db.transactions import transacting
+from db.sql import write_transaction
 from tests import working
 from tests.engine.delegating import ended, sent, words
 from tests.plans.whole_plans import problems
@@ -139,9 +139,9 @@ def test_what_a_look_and_a_step_cost_does_not_grow_with_the_plan(begun: Callable
 
 def test_who_comes_while_somebody_looks_at_the_run_need_not_wait(begun: Callable[[int], PlanRun]) -> None:
     run = begun(1)
-    with transacting():
+    with write_transaction():
         PlanRun.objects.select_for_update().get(pk=run.pk)  # no look gets any further
-        looks = [db.submit(looking.look, run.pk) for _ in range(2)]
+        looks = [db.submit(jobs.tick, run.pk) for _ in range(2)]
         done, still = wait(looks, timeout=60, return_when=FIRST_COMPLETED)
         assert (len(done), len(still)) == (1, 1)
     for one in looks:

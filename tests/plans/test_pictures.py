@@ -11,12 +11,8 @@ from xml.etree import ElementTree
 from django.template.loader import render_to_string
 
 from apps.plans.models import Step
-from apps.plans.pictures import gantt, graph
-from apps.plans.pictures.folding import StepBox, folded
-from apps.plans.pictures.gantt import Spell, StepRow
-from apps.plans.pictures.looks import LOOKS
-from apps.plans.pictures.ticks import ticks
-from console.scales import Scale
+from apps.plans.pictures import LOOKS, Spell, StepBox, StepRow, draw_gantt, draw_graph, fold_fan_outs
+from console.drawing.axis import TimeAxis, axis_ticks
 
 NOON = datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC)
 HOSTILE = '<script>alert("x")</script> & ' + "long " * 50
@@ -27,11 +23,11 @@ def after(seconds: float) -> datetime.datetime:
 
 
 def html_of(*boxes: StepBox) -> str:
-    return render_to_string("plans/_graph.html", {"graph": graph.drawn(boxes)})
+    return render_to_string("plans/_graph.html", {"graph": draw_graph(boxes)})
 
 
 def rows_of(*rows: StepRow) -> str:
-    return render_to_string("plans/_gantt.html", {"gantt": gantt.in_time(rows, after(100))})
+    return render_to_string("plans/_gantt.html", {"gantt": draw_gantt(rows, after(100))})
 
 
 def picture(html: str) -> ElementTree.Element:
@@ -42,7 +38,9 @@ def picture(html: str) -> ElementTree.Element:
 
 def many(states: Sequence[str], key: str = "read") -> list[StepBox]:
     return [
-        StepBox(f"{key}-{number}", "Read it", state, "reader", href=f"/tasks/{number}", depends_on=("list",), of=key)
+        StepBox(
+            f"{key}-{number}", "Read it", state, "reader", href=f"/tasks/{number}", depends_on=("list",), fan_out=key
+        )
         for number, state in enumerate(states)
     ]
 
@@ -95,23 +93,26 @@ def test_a_fan_out_of_few_is_drawn_one_by_one_and_of_many_as_one_box_with_its_co
     def fan(states: list[str]) -> list[StepBox]:
         return [StepBox("list"), *many(states), StepBox("end", depends_on=("read",))]
 
-    few = folded(fan(["done"] * 6))
+    few = fold_fan_outs(fan(["done"] * 6))
     assert (len(few), few[-1].depends_on) == (8, tuple(f"read-{number}" for number in range(6)))
     states = ["done"] * 420 + ["running"] * 70 + ["failed"] * 10
-    [_, box, end] = folded(fan(states))
+    [_, box, end] = fold_fan_outs(fan(states))
     assert (box.key, box.counts, box.depends_on) == ("read", {"done": 420, "running": 70, "failed": 10}, ("list",))
     assert (box.state, box.href, end.depends_on) == ("running", "/tasks/420", ("read",))
     html = html_of(*fan(states))
     assert "500 items: 420 done, 70 working, 10 failed" in html
     assert len(picture(html).findall("a")) == 1
-    second = [StepBox(f"sum-{n}", depends_on=(f"read-{n}",), of="sum") for n in range(9)]
-    both = folded([*many(["done"] * 9), *second])
+    second = [StepBox(f"sum-{n}", depends_on=(f"read-{n}",), fan_out="sum") for n in range(9)]
+    both = fold_fan_outs([*many(["done"] * 9), *second])
     assert [(one.key, one.depends_on) for one in both] == [("read", ("list",)), ("sum", ("read",))]
 
 
 def test_an_item_that_asks_is_seen_although_it_is_folded() -> None:
-    items = [*many(["running"] * 9), StepBox("read-9", "Read it", "asking", question="How?", href="/ask", of="read")]
-    [box] = folded(items)
+    items = [
+        *many(["running"] * 9),
+        StepBox("read-9", "Read it", "asking", question="How?", href="/ask", fan_out="read"),
+    ]
+    [box] = fold_fan_outs(items)
     assert (box.state, box.question, box.asking, box.href) == ("asking", "How?", 1, "/ask")
 
 
@@ -129,21 +130,23 @@ def test_a_bar_says_which_attempt_it_was_how_it_ended_and_what_was_asked() -> No
 def test_days_of_waiting_for_a_person_leave_room_for_the_work() -> None:
     first = [Spell("done", after(0), after(60)), Spell("asking", after(60), after(200_000))]
     rows = [StepRow("a", spells=first), StepRow("b", spells=[Spell("done", after(200_000), after(200_060))])]
-    drawn = gantt.in_time(rows, after(200_060), is_over=True)
+    drawn = draw_gantt(rows, after(200_060), is_over=True)
     assert drawn.rows[0].bars[0].width > 30
     assert [words for _, words in drawn.cuts] == ["2 days 7 h"]
 
 
 def test_a_fan_out_of_many_is_one_row_that_says_how_many_ran_at_once() -> None:
-    items = [StepRow(f"r-{n}", "", "done", of="r", spells=[Spell("done", after(n), after(n + 10))]) for n in range(99)]
-    [row] = gantt.in_time(items, after(200)).rows
+    items = [
+        StepRow(f"r-{n}", "", "done", fan_out="r", spells=[Spell("done", after(n), after(n + 10))]) for n in range(99)
+    ]
+    [row] = draw_gantt(items, after(200)).rows
     assert (row.counted, row.bars) == ("99 items, at most 10 at once", [])
 
 
 def test_an_axis_has_a_few_round_times_that_do_not_touch() -> None:
     for seconds in (0, 0.3, 7, 95, 4000, 90_000, 5_000_000):
         span = (NOON, after(seconds))
-        found = ticks(Scale(span, [span]))
+        found = axis_ticks(TimeAxis(span, [span]))
         assert found[0].label == "0"
         assert (3 if seconds else 1) <= len(found) <= 10
         assert all(later.place - one.place >= 10 for one, later in itertools.pairwise(found))

@@ -6,10 +6,10 @@ import datetime
 import pytest
 from django.utils import timezone
 
-from apps.engine import canceling
-from apps.plans import engine, sweeping
-from apps.plans.executing import UNHEARD
+from apps.engine import cancel
+from apps.plans import engine, jobs
 from apps.plans.models import Step
+from apps.plans.runs import NOTHING_ASKED
 from apps.record.models import Artifact, Event, Task
 from tests.plans.plan_agents import DONE
 from tests.plans.playing import data, rows, words
@@ -230,7 +230,7 @@ def test_a_step_that_fails_again_before_it_begins_is_decided_again(play):
 
 def test_a_message_to_a_plan_at_work_changes_nothing(play):
     task = play.answer(play({"one": {"agent": "patient", "message": "x"}}), "Hurry!")
-    assert Event.objects.filter(task=task, payload__message__parts__0__text=UNHEARD).exists()
+    assert Event.objects.filter(task=task, payload__message__parts__0__text=NOTHING_ASKED).exists()
     assert play.release(task).state == "completed"
     assert Task.objects.filter(parent=task.pk).count() == 1
 
@@ -243,7 +243,7 @@ def test_a_cancel_stops_all(play):
     }
     task = play(steps)
     assert rows(task, "state") == ["asking", "running", "waiting"]
-    canceling.cancel(play.ada.principal, task.agent, str(task.pk))
+    cancel.cancel_by_id(play.ada.principal, task.agent, str(task.pk))
     task = play.release(task)
     assert (task.state, set(rows(task, "state"))) == ("canceled", {"canceled"})
     assert not Task.objects.unfinished().exists()
@@ -255,7 +255,7 @@ def test_the_time_that_people_take_is_not_counted(play):
     hour = datetime.timedelta(hours=1)
     step = Step.objects.get()
     Step.objects.update(asked_at=step.asked_at - hour, due_at=step.due_at - hour)  # an hour passes
-    assert (step.due_at - hour < timezone.now(), sweeping.sweep()) == (True, 0)
+    assert (step.due_at - hour < timezone.now(), jobs.sweep()) == (True, 0)
     play.held.add("curious")
     play.answer(task, "red")
     engine.advance(task.pk)

@@ -8,9 +8,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.engine.send import send
-from apps.features.sessions import naming
+from apps.features.sessions import commands
 from apps.plans.models import PlanRun, Step
-from apps.plans.waiting import asked_by, steps_of, waiting_for
+from apps.plans.person import steps_asking_by, waiting_for, waiting_in_run
 from apps.record.errors import AlreadyAnswered
 from apps.record.models import Event, Message, Suspension
 from tests.plans.plan_agents import DONE
@@ -36,7 +36,7 @@ BOTH = {key: MEASURED[key] for key in ("left", "right")}
 def waiting(user):
     """By step, the tasks that wait for somebody."""
     tasks = list(waiting_for(user.principal).select_related("agent", "context"))
-    steps = steps_of(user.principal, tasks)
+    steps = steps_asking_by(user.principal, tasks)
     return {steps[task.pk].key if task.pk in steps else task.agent.slug: task for task in tasks}
 
 
@@ -46,7 +46,7 @@ def test_all_that_steps_ask_waits_at_once_and_is_answered_in_any_order(play, bob
     assert set(found) == {"left", "right", "paint"}  # and not the plan itself, which asks the same as one of them
     assert not waiting(bob)
     run = PlanRun.objects.get()
-    assert (asked_by(play.ada.principal, run).count(), asked_by(bob.principal, run).count()) == (3, 0)
+    assert (waiting_in_run(play.ada.principal, run).count(), waiting_in_run(bob.principal, run).count()) == (3, 0)
     for key, given in (("paint", {"colour": "red"}), ("right", {"value": 2})):
         play.answer(found[key], asked=found.pop(key).status_event, **data(given))
         still = waiting(play.ada)
@@ -78,7 +78,7 @@ def test_of_two_who_answer_the_first_counts_and_the_other_is_told(play):
 
     async def answer_twice():
         said = [play.said(**data({"value": value}), taskId=str(left.pk)) for value in (1, 2)]
-        both = [send(play.ada.principal, left.agent, one, asked=left.status_event) for one in said]
+        both = [send(play.ada.principal, left.agent, one, question_index=left.status_event) for one in said]
         return await asyncio.gather(*both, return_exceptions=True)
 
     (refused,) = [one for one in asyncio.run(answer_twice()) if isinstance(one, Exception)]
@@ -96,7 +96,7 @@ def test_an_answer_that_is_sent_again_is_taken_once(play):
     message = play.said(**data({"value": 1}), taskId=str(left.pk))
 
     async def answer():
-        return await send(play.ada.principal, left.agent, message, asked=left.status_event)
+        return await send(play.ada.principal, left.agent, message, question_index=left.status_event)
 
     first = asyncio.run(answer())
     assert play.on(task.pk).state == "completed"
@@ -135,7 +135,7 @@ def test_questions_of_plans_within_plans_are_there_once(play):
     task = play({"both": {"agent": "inner", "message": "go"}, "paint": MEASURED["paint"]})
     assert set(waiting(play.ada)) == {"left", "right", "paint"}
     assert Step.objects.get(run=task.pk, key="both").state == "asking"
-    assert asked_by(play.ada.principal, PlanRun.objects.get(pk=task.pk)).count() == 3
+    assert waiting_in_run(play.ada.principal, PlanRun.objects.get(pk=task.pk)).count() == 3
     for key, given in {"right": {"value": 2}, "left": {"value": 1}, "paint": {"colour": "red"}}.items():
         asked = waiting(play.ada)[key]
         play.answer(asked, asked=asked.status_event, **data(given))
@@ -153,7 +153,7 @@ def test_what_an_agent_answers_nobody_else_is_asked(play):
 def test_what_is_put_away_does_not_wait(play):
     task = play(LEFT)
     assert set(waiting(play.ada)) == {"left"}
-    naming.archive(play.ada.principal, task.context_id)
+    commands.archive_session(play.ada.principal, task.context_id)
     assert not waiting(play.ada)
 
 

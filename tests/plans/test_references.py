@@ -7,11 +7,11 @@ from django.utils import timezone
 
 from agentkit import Artifact as Made
 from apps.engine import accept
-from apps.features.provenance.walking import provenance_of
-from apps.plans import opening
-from apps.plans.beginning import begin_all
-from apps.plans.board import MOST_REFERENCES, Board
+from apps.features.provenance.traversal import provenance_of
+from apps.plans import runs
 from apps.plans.models import PlanRun, Step
+from apps.plans.run_state import MOST_REFERENCES, RunState
+from apps.plans.transitions import start_ready_steps
 from apps.record.models import Artifact, Task
 from tests.api.delivering import delivered
 
@@ -27,13 +27,13 @@ WIDE = {
 
 
 def board_of(task):
-    return Board(PlanRun.objects.select_related("task").get(pk=task.pk), timezone.now())
+    return RunState(PlanRun.objects.select_related("task").get(pk=task.pk), timezone.now())
 
 
 def test_what_steps_that_begin_after_a_fan_out_refer_to(ada, plan, said):
     agent = plan(WIDE, limit=20)
     run = Task.objects.get(pk=accept.accept(ada.principal, agent, said()).task)
-    opening.begin(run, agent.current_version)
+    runs.begin_run(run, agent.current_version)
     like = Task.objects.get(pk=delivered(ada, agent, said()).task)
     kept = {field.attname: getattr(like, field.attname) for field in Task._meta.concrete_fields}
     tasks = Task.objects.bulk_create([Task(**kept | {"id": uuid.uuid4(), "parent_id": run.pk}) for _ in range(MANY)])
@@ -41,7 +41,7 @@ def test_what_steps_that_begin_after_a_fan_out_refer_to(ada, plan, said):
     Step.objects.bulk_create(
         Step(run_id=run.pk, key="spread", item=at, state="done", task=one) for at, one in enumerate(tasks)
     )
-    begin_all(board_of(run))
+    start_ready_steps(board_of(run))
     made = [str(one.pk) for one in tasks]
     again, plain, (join,) = (
         list(Step.objects.filter(run=run.pk, key=key).order_by("item")) for key in ("again", "plain", "join")

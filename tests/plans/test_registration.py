@@ -11,10 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import User
 from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.registration import go_back, register_hosted, register_model
-from apps.plans import checks
+from apps.agents.registration import register_hosted, register_model, revert
+from apps.plans import registry
 from apps.plans.definitions import PlanDefinition
-from apps.plans.registration import RESERVED_SLUGS, register_plan
+from apps.plans.registry import RESERVED_SLUGS, register_plan
 from tests.agents.definitions import clerk, definition
 from tests.plans.plans import plan, told
 
@@ -38,7 +38,7 @@ def numbers(agent: Agent) -> list[int]:
 
 def test_a_plan_is_an_agent_with_a_card():
     agent = register_plan("look", plan({"a": {}, "b": {"depends_on": ["a"]}}), access="public")
-    card = cards.card(Agent.objects.get(slug="look"))
+    card = cards.agent_card(Agent.objects.get(slug="look"))
     assert (agent.kind, agent.access, agent.workspace.name) == ("plan", "public", "Parley")
     assert (card["name"], card["version"], card["skills"][0]["id"]) == ("Look", "1.0.0", "look")
     assert "application/json" in card["defaultInputModes"]
@@ -55,7 +55,7 @@ def test_a_change_makes_a_version_and_the_same_again_makes_none(ada):
 def test_a_plan_goes_back_to_a_version_by_a_new_one_that_can_still_work(ada):
     first = register_plan("look", plan(name="First"), author=ada).current_version
     register_plan("look", plan(name="Second"), author=ada)
-    back = go_back(first, ada)
+    back = revert(first, ada)
     agent = Agent.objects.get(slug="look")
     assert (back.number, back.sha256, back.note) == (3, first.sha256, "Back to version 1.")
     assert (agent.name, agent.current_version) == ("First", back)
@@ -64,7 +64,7 @@ def test_a_plan_goes_back_to_a_version_by_a_new_one_that_can_still_work(ada):
     register_plan("look", plan())
     Agent.objects.get(slug="helper").delete()
     with pytest.raises(ValidationError, match="There is no agent `helper`"):
-        go_back(helped, None)
+        revert(helped, None)
 
 
 def test_a_new_plan_is_its_authors_until_it_is_published(ada, bob):
@@ -115,7 +115,7 @@ def test_a_plan_that_could_not_work_here_is_refused_by_its_path_and_any_other_is
     all_at_once = refused({"a": {"agent": "nobody", "message": "{{ oops }}"}, "b": {"depends_on": ["c"]}})
     assert list(all_at_once) == ["steps.a.message", "steps.b.depends_on.0", "steps.a.agent"]
     clerk()
-    step = {"skill": cards.skills(echo)[0]["id"], "on_failure": {"agent": "clerk"}}
+    step = {"skill": cards.card_skills(echo)[0]["id"], "on_failure": {"agent": "clerk"}}
     register_plan("look", plan({"a": step}, answering="clerk", agent_limits={"clerk": 1}))
 
 
@@ -134,7 +134,7 @@ def test_a_plan_that_is_named_often_is_looked_through_once():
 
     def asked_for(steps: int) -> int:
         with CaptureQueriesContext(connection) as asked:
-            checks.check(plan({f"s{number}": {"agent": "two"} for number in range(steps)}), "three")
+            registry.validate(plan({f"s{number}": {"agent": "two"} for number in range(steps)}), "three")
         return len(asked)
 
     assert asked_for(1) == asked_for(30)
@@ -147,17 +147,17 @@ def test_an_agent_that_its_author_may_not_use_is_not_there_for_them(ada, bob):
     assert refused(step, author=bob) == refused({"a": {"agent": "nobody"}}, author=bob) | {
         "steps.a.agent": "There is no agent `private` that can be used. Write the slug of one that is listed."
     }
-    assert checks.closed_to(plan(step), ada.principal) == []
-    assert [path for path, _ in checks.closed_to(plan(step), bob.principal)] == ["steps.a.agent"]
+    assert registry.agents_closed_to(plan(step), ada.principal) == []
+    assert [path for path, _ in registry.agents_closed_to(plan(step), bob.principal)] == ["steps.a.agent"]
 
 
 def test_what_keeps_a_plan_from_working_is_told_to_operators(echo):
     agent = register_plan("look", plan())
-    assert checks.ailment_of(agent) == ""
+    assert registry.ailment_of(agent) == ""
     Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
-    assert checks.ailment_of(agent).startswith("steps.look.agent: There is no agent `echo`")
+    assert registry.ailment_of(agent).startswith("steps.look.agent: There is no agent `echo`")
     AgentVersion.objects.filter(agent=agent).update(content={"kind": "plan", "name": "Look"})
-    assert checks.ailment_of(Agent.objects.get(pk=agent.pk)) == "description: This is needed."
+    assert registry.ailment_of(Agent.objects.get(pk=agent.pk)) == "description: This is needed."
 
 
 PLAN = "name: Look\ndescription: Looks at things.\nsteps:\n  look: {agent: echo, message: Look.}\n"

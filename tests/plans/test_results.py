@@ -3,7 +3,7 @@
 import base64
 
 from apps.plans.definitions import Check
-from apps.plans.results import ArtifactResult, StepResult, columns_of, names_for, problem_with
+from apps.plans.run_state import ArtifactResult, StepResult, check_problem, csv_columns
 
 CSV = "molecule,effect\nA,0.5\n"
 TABLE = ArtifactResult.of("table", [{"raw": base64.b64encode(CSV.encode()).decode(), "mediaType": "text/csv"}])
@@ -22,7 +22,7 @@ def test_a_file_without_a_media_type_is_what_its_name_says():
     raw = base64.b64encode(CSV.encode()).decode()
     named = ArtifactResult.of("table", [{"raw": raw, "filename": "table.csv"}])
     assert (named.media_type, named.text) == ("text/csv", CSV)
-    assert problem_with(check(media_type="text/csv", columns=["effect"]), [named]) == ""
+    assert check_problem(check(media_type="text/csv", columns=["effect"]), [named]) == ""
     nameless = ArtifactResult.of("table", [{"raw": raw}])
     assert (nameless.media_type, nameless.text) == ("application/octet-stream", "")
 
@@ -31,12 +31,6 @@ def test_a_step_gives_the_first_json_of_its_artifacts():
     step = StepResult.of("look", "done", "Done.", [TABLE, HITS])
     assert step.data == HITS.data
     assert str(step) == "Done."
-
-
-def test_names_are_there_for_whom_they_mean_something():
-    assert names_for({"dose": 5}, {}) == {"inputs": {"text": "", "files": [], "dose": 5}, "steps": {}}
-    names = names_for({}, {}, item=None, index=0, last=None)
-    assert {name: names[name] for name in ("item", "index", "last")} == {"item": None, "index": 0, "last": None}
 
 
 def check(**fields) -> Check:
@@ -56,7 +50,7 @@ WANTED = [
 
 def test_what_is_wanted_is_no_problem():
     for wanted in WANTED:
-        assert problem_with(check(**wanted), [TABLE, HITS, CHART]) == "", wanted
+        assert check_problem(check(**wanted), [TABLE, HITS, CHART]) == "", wanted
 
 
 UNWANTED = [
@@ -86,8 +80,8 @@ UNWANTED = [
 
 def test_what_is_not_what_is_wanted_is_told_in_a_sentence():
     for wanted, sentence in UNWANTED:
-        assert problem_with(check(**wanted), [TABLE, HITS, CHART]).endswith(sentence), wanted
-    assert problem_with(check(), []) == "There is no artifact."
+        assert check_problem(check(**wanted), [TABLE, HITS, CHART]).endswith(sentence), wanted
+    assert check_problem(check(), []) == "There is no artifact."
 
 
 COLUMNS = [
@@ -102,4 +96,4 @@ COLUMNS = [
 
 def test_columns_are_those_of_the_first_line():
     for text, columns in COLUMNS:
-        assert columns_of(text) == columns, text
+        assert csv_columns(text) == columns, text

@@ -10,9 +10,9 @@ from agentkit import text_part
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.features.routing.router import HANDLER
-from apps.plans import attempts, depicting
-from apps.plans.depicting import Progress
+from apps.plans import progress
 from apps.plans.models import PlanRun, Step
+from apps.plans.progress import Progress, run_gantt
 from apps.record.models import Artifact, Task
 from tests.plans.plan_agents import DONE
 from tests.plans.playing import data, rows, words
@@ -235,7 +235,7 @@ def test_each_attempt_at_a_step_and_each_question_is_told(play, monkeypatch):
     def drawn():
         """By the row of a step, the state and the attempt of each spell but those in which it waited."""
         progress = Progress.of(PlanRun.objects.select_related("version").get(pk=task.pk))
-        picture = depicting.in_time(progress, timezone.now(), lambda task: f"/tasks/{task.pk}", is_over=True)
+        picture = run_gantt(progress, timezone.now(), lambda task: f"/tasks/{task.pk}", is_over=True)
         spells = {row.step.key: row.step.spells for row in picture.rows}
         return {key: [(one.state, one.attempt) for one in of if one.state != "waiting"] for key, of in spells.items()}
 
@@ -249,8 +249,8 @@ def test_each_attempt_at_a_step_and_each_question_is_told(play, monkeypatch):
     assert spells["colour"] == [("done", 1), ("asking", 1), ("done", 1)]
     assert spells["asked"][-1] == ("done", 1)
     assert ("asking", 1) in spells["asked"]
-    for one in attempts.attempts_of(PlanRun.objects.get()).values():
+    for one in progress.spells_by_step(PlanRun.objects.get()).values():
         assert all(spell.ends is not None and spell.begins <= spell.ends for spell in one)
-    monkeypatch.setattr(attempts, "MOST", 3)  # of a run of more, a bar is a round of its step
+    monkeypatch.setattr(progress, "MOST_ATTEMPTS", 3)  # of a run of more, a bar is a round of its step
     assert drawn()["glass"] == [("done", 2)]
     assert rows(task, "state").count("done") == 5

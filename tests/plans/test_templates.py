@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.plans.budgets import Time
-from apps.plans.results import ArtifactResult, StepResult, names_for
-from apps.plans.templates import LARGEST, LONGEST_SOURCE, TemplateProblem, names_of, render, value
+from apps.plans.run_state import ArtifactResult, StepResult
+from apps.plans.sandbox import TimeBudget
+from apps.plans.templates import LARGEST, LONGEST_SOURCE, TemplateProblem, evaluate, references_of, render
 
 REVIEW = ArtifactResult.of("review", [{"data": {"count": 3, "items": ["a", "b"], "none": None, "_id": 7}}])
-NAMES = names_for(
-    {"text": "aspirin", "dose": 5},
-    {
+NAMES = {
+    "inputs": {"text": "aspirin", "files": [], "dose": 5},
+    "steps": {
         "review": StepResult.of("review", "done", "I read three papers.", [REVIEW]),
         "tries": [StepResult.of("tries", "done", f"try {number}", []) for number in range(3)],
     },
-)
+}
 
 
 def problem(source: str, read=render) -> str:
@@ -55,12 +55,12 @@ def test_a_template_reads_what_it_is_given():
 
 
 def test_an_expression_gives_json_and_results_as_they_are():
-    assert value("steps.review.data.items", NAMES) == ["a", "b"]
-    assert value("steps.tries|map(attribute='text')", NAMES) == ["try 0", "try 1", "try 2"]
-    assert value("steps.review.data.count > 2", NAMES) is True
-    assert value("{'n': range(2)}", NAMES) == {"n": [0, 1]}
-    assert value("steps.review.artifacts", NAMES) == [REVIEW]
-    assert value("steps.review.data.none", NAMES) is None
+    assert evaluate("steps.review.data.items", NAMES) == ["a", "b"]
+    assert evaluate("steps.tries|map(attribute='text')", NAMES) == ["try 0", "try 1", "try 2"]
+    assert evaluate("steps.review.data.count > 2", NAMES) is True
+    assert evaluate("{'n': range(2)}", NAMES) == {"n": [0, 1]}
+    assert evaluate("steps.review.artifacts", NAMES) == [REVIEW]
+    assert evaluate("steps.review.data.none", NAMES) is None
 
 
 NOT_THERE = [
@@ -88,10 +88,10 @@ NOT_THERE = [
 def test_what_is_not_there_is_said_with_what_is():
     for source, sentence in NOT_THERE:
         assert sentence in problem(source), source
-    assert problem("steps.x", value) == "There is no step `x` before this one."
-    assert problem("[steps.review.data.size]", value).startswith("`steps.review.data` has no `size`")
-    assert problem("1 2", value) == "It cannot be read: something is left after the end of the expression."
-    assert problem("range", value).startswith("It cannot be worked out")
+    assert problem("steps.x", evaluate) == "There is no step `x` before this one."
+    assert problem("[steps.review.data.size]", evaluate).startswith("`steps.review.data` has no `size`")
+    assert problem("1 2", evaluate) == "It cannot be read: something is left after the end of the expression."
+    assert problem("range", evaluate).startswith("It cannot be worked out")
 
 
 ELSEWHERE = [
@@ -182,33 +182,33 @@ def test_slices_are_counted_with_what_is_made():
     with pytest.raises(TemplateProblem, match="puts together more than 100,000,000 characters"):
         render(copies, {"a": "x" * 1_000_000})
     assert render("{{ a[1:] }} {{ [1, 2, 3][:2] }} {{ range(9)[7:]|list }}", {"a": "xyz"}) == "yz [1, 2] [7, 8]"
-    assert value("a[0][1:]", {"a": ["xyz"]}) == "yz"
+    assert evaluate("a[0][1:]", {"a": ["xyz"]}) == "yz"
 
 
 def test_what_a_text_is_compared_with_has_a_largest_size():
     names = {"a": "x" * 1_000_000, "most": "y" * 99 + "x", "more": "x" + "y" * 100}
     for name in ("strip", "lstrip", "rstrip", "rsplit"):
-        assert value(f"a.{name}(most)", names)[:1] in ("", [names["a"]])
+        assert evaluate(f"a.{name}(most)", names)[:1] in ("", [names["a"]])
         with pytest.raises(TemplateProblem, match=f"^`{name}` takes at most 100 characters to look for.$"):
-            value(f"a.{name}(more)", names)
-    assert value("'--x '|trim('- ')", {}) == value("' x '|trim", {}) == "x"
+            evaluate(f"a.{name}(more)", names)
+    assert evaluate("'--x '|trim('- ')", {}) == evaluate("' x '|trim", {}) == "x"
     for source in ("a|trim(a)", "a|trim(chars=a)", "[a]|map('trim', a)", "a.rsplit(sep=a)"):
         with pytest.raises(TemplateProblem, match="takes at most 100 characters to look for"):
-            value(source, {"a": "x" * 101})
+            evaluate(source, {"a": "x" * 101})
 
 
 GROWING = "range(9999)|map(attribute='q', default=range(9999)|list)"
 
 
 def test_a_value_that_would_grow_is_stopped():
-    assert problem(GROWING, partial(value, shared=Time(0.1))) == "It takes longer than 2 s."
+    assert problem(GROWING, partial(evaluate, shared=TimeBudget(0.1))) == "It takes longer than 2 s."
 
 
 def test_json_is_stopped_while_it_is_written():
     tracemalloc.start()
     try:
         for source in (f"{GROWING}|list|tojson", "[" * 20 + "range(9999)|list" + "]" * 20 + "|tojson(8)"):
-            said = problem(source, value)  # a slow machine comes to the end of the time first
+            said = problem(source, evaluate)  # a slow machine comes to the end of the time first
             assert "puts together more than 1,000,000 characters" in said or "takes longer than 2 s" in said
         assert tracemalloc.get_traced_memory()[1] < 100_000_000
     finally:
@@ -216,13 +216,13 @@ def test_json_is_stopped_while_it_is_written():
 
 
 def test_what_a_template_speaks_of_is_told_without_it():
-    spoken = names_of("{{ steps.a.text }} {{ steps['b'] }} {% for x in inputs.c %}{{ x }}{{ item }}{% endfor %}")
-    assert (spoken.steps, spoken.inputs, spoken.all_steps) == ({"a", "b"}, {"c"}, False)
+    spoken = references_of("{{ steps.a.text }} {{ steps['b'] }} {% for x in inputs.c %}{{ x }}{{ item }}{% endfor %}")
+    assert (spoken.steps, spoken.inputs, spoken.is_open_ended) == ({"a", "b"}, {"c"}, False)
     assert spoken.names == {"steps", "inputs", "item"}
-    assert names_of("steps.a.data.steps.b", is_expression=True).steps == {"a"}
-    assert names_of("steps[item]", is_expression=True).all_steps
+    assert references_of("steps.a.data.steps.b", is_expression=True).steps == {"a"}
+    assert references_of("steps[item]", is_expression=True).is_open_ended
     with pytest.raises(TemplateProblem):
-        names_of("{{ 1")
+        references_of("{{ 1")
 
 
 JSON = st.recursive(
@@ -234,8 +234,8 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_goes_through_a_template_unchanged(data):
-    names = names_for({"given": data}, {})
-    assert value("inputs.given", names) == data
+    names = {"inputs": {"given": data}}
+    assert evaluate("inputs.given", names) == data
     assert json.loads(render("{{ inputs.given|tojson }}", names)) == data
 
 
@@ -245,7 +245,7 @@ PIECES = st.sampled_from([*WORDS.split(), "data", "x", "attr", "tojson", "items"
 
 @given(st.lists(PIECES, max_size=25))
 def test_whatever_is_written_makes_a_text_or_a_sentence(source):
-    said = [outcome(read, " ".join(source)) for read in (render, value)]
+    said = [outcome(read, " ".join(source)) for read in (render, evaluate)]
     assert all(one is None or one.endswith(".") for one in said)
 
 

@@ -17,8 +17,8 @@ from django.db.models import QuerySet
 if not apps.ready:
     django.setup()
 
+from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
-from apps.plans.plans import plan_at
 from apps.record.models import Task
 
 PATIENCE = 60  # seconds

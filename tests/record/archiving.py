@@ -12,8 +12,8 @@ from django.utils import timezone
 from agentkit import Artifact, Completed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine import accept, canceling
-from apps.features.archive import sections
+from apps.engine import accept, cancel
+from apps.features.archive import file_format
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.models import Accepted, Context, Event
@@ -32,7 +32,7 @@ def had_a_long_talk(ada: User, echo: Agent, said: Any, context_id: str = "talk")
     large = Artifact.text("large", "\N{SNOWMAN} line \u2028\n" * 40_000)
     end(begin(answer.run), Completed("done", [Artifact.json("data", {"large": 2**60, "small": 0.1}), large]))
     again = accept.accept(ada.principal, echo, said("more", contextId=context_id))
-    canceling.cancel(ada.principal, echo, str(again.task))
+    cancel.cancel_by_id(ada.principal, echo, str(again.task))
     return Context.objects.get(pk=sent.context)
 
 
@@ -47,7 +47,8 @@ def put_away(context: Context, at: datetime.datetime = LONG_AGO) -> Context:
 def everything(context: Context) -> dict[str, list[Any]]:
     """Each row of the session, column by column, and what idempotency knows of it."""
     found = {
-        section.name: [sections.written(row) for row in section.rows(context)] for section in sections.all_sections()
+        section.name: [file_format.serialize_row(row) for row in section.rows(context)]
+        for section in file_format.all_sections()
     }
     led_here = Accepted.objects.order_by("pk").values()
     return {**found, "accepted": [row for row in led_here if leads_to(row, found)]}
@@ -58,7 +59,7 @@ def leads_to(accepted: dict[str, Any], found: dict[str, list[Any]]) -> bool:
 
 
 def rows_left(context: Context) -> int:
-    return sum(section.rows(context).count() for section in sections.all_sections())
+    return sum(section.rows(context).count() for section in file_format.all_sections())
 
 
 def replace(name: str, content: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from apps.record import ledger, lineage, replay
+from apps.record import ledger, lineage, projection
 from apps.record.events import EventType
 from apps.record.models import Context
 
@@ -18,9 +18,9 @@ def shown(key: uuid.UUID) -> dict[str, Any]:
             (event.index, event.type, event.task_id, event.run, event.payload, event.at)
             for event in lineage.events(context)
         ],
-        "messages": [(row.pk, replay.values_of(row) | {"context_id": None}) for row in _messages(context)],
-        "tasks": [replay.values_of(row) | {"context_id": None} for row in lineage.shown_tasks(context)],
-        "artifacts": [replay.values_of(row) for row in lineage.artifacts(context).order_by("first_event")],
+        "messages": [(row.pk, projection.row_values(row) | {"context_id": None}) for row in _messages(context)],
+        "tasks": [projection.row_values(row) | {"context_id": None} for row in lineage.shown_tasks(context)],
+        "artifacts": [projection.row_values(row) for row in lineage.artifacts(context).order_by("first_event")],
     }
 
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 from apps.accounts.models import User
 from apps.agents.models import Agent, AgentVersion
 from apps.engine import accept
-from apps.features.sessions import deletion, feedback
+from apps.features.sessions import commands, deletion
 from apps.features.uploads.models import Upload
 from apps.record import ledger
 from apps.record.events import EventType
@@ -190,8 +190,8 @@ def test_what_people_wrote_is_text_never_markup(admin_client, opened):
 
 def test_a_deleted_conversation_is_told_from_others_and_nothing_of_it_is_shown(admin_client, ada, echo, opened):
     kept, gone = opened("kept"), opened("gone")
-    feedback.give(ada.principal, echo, str(gone.pk), {"rating": 2, "feedback": "too slow"})
-    deletion.clear(ada.principal, echo, gone.context.context_id)
+    commands.give_feedback(ada.principal, echo, str(gone.pk), {"rating": 2, "feedback": "too slow"})
+    deletion.delete_context(ada.principal, echo, gone.context.context_id)
     assert "(deleted)" in admin_client.get(address(Context)).content.decode()
     for is_empty, shown, hidden in ((1, kept, gone), (0, gone, kept)):
         listed = admin_client.get(address(Context), {"deleted_at__isempty": is_empty}).content.decode()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.record.answers import MOST_PROBLEMS, data_for, problems
+from apps.record.content.json_schema import MAX_VIOLATIONS, answer_data, violations
 from apps.record.errors import InvalidParams
 
 TRIP: dict[str, Any] = {
@@ -28,7 +28,7 @@ def asked(schema: Any) -> dict[str, Any]:
 
 def test_what_fits_is_taken_as_it_is_and_files_come_elsewhere() -> None:
     given = {"to": "Rome", "days": 3, "code": "FCO", "stops": [{"at": "Pisa"}]}
-    assert data_for(asked(TRIP), given) == given
+    assert answer_data(asked(TRIP), given) == given
 
 
 def test_what_does_not_fit_is_refused_and_its_field_named() -> None:
@@ -44,25 +44,25 @@ def test_what_does_not_fit_is_refused_and_its_field_named() -> None:
     ]
     for given, field in wrong:
         with pytest.raises(InvalidParams) as refused:
-            data_for(asked(TRIP), given)
+            answer_data(asked(TRIP), given)
         assert refused.value.field == field, given
         assert str(refused.value)
 
 
 def test_a_single_value_gets_the_name_of_what_was_asked_for() -> None:
     number = asked({"type": "integer", "maximum": 5})
-    assert data_for(number, 3) == {"trip": 3}
-    assert data_for(number, {"trip": 3}) == {"trip": 3}
+    assert answer_data(number, 3) == {"trip": 3}
+    assert answer_data(number, {"trip": 3}) == {"trip": 3}
     with pytest.raises(InvalidParams) as refused:
-        data_for(number, 6)
+        answer_data(number, 6)
     assert refused.value.field == "data"
 
 
 def test_where_no_form_was_asked_for_any_object_will_do() -> None:
     for slot in (None, {"name": "trip"}):
-        assert data_for(slot, {"anything": [1]}) == {"anything": [1]}
+        assert answer_data(slot, {"anything": [1]}) == {"anything": [1]}
         with pytest.raises(InvalidParams):
-            data_for(slot, 1)
+            answer_data(slot, 1)
 
 
 BRANCHING = {f"n{depth}": {"anyOf": [{"$ref": f"#/$defs/n{depth + 1}"}] * 2} for depth in range(40)}
@@ -80,16 +80,16 @@ HOSTILE: list[Any] = [
 def test_a_form_that_cannot_be_checked_or_would_take_for_ever_is_left_to_the_agent() -> None:
     given = {"a": "a" * 40 + "!"}
     for schema in HOSTILE:
-        assert data_for(asked(schema), given) == given, schema
+        assert answer_data(asked(schema), given) == given, schema
 
 
 def test_a_pattern_that_takes_python_for_ever_is_matched_all_the_same() -> None:
     form = asked({"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}})
-    assert data_for(form, {"a": "a" * 60}) == {"a": "a" * 60}
+    assert answer_data(form, {"a": "a" * 60}) == {"a": "a" * 60}
     with pytest.raises(InvalidParams):
-        data_for(form, {"a": "a" * 60 + "!"})
+        answer_data(form, {"a": "a" * 60 + "!"})
 
 
 def test_of_many_problems_no_more_are_looked_for_than_anybody_reads() -> None:
-    found = problems({"type": "array", "items": {"type": "string"}}, list(range(3 * MOST_PROBLEMS)))
-    assert len(found) == MOST_PROBLEMS
+    found = violations({"type": "array", "items": {"type": "string"}}, list(range(3 * MAX_VIOLATIONS)))
+    assert len(found) == MAX_VIOLATIONS

@@ -5,9 +5,9 @@ import pytest
 from agentkit import Completed
 from apps.agents import versions
 from apps.engine import accept
-from apps.record import authors
-from apps.record.authors import Author
+from apps.record import projection
 from apps.record.models import Event
+from apps.record.projection import Author
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db
@@ -15,13 +15,13 @@ pytestmark = pytest.mark.django_db
 
 def authors_of(context):
     """Who the log says wrote its messages, in their order."""
-    return list(authors.read(Event.objects.filter(context=context).order_by("index")).values())
+    return list(projection.read_authors(Event.objects.filter(context=context).order_by("index")).values())
 
 
 def change(agent, name):
     agent.name = name
     agent.save()
-    versions.keep(agent, versions.stated(agent))
+    versions.save_version(agent, versions.hosted_content(agent))
 
 
 def test_a_run_goes_by_the_version_that_there_was_when_it_began(ada, echo, said):

@@ -4,15 +4,15 @@ import pytest
 
 from agentkit import Completed
 from apps.engine import accept
-from apps.features.archive.archiving import cool
-from apps.features.forks import branch_points
-from apps.features.forks.branches import choose, choose_leaf, siblings, tree
+from apps.features.archive.archiving import move_to_cold_storage
+from apps.features.forks import branches
+from apps.features.forks.branches import choose_leaf, save_chosen_leaf, siblings, tree
 from apps.features.forks.forking import fork
 from apps.features.forks.models import ChosenLeaf
-from apps.features.sessions import deletion, feedback
+from apps.features.sessions import commands, deletion
 from apps.record import lineage
-from apps.record.cold import restored
 from apps.record.errors import ContextNotFound, InvalidParams
+from apps.record.lookup import restored
 from apps.record.models import Context, Message
 from tests.record.archiving import put_away
 from tests.record.lineages import place, place_before
@@ -52,9 +52,9 @@ def texts(context, text):
 def ways(context):
     """What is said at each parting, and which of the sessions it leads to has what one reads."""
     said = {one.index: one.parts[0]["text"] for one in lineage.messages(context)}
-    found = branch_points.of(context)
-    assert all(one.ways[one.place - 1].opening == one.index for one in found)
-    return {said[one.index]: (one.place, [way.session for way in one.ways]) for one in found}
+    found = branches.branch_points(context)
+    assert all(one.branches[one.position - 1].first_message == one.index for one in found)
+    return {said[one.index]: (one.position, [branch.session for branch in one.branches]) for one in found}
 
 
 def test_what_was_said_instead_is_known_wherever_one_looks_from(talk, edit):
@@ -122,7 +122,7 @@ def test_forks_at_the_end_are_no_parting_until_both_go_on(ada, talk, say):
 def test_what_is_recorded_between_two_messages_makes_no_second_place(ada, echo, talk, say):
     task = Message.objects.filter(parts=[{"text": "to three"}]).get().task_id
     after = fork(ada.principal, talk, place(talk, "to three"), reason="fork")
-    feedback.give(ada.principal, echo, str(task), feedback.read("5", ""))
+    commands.give_feedback(ada.principal, echo, str(task), commands.parse_feedback("5", ""))
     talk = say("four", talk)
     before = fork(ada.principal, talk, place_before(talk, "four"), reason="edit")
     after, before = say("after the answer", after), say("before the next", before)
@@ -134,13 +134,13 @@ def test_what_is_recorded_between_two_messages_makes_no_second_place(ada, echo, 
 
 def test_what_was_deleted_leads_nowhere(ada, talk, edit):
     second, third = edit(talk, "two", "zwei"), edit(talk, "two", "deux")
-    deletion.clear_session(ada.principal, second.pk)
+    deletion.delete_session(ada.principal, second.pk)
     assert texts(talk, "two") == ["two", "deux"]
     assert ways(talk) == {"two": (1, [talk.pk, third.pk])}
-    deletion.clear_session(ada.principal, third.pk)
+    deletion.delete_session(ada.principal, third.pk)
     assert ways(talk) == {}
     last = edit(talk, "two", "dva")
-    deletion.clear_session(ada.principal, talk.pk)
+    deletion.delete_session(ada.principal, talk.pk)
     assert texts(last, "dva") == ["dva"]
     assert texts(edit(last, "dva", "dos"), "dos") == ["dva", "dos"]
     assert texts(edit(last, "one", "uno"), "uno") == ["one", "uno"]
@@ -178,7 +178,7 @@ def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, tal
     second = edit(talk, "two", "zwei")
     third = edit(second, "to zwei", "?")
     for gone in (second, talk):
-        deletion.clear_session(ada.principal, gone.pk)
+        deletion.delete_session(ada.principal, gone.pk)
     assert [(key, n, gap) for key, _, n, gap in drawn(ada, third)] == [
         (talk.pk, 0, True),
         (second.pk, 0, True),
@@ -186,7 +186,7 @@ def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, tal
     ]
     other = edit(third, "one", "eins")
     assert {key for key, *_ in drawn(ada, other)} == {talk.pk, second.pk, third.pk, other.pk}
-    deletion.clear_session(ada.principal, third.pk)
+    deletion.delete_session(ada.principal, third.pk)
     assert drawn(ada, other)[-1][0] == other.pk
     with pytest.raises(ContextNotFound):
         tree(ada.principal, third.pk)
@@ -194,12 +194,12 @@ def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, tal
 
 def test_a_tree_and_its_partings_take_four_queries_however_many_and_deep(ada, talk, edit, django_assert_num_queries):
     with django_assert_num_queries(1):
-        assert branch_points.of(talk) == []
+        assert branches.branch_points(talk) == []
     for number in range(2):
         last = edit(talk, "two", f"other {number}")
         for context in (talk, last):
             with django_assert_num_queries(4):
-                branch_points.of(context)
+                branches.branch_points(context)
             with django_assert_num_queries(4):
                 [node.context.agent.slug for node in tree(ada.principal, context.pk).nodes]
     for _ in range(12):
@@ -214,13 +214,13 @@ def test_the_leaf_that_was_chosen_is_kept_for_each_tree_by_its_owner(ada, bob, e
     second = edit(talk, "two", "zwei")
     elsewhere = accept.accept(ada.principal, echo, said()).context
     assert tree(ada.principal, talk.pk).chosen is None
-    choose(ada.principal, second)
+    save_chosen_leaf(ada.principal, second)
     assert tree(ada.principal, talk.pk).chosen == second.pk
     choose_leaf(ada.principal, second.pk, talk.pk)
     assert tree(ada.principal, second.pk).chosen == talk.pk
     assert ChosenLeaf.objects.count() == 1
     choose_leaf(ada.principal, talk.pk, second.pk)
-    deletion.clear_session(ada.principal, second.pk)
+    deletion.delete_session(ada.principal, second.pk)
     assert tree(ada.principal, talk.pk).chosen is None
     for leaf in (second.pk, elsewhere):
         with pytest.raises(InvalidParams, match="no such session"):
@@ -234,7 +234,7 @@ def test_the_leaf_that_was_chosen_is_kept_for_each_tree_by_its_owner(ada, bob, e
 def test_what_is_in_cold_storage_is_counted_and_comes_back_as_a_sibling(ada, talk, edit):
     second = edit(talk, "two", "zwei")
     for context in (second, talk):
-        cool(put_away(context).pk)
+        move_to_cold_storage(put_away(context).pk)
     assert [node.messages for node in tree(ada.principal, talk.pk).nodes] == [6, 4]
     assert texts(restored(Context.objects.get(pk=talk.pk)), "two") == ["two", "zwei"]
     assert [node.messages for node in tree(ada.principal, talk.pk).nodes] == [6, 4]

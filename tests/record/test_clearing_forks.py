@@ -11,7 +11,8 @@ from agentkit import Completed, InputRequired
 from apps.engine import accept
 from apps.features.forks.forking import fork
 from apps.features.sessions import deletion
-from apps.record import blobs, lineage, replay
+from apps.record import lineage, projection
+from apps.record.content import blobs
 from apps.record.errors import ContextNotFound
 from apps.record.models import Accepted, Blob, Context, Event, Message, Run, Task
 from tests.record.lineages import place_before, shown, words
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.services("who shares what is fo
 
 @pytest.fixture
 def clear(ada, echo):
-    return lambda context: deletion.clear(ada.principal, echo, context.context_id)
+    return lambda context: deletion.delete_context(ada.principal, echo, context.context_id)
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_a_family_is_cleared_in_any_order_and_who_is_left_is_as_before(family, c
         before.pop(family[number].pk)
         for key, then in before.items():
             assert shown(key) == then
-            assert replay.differences(key) == []
+            assert projection.differences(key) == []
     assert not Task.objects.exists()
     assert not Message.objects.exists()
     assert not Run.objects.exists()
@@ -70,7 +71,7 @@ def test_what_nobody_shares_goes_and_the_fork_goes_on_and_is_forked(ada, tell, c
     assert words(last) == ["first", "first is done"]
     assert words(child) == ["first", "first is done", "other", "other is done"]
     for one in (child, again, last):
-        assert replay.differences(one.pk) == []
+        assert projection.differences(one.pk) == []
 
 
 def cut_off(ada, echo, said):
@@ -97,7 +98,7 @@ def test_a_task_that_had_not_ended_is_canceled_and_loses_what_came_later(ada, ec
     task = Task.objects.get()
     assert (task.pk, task.state, task.context) == (sent.task, "canceled", child)
     assert shown(child.pk) == before
-    assert replay.differences(child.pk) == []
+    assert projection.differences(child.pk) == []
     assert not Message.objects.filter(parts__icontains="secret").exists()
     assert not Event.objects.filter(context=child, payload__icontains="secret").exists()
     assert [run.message.parts for run in Run.objects.all()] == [[{"text": "work"}]]
@@ -116,7 +117,7 @@ def test_forks_at_several_places_of_one_task_show_it_each_as_it_was(ada, echo, s
     clear(late)
     assert shown(early.pk) == before[0]
     assert Task.objects.get().context == early
-    assert replay.differences(early.pk) == []
+    assert projection.differences(early.pk) == []
 
 
 def test_what_agents_did_for_a_task_goes_when_no_fork_has_it(ada, echo, said, tell, clear):
@@ -173,7 +174,7 @@ def test_a_conversation_is_forked_or_cleared_and_never_half_of_both(ada, echo, t
     def clear_oldest():
         one = made.pop(0) if len(made) > 1 else None
         if one is not None:
-            deletion.clear(ada.principal, echo, one.context_id)
+            deletion.delete_context(ada.principal, echo, one.context_id)
 
     threads = [threading.Thread(target=go, args=[step]) for step in (fork_any, fork_any, clear_oldest, clear_oldest)]
     for thread in threads:
@@ -185,4 +186,4 @@ def test_a_conversation_is_forked_or_cleared_and_never_half_of_both(ada, echo, t
     assert alive.exists()
     for one in alive:
         assert words(one) == ["first", "first is done"][: len(words(one))]
-        assert replay.differences(one.pk) == []
+        assert projection.differences(one.pk) == []

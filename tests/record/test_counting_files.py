@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.engine import accept
 from apps.features.sessions import deletion
-from apps.record import blobs
+from apps.record.content import blobs
 from apps.record.models import Blob
 
 pytestmark = pytest.mark.django_db
@@ -27,6 +27,6 @@ def test_they_are_counted_and_let_go_of_in_the_same_order_however_they_come(ada,
     for part in parts:
         sent = accept.accept(ada.principal, echo, said(contextId="talk") | {"parts": [part]})
     with CaptureQueriesContext(connection) as captured:
-        deletion.clear_session(ada.principal, sent.context)
+        deletion.delete_session(ada.principal, sent.context)
     assert order_of(captured) == list("abc")
     assert not Blob.objects.filter(uses__gt=0).exists()

@@ -15,14 +15,14 @@ from django.utils import timezone
 
 from agentkit import Artifact, Completed, InputRequired
 from apps.a2a.models import Delivery, PushConfig
-from apps.accounts.audit import Act
-from apps.accounts.models import AuditLine
+from apps.accounts.models import AuditAct, AuditLine
 from apps.engine import accept
 from apps.features.forks.forking import fork
 from apps.features.search import indexing
-from apps.features.sessions import deletion, feedback
+from apps.features.sessions import commands, deletion
 from apps.features.uploads.models import Upload
-from apps.record import blobs, ledger, replay, unused_blobs
+from apps.record import ledger, projection
+from apps.record.content import blobs
 from apps.record.errors import ContextNotFound
 from apps.record.events import EventType
 from apps.record.models import Accepted, Blob, Context, Event, Run, Task
@@ -77,14 +77,14 @@ def full_of_it(ada: Any, echo: Any, said: Any, context_id: str = f"{MARK}-talk")
     Run.objects.filter(pk=answer.run).update(memory={"mind": MARK}, notes=[MARK], remote={"contextId": MARK})
     large = Artifact.text(MARK, f"{MARK} is large\n" * 30_000)
     end(begin(answer.run), Completed(MARK, [Artifact.json("data", {MARK: MARK}), large]))
-    feedback.give(ada.principal, echo, str(sent.task), {"rating": 1, "feedback": MARK})
+    commands.give_feedback(ada.principal, echo, str(sent.task), {"rating": 1, "feedback": MARK})
     webhook = PushConfig.objects.create(task_id=sent.task, config_id=MARK, url=f"http://{MARK}.example/")
     Delivery.objects.create(config=webhook, event_index=1, last_error=MARK, state=Delivery.State.DEAD)
     with ledger.writing(sent.context) as log:
         log.add(EventType.SESSION_RENAMED, {"title": MARK})
         log.remember({"kept": MARK}, ())
     context = Context.objects.get(pk=sent.context)
-    indexing.complete(context)
+    indexing.index_completely(context)
     return context
 
 
@@ -96,17 +96,17 @@ def test_nothing_is_left_of_a_deleted_session_but_a_line_in_the_book(ada, echo, 
         assert any(place.startswith(f"{table}.") for place in before), table
     assert any(place.startswith("a2a_") for place in before)
     assert [place for place in before if "." not in place], "a file has it"
-    deletion.clear_session(ada.principal, context.pk)
+    deletion.delete_session(ada.principal, context.pk)
     assert places() == []
     tombstone = Event.objects.get(context=context)
     context.refresh_from_db()
     assert (tombstone.type, tombstone.index) == (EventType.SESSION_DELETED, context.last_event)
     assert context.deleted_at == tombstone.at
-    assert replay.differences(context.pk) == []
+    assert projection.differences(context.pk) == []
     with pytest.raises(ContextNotFound):
-        deletion.clear_session(ada.principal, context.pk)
+        deletion.delete_session(ada.principal, context.pk)
     line = AuditLine.objects.get()
-    assert (line.act, line.actor, line.subject) == (Act.SESSION_DELETED, f"user:{ada.pk}", str(context.pk))
+    assert (line.act, line.actor, line.subject) == (AuditAct.SESSION_DELETED, f"user:{ada.pk}", str(context.pk))
     assert line.counts == {"events": events, "messages": 4, "tasks": 1, "artifacts": 3}
     for change in (line.save, line.delete, AuditLine.objects.all().delete, lambda: AuditLine.objects.update(actor="")):
         with pytest.raises(TypeError):
@@ -117,11 +117,11 @@ def test_nothing_is_left_of_a_deleted_session_but_a_line_in_the_book(ada, echo, 
 def test_a_deletion_that_fails_leaves_everything_and_no_line(ada, echo, said, monkeypatch):
     context = full_of_it(ada, echo, said)
     before = places()
-    monkeypatch.setattr("apps.record.unused_blobs.delete", lambda _: pytest.fail("a file was deleted"))
+    monkeypatch.setattr("apps.record.content.blobs.delete_unused", lambda _: pytest.fail("a file was deleted"))
 
     @transaction.atomic
     def fail():
-        deletion.clear_session(ada.principal, context.pk)
+        deletion.delete_session(ada.principal, context.pk)
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -136,11 +136,11 @@ def test_a_fork_keeps_the_past_that_it_shares_and_nothing_else_does(ada, echo, s
     end(begin(secret.run), Completed("tetrahedral"))
     at = Event.objects.get(context=context, type=EventType.SESSION_RENAMED).index
     child = fork(ada.principal, context, at, reason="fork")
-    deletion.clear_session(ada.principal, context.pk)
+    deletion.delete_session(ada.principal, context.pk)
     assert places("tetrahedral") == []
     assert places()
-    assert replay.differences(child.pk) == []
-    deletion.clear_session(ada.principal, child.pk)
+    assert projection.differences(child.pk) == []
+    deletion.delete_session(ada.principal, child.pk)
     assert places() == []
 
 
@@ -151,7 +151,7 @@ def test_what_other_sessions_were_given_of_it_is_forgotten_and_those_in_which_ag
     Run.objects.filter(pk=other.run).update(input={"sent": {"message": {"parts": [{"text": MARK}]}}}, input_hash="1")
     called = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": f"{MARK} for the parent"}]}
     accept.accept(ada.principal, echo, called, sender=f"task:{task.pk}", parent=task.pk)
-    deletion.clear_session(ada.principal, context.pk)
+    deletion.delete_session(ada.principal, context.pk)
     assert places() == []
     assert Run.objects.get(pk=other.run).input_hash == "1"
     assert AuditLine.objects.count() == 2
@@ -161,7 +161,7 @@ def test_a_message_that_was_sent_there_stays_used_by_its_hash_alone_and_a_remote
     sent = said(f"{MARK} once", contextId="talk")
     receipt = accept.accept(ada.principal, echo, sent)
     OpenWork.objects.create(agent=echo, owner=ada, task=receipt.task, run=uuid.uuid4(), remote_task="there")
-    deletion.clear(ada.principal, echo, "talk")
+    deletion.delete_context(ada.principal, echo, "talk")
     kept = Accepted.objects.get()
     assert (kept.message_id, kept.task_id, len(kept.body_hash)) == (sent["messageId"], None, 64)
     assert not Run.objects.exists()
@@ -182,9 +182,9 @@ def test_a_file_that_another_session_uses_stays_as_long_as_that(ada, bob, echo, 
     digest = stored(ada, echo, said, "mine")
     stored(bob, echo, said, "theirs")
     assert Blob.objects.filter(sha256=digest, uses=1).count() == 2
-    deletion.clear(ada.principal, echo, "mine")
+    deletion.delete_context(ada.principal, echo, "mine")
     assert default_storage.exists(blobs.path_of(digest))
-    deletion.clear(bob.principal, echo, "theirs")
+    deletion.delete_context(bob.principal, echo, "theirs")
     assert not default_storage.exists(blobs.path_of(digest))
     assert not Blob.objects.exists()
 
@@ -197,7 +197,7 @@ def test_an_upload_that_was_sent_there_is_not_kept_to_be_sent_again(ada, echo, s
             owner=ada, workspace=ada.personal_workspace, filename=MARK, size=1, sha256=sha256, expires_at=timezone.now()
         )
     blobs.count_uses(ada.personal_workspace.pk, [part])
-    deletion.clear(ada.principal, echo, "mine")
+    deletion.delete_context(ada.principal, echo, "mine")
     assert not default_storage.exists(blobs.path_of(digest))
     assert Upload.objects.count() == 2, "others have nothing to do with it"
 
@@ -205,11 +205,11 @@ def test_an_upload_that_was_sent_there_is_not_kept_to_be_sent_again(ada, echo, s
 def test_a_file_that_was_stored_just_now_is_left_to_the_sweep(ada, echo, said, settings):
     settings.UNUSED_FILE_SECONDS = 3600
     digest = stored(ada, echo, said, "mine")
-    deletion.clear(ada.principal, echo, "mine")
+    deletion.delete_context(ada.principal, echo, "mine")
     assert default_storage.exists(blobs.path_of(digest))
-    assert unused_blobs.sweep() == 0
+    assert blobs.sweep_unused() == 0
     settings.UNUSED_FILE_SECONDS = 0
-    assert unused_blobs.sweep() == 1
+    assert blobs.sweep_unused() == 1
     assert not default_storage.exists(blobs.path_of(digest))
 
 
@@ -218,10 +218,10 @@ def test_the_sweep_finds_files_that_nobody_counted_and_spares_those_in_use(ada, 
     [lost] = blobs.store_large([a_large_part("lost")])
     path = Path(default_storage.path(blobs.path_of(digest)))
     Path(f"{path}_copy").write_text("of two writers")
-    assert unused_blobs.sweep() == 2
+    assert blobs.sweep_unused() == 2
     assert not default_storage.exists(blobs.path_of(lost["stored"]["sha256"]))
     path.rename(f"{path}.gone")  # put aside by somebody who died
-    unused_blobs.sweep()
+    blobs.sweep_unused()
     assert blobs.content_of({"stored": {"sha256": digest}}).startswith(MARK.encode())
 
 
@@ -231,6 +231,6 @@ def test_nothing_is_left_of_one_that_an_operator_moved_into_cold_storage(admin_c
     chosen = {"action": "move_into_cold_storage", "_selected_action": [str(context.pk)]}
     page = admin_client.post("/admin/record/context/", chosen, follow=True).content.decode()
     assert f"{context.pk} is in cold storage." in page
-    deletion.clear_session(ada.principal, context.pk)
+    deletion.delete_session(ada.principal, context.pk)
     assert places() == []
     assert not LogEntry.objects.filter(object_repr__contains=MARK).exists()

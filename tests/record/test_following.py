@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 import db
-from apps.engine import accept, canceling
+from apps.engine import accept, cancel
 from apps.record import feed, notifications
 from tests.record.lineages import rename
 from tests.working import begin, chunk, say
@@ -35,7 +35,7 @@ def connections():
 async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, settings):
     sent = [await db.run(accept.accept, ada.principal, echo, said()) for _ in range(20)]
     await asyncio.gather(*(db.run(connections) for _ in range(settings.BRIDGE_THREADS * 3)))
-    feed.listening()  # the ear of the process has a thread
+    feed.start_listening()  # the ear of the process has a thread
     threads, before = threading.active_count(), await db.run(connections)
     followers = [asyncio.create_task(hear(sent[n % 20].context, sent[n % 20].index)) for n in range(200)]
     await asyncio.sleep(0)  # all of them have begun
@@ -47,7 +47,7 @@ async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, s
         await db.run(rename, one.context)
     for n, heard in enumerate(await asyncio.gather(*followers)):
         assert heard == [sent[n % 20].index + 1]
-    assert feed._hub()._readers == {}
+    assert feed._reader_hub()._readers == {}
 
 
 async def test_without_wake_ups_the_poll_delivers(ada, echo, said, settings, monkeypatch):
@@ -78,7 +78,7 @@ async def test_a_follower_that_came_late_hears_what_was_there(ada, echo, said):
 
 async def test_announcements_that_overtake_each_other_are_no_loss(settings):
     settings.FEED_POLL_SECONDS = 3600
-    hub = feed._hub()
+    hub = feed._reader_hub()
     hub._reached("a context", 6)
     hub._reached("a context", 5)
     assert hub._recent["a context"] == 6
@@ -87,20 +87,20 @@ async def test_announcements_that_overtake_each_other_are_no_loss(settings):
 @pytest.fixture
 def reads(monkeypatch):
     """After which indexes the log was read."""
-    asked, read = [], feed.read
+    asked, read = [], feed.read_events
 
     def noted(context, after):
         asked.append(after)
         return read(context, after)
 
-    monkeypatch.setattr(feed, "read", noted)
+    monkeypatch.setattr(feed, "read_events", noted)
     return asked
 
 
 @pytest.fixture
 async def heard_for_long(monkeypatch):
     """The ear of this event loop has been open for long."""
-    monkeypatch.setattr(feed._hub(), "_born", asyncio.get_running_loop().time() - 60)
+    monkeypatch.setattr(feed._reader_hub(), "_born", asyncio.get_running_loop().time() - 60)
 
 
 async def listen(sent, since):
@@ -112,7 +112,7 @@ async def test_who_listened_before_looks_for_nothing_until_something_is_announce
     ada, echo, said, settings, heard_for_long, reads
 ):
     settings.FEED_POLL_SECONDS = 3600
-    since = feed.listening()
+    since = feed.start_listening()
     sent = await db.run(accept.accept, ada.principal, echo, said())
     following = asyncio.create_task(listen(sent, since))
     await asyncio.sleep(0)  # it has begun
@@ -126,7 +126,7 @@ async def test_what_was_announced_between_listening_and_following_is_not_missed(
     ada, echo, said, settings, heard_for_long
 ):
     settings.FEED_POLL_SECONDS = 3600
-    since = feed.listening()
+    since = feed.start_listening()
     sent = await db.run(accept.accept, ada.principal, echo, said())
     await db.run(rename, sent.context)
     assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
@@ -137,8 +137,8 @@ async def test_who_may_have_missed_an_announcement_looks_first(ada, echo, said, 
     settings.FEED_POLL_SECONDS = 3600
     sent = await db.run(accept.accept, ada.principal, echo, said())
     await db.run(rename, sent.context)
-    feed._hub()._recent.clear()
-    since = feed.listening() if ear == "new" else None
+    feed._reader_hub()._recent.clear()
+    since = feed.start_listening() if ear == "new" else None
     assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
     assert reads == [sent.index]
 
@@ -150,7 +150,7 @@ def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, s
     held = begin(sent.run)
     say(held, chunk("lines", "1\n", last=False))
     rename(sent.context)
-    canceling.cancel(ada.principal, echo, str(sent.task))
+    cancel.cancel_by_id(ada.principal, echo, str(sent.task))
     assert waits == [notifications.LATER, notifications.LATER, notifications.SOON, notifications.LATER, 0.0]
 
 
@@ -171,7 +171,7 @@ class Interrupting(dict):
 
 async def test_an_event_that_is_announced_while_somebody_begins_to_follow_is_heard():
     context = uuid.uuid4()
-    hub = feed.Hub(asyncio.get_running_loop())
+    hub = feed.ReaderHub(asyncio.get_running_loop())
     try:
         hub._recent = recent = Interrupting(lambda: hub._reached(str(context), 7))
         with hub.reader(context) as reader:
@@ -184,9 +184,9 @@ async def test_an_event_that_is_announced_while_somebody_begins_to_follow_is_hea
 
 async def test_a_loop_that_ends_just_then_does_not_fail_who_announces(monkeypatch):
     """By then it is committed. Between the look whether a follower's loop is there and the call, it may end."""
-    feed.listening()
+    feed.start_listening()
     context = uuid.uuid4()
-    with feed._hub().reader(context) as reader:
+    with feed._reader_hub().reader(context) as reader:
 
         def ended(*_):
             raise RuntimeError("Event loop is closed")

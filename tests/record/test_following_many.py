@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 import db
 from apps.engine import accept
 from apps.features.sessions import deletion
-from apps.record import following, notifications, owner_feed, sync_cursors
+from apps.record import feed, notifications, sync
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import EventType
 from apps.record.models import Context, Event
@@ -50,7 +50,7 @@ class Client:
 
 @asynccontextmanager
 async def client(principal, since=None, sessions=()):
-    one = Client(await db.run(following.begin, principal, frozenset(sessions), since))
+    one = Client(await db.run(sync.open_stream, principal, frozenset(sessions), since))
     try:
         yield one
     finally:
@@ -99,7 +99,7 @@ async def test_without_wake_ups_the_poll_delivers(ada, begun, settings, monkeypa
 
 async def test_what_was_missed_comes_first_in_order_and_once(ada, begun):
     sessions = [await db.run(begun) for _ in range(20)]
-    before = await db.run(sync_cursors.here, ada.principal)
+    before = await db.run(sync.current_position, ada.principal)
     for _ in range(2):
         await db.run(rename, *sessions)
     async with client(ada.principal, before) as ear:
@@ -108,9 +108,9 @@ async def test_what_was_missed_comes_first_in_order_and_once(ada, begun):
 
 
 async def test_a_long_backlog_comes_in_batches_and_others_between(ada, begun, monkeypatch):
-    monkeypatch.setattr(following, "BATCH", 10)
+    monkeypatch.setattr(sync, "BATCH_SIZE", 10)
     long, short = await db.run(begun), await db.run(begun)
-    before = await db.run(sync_cursors.here, ada.principal)
+    before = await db.run(sync.current_position, ada.principal)
     await db.run(rename, *[long] * 40, short)
     async with client(ada.principal, before) as ear:
         await ear.hear(41)
@@ -135,16 +135,16 @@ async def test_of_one_session_an_index_says_where_to_begin_and_one_out_of_range_
         await ear.hear(2)
         assert ear.indexes(session) == [2, 3]
     with pytest.raises(InvalidParams, match="no such event"):
-        await db.run(following.begin, ada.principal, frozenset([session]), 4)
+        await db.run(sync.open_stream, ada.principal, frozenset([session]), 4)
     with pytest.raises(InvalidParams, match="Name one"):
-        await db.run(following.begin, ada.principal, frozenset([session, other]), 1)
+        await db.run(sync.open_stream, ada.principal, frozenset([session, other]), 1)
 
 
 async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, echo, said, begun, settings):
     settings.FEED_POLL_SECONDS = 0.05
     session = await db.run(begun)
     with pytest.raises(ContextNotFound):
-        await db.run(following.begin, bob.principal, frozenset([session]), None)
+        await db.run(sync.open_stream, bob.principal, frozenset([session]), None)
     async with client(bob.principal) as ear:
         waiting = await listening(ear)
         await db.run(rename, session)
@@ -157,10 +157,10 @@ async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, echo,
 async def test_what_is_gone_is_told_and_no_gap(ada, begun):
     """The session was deleted; its log is deleted too, or in cold storage."""
     gone, lost, away, other = [await db.run(begun) for _ in range(4)]
-    before = await db.run(sync_cursors.here, ada.principal)
+    before = await db.run(sync.current_position, ada.principal)
     await db.run(rename, gone, lost, away, away, other)
     for session in (gone, lost):
-        await db.run(deletion.clear_session, ada.principal, session)
+        await db.run(deletion.delete_session, ada.principal, session)
     await db.run(Event.objects.filter(context__in=[lost, away]).delete)
     async with client(ada.principal, before) as ear:
         told = {one.session: (one.event and one.event.type, one.reason) for one in await ear.hear(4)}
@@ -175,7 +175,7 @@ async def test_a_fork_begins_with_its_own_first_event(ada, begun):
         fork = await db.run(begun)
         await db.run(rename, fork, fork)
         await waiting
-    before = await db.run(sync_cursors.here, ada.principal)
+    before = await db.run(sync.current_position, ada.principal)
     before.moved.pop(fork)
     await db.run(Context.objects.filter(pk=fork).update, forked_at=2)
     async with client(ada.principal, before) as ear:
@@ -209,7 +209,7 @@ async def test_what_happened_after_the_last_look_stays_in_the_position(ada, begu
     async with client(ada.principal) as ear:
         waiting = await listening(ear)
         await until(lambda: ear.following._ear.looked)
-        monkeypatch.setattr(owner_feed.exchange(), "_look", look)
+        monkeypatch.setattr(feed.subscription_hub(), "_look", look)
         await not_looked.wait()
         session = await db.run(begun)
         await waiting
@@ -239,7 +239,7 @@ async def test_conversations_between_agents_are_asked_about_once(ada, begun):
 
 async def test_50_who_follow_the_same_share_their_queries_and_hold_nothing(ada, begun, settings):
     sessions = [await db.run(begun) for _ in range(8)]
-    followings = [await db.run(following.begin, ada.principal, frozenset(), None) for _ in range(50)]
+    followings = [await db.run(sync.open_stream, ada.principal, frozenset(), None) for _ in range(50)]
     ears = [Client(one) for one in followings]
     for _ in range(settings.BRIDGE_THREADS * 2):
         await db.run(connection.ensure_connection)
@@ -247,26 +247,26 @@ async def test_50_who_follow_the_same_share_their_queries_and_hold_nothing(ada, 
     waiting = [await listening(ear) for ear in ears]
     assert threading.active_count() <= threads + 1
     reads = []
-    read = following.recorded
-    following.recorded = lambda stretches: reads.append(stretches) or read(stretches)
+    read = sync.read_ranges
+    sync.read_ranges = lambda stretches: reads.append(stretches) or read(stretches)
     try:
         await db.run(rename, *sessions)
         await asyncio.gather(*waiting)
         await asyncio.gather(*(ear.hear(8) for ear in ears))
     finally:
-        following.recorded = read
+        sync.read_ranges = read
     assert all(ear.indexes(session) == [2] for ear in ears for session in sessions)
     assert len(reads) < 50
     for ear in ears:
         await ear.leave()
-    assert owner_feed.exchange()._ears == {}
+    assert feed.subscription_hub()._ears == {}
 
 
 def test_a_poll_is_two_queries_for_all_that_listen(ada, bob, begun):
     session = begun()
     with CaptureQueriesContext(connection) as queries:
-        found = owner_feed._newest(
-            frozenset([ada.pk, bob.pk]), frozenset([session]), sync_cursors.here(ada.principal).window
+        found = feed._newest_rows(
+            frozenset([ada.pk, bob.pk]), frozenset([session]), sync.current_position(ada.principal).window
         )
     assert len(queries) == 3  # one of them asked for the position
     assert {place for place, _ in found} == {f"owner {ada.pk}", str(session)}

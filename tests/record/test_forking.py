@@ -11,8 +11,8 @@ from apps.agents.models import Agent
 from apps.engine import accept
 from apps.features.forks.forking import fork
 from apps.features.sessions import deletion
-from apps.features.sessions.switching import switch
-from apps.record import ledger, lineage, replay
+from apps.features.sessions.commands import switch_agent
+from apps.record import ledger, lineage, projection
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import EventType
 from apps.record.models import Context, Event, Run, Segment, Task
@@ -44,7 +44,7 @@ def test_a_fork_has_what_came_before_and_goes_on_with_its_own(ada, tell, talk):
     assert [task.state for task in lineage.tasks(child)] == ["completed", "completed"]
     assert [row.name for row in lineage.artifacts(child)] == ["first", "other"]
     assert [row.name for row in lineage.artifacts(talk)] == ["first", "second"]
-    assert replay.differences(child.pk) == replay.differences(talk.pk) == []
+    assert projection.differences(child.pk) == projection.differences(talk.pk) == []
 
 
 def test_a_fork_of_a_fork_has_what_both_had(ada, echo, said, talk):
@@ -53,12 +53,12 @@ def test_a_fork_of_a_fork_has_what_both_had(ada, echo, said, talk):
     child.refresh_from_db()
     last = fork(ada.principal, child, child.last_event, reason="fork")
     assert words(last) == ["first", "first is done", "other"]
-    assert [(one.source, one.last) for one in lineage.stretches(last, last.last_event)] == [
+    assert [(one.source, one.last) for one in lineage.log_ranges(last, last.last_event)] == [
         (talk.pk, child.forked_at),
         (child.pk, child.last_event),
         (last.pk, last.last_event),
     ]
-    assert replay.differences(last.pk) == []
+    assert projection.differences(last.pk) == []
 
 
 def test_what_had_not_ended_is_left_behind_and_nothing_it_says_later_reaches_the_fork(ada, echo, said):
@@ -71,11 +71,11 @@ def test_what_had_not_ended_is_left_behind_and_nothing_it_says_later_reaches_the
     talk.refresh_from_db()
     assert state_of(sent.task) == "completed"
     assert lineage.artifacts(talk).count() == 1
-    assert lineage.left(child) == {sent.task}
+    assert lineage.left_task_ids(child) == {sent.task}
     assert [task.state for task in lineage.shown_tasks(child)] == ["canceled"]
     assert not lineage.artifacts(child).exists()
     assert words(child) == ["work"]
-    assert replay.differences(child.pk) == replay.differences(talk.pk) == []
+    assert projection.differences(child.pk) == projection.differences(talk.pk) == []
 
 
 def test_forks_from_the_same_place_are_siblings_and_one_of_the_beginning_has_no_past(ada, talk):
@@ -88,12 +88,12 @@ def test_forks_from_the_same_place_are_siblings_and_one_of_the_beginning_has_no_
         if at == 0:
             assert [event.type for event in lineage.events(child)] == ["fork"]
             assert Segment.objects.filter(context=child).get().source == child
-        assert replay.differences(child.pk) == []
+        assert projection.differences(child.pk) == []
 
 
 def test_it_is_with_whom_the_conversation_was_with_then_unless_another_is_named(ada, echo, countdown, talk):
     end_of_first = talk.last_event
-    switch(ada.principal, talk, countdown)
+    switch_agent(ada.principal, talk.pk, countdown)
     assert fork(ada.principal, talk, end_of_first, reason="fork").agent == echo
     assert fork(ada.principal, talk, 0, reason="fork").agent == echo
     late = fork(ada.principal, talk, end_of_first + 1, reason="fork")
@@ -104,17 +104,17 @@ def test_it_is_with_whom_the_conversation_was_with_then_unless_another_is_named(
 
 
 def test_the_same_key_gives_the_same_fork_and_an_edit_is_noted_once_where_the_message_was(ada, countdown, talk):
-    child = fork(ada.principal, talk, 2, reason="edit", key="one", edited="a message")
+    child = fork(ada.principal, talk, 2, reason="edit", key="one", edited_message="a message")
     event = Event.objects.get(type=EventType.EDIT)
     assert (event.context, event.payload) == (talk, {"messageId": "a message", "session": str(child.pk)})
     last = Context.objects.get(pk=talk.pk).last_event
-    assert fork(ada.principal, talk, 2, reason="edit", key="one", edited="a message") == child
+    assert fork(ada.principal, talk, 2, reason="edit", key="one", edited_message="a message") == child
     assert Context.objects.get(pk=talk.pk).last_event == last
     assert fork(ada.principal, talk, 2, reason="edit", key="two") != child
     for other in ({"at": 3}, {"reason": "retry"}, {"agent": countdown}):
         with pytest.raises(InvalidParams, match="another fork"):
             fork(ada.principal, talk, **{"at": 2, "reason": "edit", "key": "one", **other})
-    assert replay.differences(talk.pk) == []
+    assert projection.differences(talk.pk) == []
 
 
 @pytest.mark.parametrize("running", ["finish", "cancel"])
@@ -127,10 +127,10 @@ def test_what_runs_in_the_conversation_ends_or_goes_on_by_choice(ada, echo, said
     if running == "finish":
         end(held, Completed("done"))
     else:
-        assert Run.objects.get(pk=held.hold.run_id).state == "canceled"
+        assert Run.objects.get(pk=held.lease.run_id).state == "canceled"
     assert state_of(sent.task) == {"finish": "completed", "cancel": "canceled"}[running]
     assert state_of(asked.task) == "input-required"
-    assert replay.differences(talk.pk) == []
+    assert projection.differences(talk.pk) == []
 
 
 def test_an_index_out_of_range_is_refused(ada, talk):
@@ -144,7 +144,7 @@ def test_somebody_elses_conversation_is_not_found_nor_is_one_that_was_cleared(ad
     for stranger in (bob.principal, ANONYMOUS):
         with pytest.raises(ContextNotFound):
             fork(stranger, talk, 1, reason="fork")
-    deletion.clear(ada.principal, echo, talk.context_id)
+    deletion.delete_context(ada.principal, echo, talk.context_id)
     with pytest.raises(ContextNotFound):
         fork(ada.principal, talk, 1, reason="fork")
 
@@ -180,7 +180,7 @@ def test_the_same_key_at_the_same_moment_gives_one_fork(ada, talk):
 
     def go():
         together.wait()
-        found.append(fork(ada.principal, talk, 2, reason="edit", key="one", edited="a message").pk)
+        found.append(fork(ada.principal, talk, 2, reason="edit", key="one", edited_message="a message").pk)
         connection.close()
 
     threads = [threading.Thread(target=go) for _ in range(6)]
@@ -191,7 +191,7 @@ def test_the_same_key_at_the_same_moment_gives_one_fork(ada, talk):
     assert len(found) == 6
     assert len(set(found)) == 1
     assert Event.objects.filter(type=EventType.EDIT).count() == 1
-    assert replay.differences(found[0]) == []
+    assert projection.differences(found[0]) == []
 
 
 def test_a_fork_without_the_first_message_is_called_by_its_own_or_by_the_name_that_its_owner_chose(ada, tell, talk):
@@ -200,7 +200,7 @@ def test_a_fork_without_the_first_message_is_called_by_its_own_or_by_the_name_th
     tell("other words", anew)
     rename(talk.pk, title="chosen")
     assert fork(ada.principal, talk, 0, reason="edit").title == "chosen"
-    deletion.clear_session(ada.principal, talk.pk)
+    deletion.delete_session(ada.principal, talk.pk)
     assert Context.objects.get(pk=anew.pk).title == "other words"
     assert not Event.objects.filter(payload__icontains="first").exists()
-    assert replay.differences(anew.pk) == []
+    assert projection.differences(anew.pk) == []

@@ -13,10 +13,10 @@ import db
 from agentkit import Completed
 from apps.engine import accept
 from apps.features.forks.forking import fork
-from apps.record import feed, ledger, lineage, replay
+from apps.record import feed, ledger, lineage, projection
 from apps.record.events import EventType
 from apps.record.models import Context, Event, Task
-from apps.web.entries import entries_of, settled_events
+from apps.web.sessions.entries import entries_of, settled_events
 from tests.record.lineages import place_before, words
 from tests.working import begin, chunk, end, say
 
@@ -75,13 +75,13 @@ def test_the_log_is_read_whole_in_pages_and_without_a_fork_by_one_statement(ada,
     long = length(talk, 300)
     child = tell("other", fork(ada.principal, long, long.last_event - 1, reason="fork"))
     read: list[int] = []
-    while page := feed.read(child.pk, len(read)):
+    while page := feed.read_events(child.pk, len(read)):
         read += [event.index for event in page]
     assert read == list(range(1, child.last_event + 1))
-    assert len(read) > feed.BATCH
+    assert len(read) > feed.BATCH_SIZE
     for context, after, statements in ((talk, 0, 1), (child, child.forked_at, 1), (child, 0, 2)):
         with CaptureQueriesContext(connection) as asked:
-            feed.read(context.pk, after)
+            feed.read_events(context.pk, after)
         assert len(asked) == statements
 
 
@@ -121,7 +121,7 @@ def test_a_fork_asks_and_writes_as_much_however_long_the_past_is(ada, talk):
     def statements(context):
         with CaptureQueriesContext(connection) as asked:
             at = context.last_event - 1
-            child = fork(ada.principal, context, at, reason="edit", key=f"{at}", edited="a0")
+            child = fork(ada.principal, context, at, reason="edit", key=f"{at}", edited_message="a0")
         return len(asked), child
 
     few, child = statements(length(talk, 3))
@@ -131,4 +131,4 @@ def test_a_fork_asks_and_writes_as_much_however_long_the_past_is(ada, talk):
     assert again <= many + 1
     assert Event.objects.filter(context=deep).count() == 1
     assert len(words(deep)) == 2 * (2 + 3 + 300 + 10 - 1)
-    assert replay.differences(deep.pk) == []
+    assert projection.differences(deep.pk) == []

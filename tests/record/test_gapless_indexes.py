@@ -9,8 +9,8 @@ from django.db import connection
 
 import db
 from apps.engine import accept
-from apps.engine.send import send, settled
-from apps.record import feed, ledger, replay, wire
+from apps.engine.send import send, wait_until_settled
+from apps.record import feed, ledger, projection, wire
 from apps.record.events import EventType
 from apps.record.models import Event, Task
 
@@ -51,18 +51,18 @@ async def test_eight_writers_and_their_readers(ada, echo, said):
         assert seen == list(range(1, last + 1))
     stored = await db.run(lambda: list(Event.objects.filter(context=context).values_list("index", flat=True)))
     assert stored == list(range(1, last + 1))
-    assert await db.run(replay.differences, context) == []
+    assert await db.run(projection.differences, context) == []
 
 
 async def test_16_tasks_of_one_context_work_side_by_side(worker, ada, countdown, said):
     first = await send(ada.principal, countdown, said("1", contextId="shared"))
-    await settled(first.context, first.task, first.index, wire.load_task)
+    await wait_until_settled(first.context, first.task, first.index, wire.load_task)
     sent = await asyncio.gather(*(send(ada.principal, countdown, said("2", contextId="shared")) for _ in range(16)))
-    await asyncio.gather(*(settled(one.context, one.task, one.index, wire.load_task) for one in sent))
+    await asyncio.gather(*(wait_until_settled(one.context, one.task, one.index, wire.load_task) for one in sent))
     assert {one.context for one in sent} == {first.context}
     states = await db.run(lambda: set(Task.objects.values_list("state", flat=True)))
     assert states == {"completed"}
-    assert await db.run(replay.differences, first.context) == []
+    assert await db.run(projection.differences, first.context) == []
 
 
 async def test_a_transaction_that_fails_leaves_no_gap(ada, echo, said):
@@ -76,4 +76,4 @@ async def test_a_transaction_that_fails_leaves_no_gap(ada, echo, said):
     with pytest.raises(RuntimeError):
         await db.run(write_and_fail)
     await db.run(write_often, context, "next")
-    assert await db.run(replay.differences, context) == []
+    assert await db.run(projection.differences, context) == []

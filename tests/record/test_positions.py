@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from apps.accounts.principals import ANONYMOUS
 from apps.features.sessions import deletion
-from apps.record import ledger, sync_cursors
+from apps.record import ledger, sync
 from apps.record.errors import InvalidParams
 from apps.record.events import EventType
 from apps.record.models import Context, Event
-from apps.record.sync_cursors import Position, PositionTooOld, position_of, token
+from apps.record.sync import Position, PositionTooOld, parse_position, position_token
 from tests.record.lineages import rename
 
 HOUR = datetime.timedelta(hours=1)
@@ -38,35 +38,35 @@ def told(changes):
 class TestTokens:
     def test_a_token_comes_back_as_the_position_it_was_made_of(self, ada):
         position = Position(timezone.now(), {uuid.uuid4(): index for index in (0, 1, 2**32, 2**40 - 1)})
-        text = token(ada.principal, position)
-        assert position_of(ada.principal, text) == position
+        text = position_token(ada.principal, position)
+        assert parse_position(ada.principal, text) == position
         assert text.replace("-", "").replace("_", "").replace("=", "").replace(".", "").isalnum()
 
     def test_a_token_stays_small_however_much_moved(self, ada):
         position = Position(timezone.now(), {uuid.uuid4(): index for index in range(1000)})
-        text = token(ada.principal, position)
+        text = position_token(ada.principal, position)
         assert len(text) < 6000
-        assert position_of(ada.principal, text).moved == dict(list(position.moved.items())[-sync_cursors.MOST :])
+        assert parse_position(ada.principal, text).moved == dict(list(position.moved.items())[-sync.MAX_SESSIONS :])
 
     def test_a_token_of_somebody_else_or_of_a_later_format_or_that_was_changed_is_none(self, ada, bob, monkeypatch):
-        whole = token(ada.principal, Position(timezone.now(), {}))
+        whole = position_token(ada.principal, Position(timezone.now(), {}))
         with pytest.raises(InvalidParams, match="Begin again without one"):
-            position_of(bob.principal, whole)
+            parse_position(bob.principal, whole)
         for spoiled in ("", whole[:-1], f"A{whole}", whole + "é\0"):
             with pytest.raises(InvalidParams):
-                position_of(ada.principal, spoiled)
+                parse_position(ada.principal, spoiled)
         with monkeypatch.context() as later:
-            later.setattr(sync_cursors, "FORMAT", 2)
-            newer = token(ada.principal, Position(timezone.now(), {}))
+            later.setattr(sync, "TOKEN_FORMAT", 2)
+            newer = position_token(ada.principal, Position(timezone.now(), {}))
         with pytest.raises(InvalidParams, match="another version"):
-            position_of(ada.principal, newer)
+            parse_position(ada.principal, newer)
 
     def test_a_token_that_is_too_old_says_so(self, ada, settings):
         young = timezone.now() - datetime.timedelta(days=settings.SYNC_DAYS - 1)
-        assert position_of(ada.principal, token(ada.principal, Position(young, {})))
+        assert parse_position(ada.principal, position_token(ada.principal, Position(young, {})))
         old = young - datetime.timedelta(days=2)
         with pytest.raises(PositionTooOld):
-            position_of(ada.principal, token(ada.principal, Position(old, {})))
+            parse_position(ada.principal, position_token(ada.principal, Position(old, {})))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -75,27 +75,27 @@ class TestChanges:
     def test_what_is_created_renamed_and_deleted_is_told_once(self, ada, echo, begun):
         renamed, deleted, quiet, old = begun(), begun(contextId="deleted"), begun(), begun()
         aged(old)
-        before = sync_cursors.here(ada.principal)
+        before = sync.current_position(ada.principal)
         assert old not in before.moved
         rename(renamed)
         rename(old)
-        deletion.clear(ada.principal, echo, "deleted")
+        deletion.delete_context(ada.principal, echo, "deleted")
         begun(contextId="short-lived")
-        deletion.clear(ada.principal, echo, "short-lived")  # who never knew it is not told that it is gone
+        deletion.delete_context(ada.principal, echo, "short-lived")  # who never knew it is not told that it is gone
         created = begun()
-        changes = sync_cursors.changed(ada.principal, before)
+        changes = sync.changes_since(ada.principal, before)
         assert told(changes) == {renamed, created, old}
         assert changes.created == [created]
         assert changes.deleted == [deleted]
-        again = sync_cursors.changed(ada.principal, changes.position)
+        again = sync.changes_since(ada.principal, changes.position)
         assert (again.sessions, again.deleted, again.more) == ([], [], False)
         assert quiet not in told(changes)
 
     def test_nobody_hears_of_what_others_do(self, ada, bob, begun):
-        before = sync_cursors.here(bob.principal)
+        before = sync.current_position(bob.principal)
         begun()
-        for who, since in ((bob.principal, before), (ANONYMOUS, sync_cursors.here(ANONYMOUS))):
-            changes = sync_cursors.changed(who, since)
+        for who, since in ((bob.principal, before), (ANONYMOUS, sync.current_position(ANONYMOUS))):
+            changes = sync.changes_since(who, since)
             assert (changes.sessions, changes.position.moved) == ([], {})
 
     def test_many_changes_come_in_pages_and_each_once(self, ada, begun):
@@ -104,57 +104,57 @@ class TestChanges:
             aged(session, by=datetime.timedelta(seconds=200 - 30 * number))
         position, pages = Position(timezone.now() - HOUR, {}), []
         while not pages or pages[-1].more:
-            pages.append(sync_cursors.changed(ada.principal, position, limit=2))
-            position = position_of(ada.principal, token(ada.principal, pages[-1].position))
+            pages.append(sync.changes_since(ada.principal, position, limit=2))
+            position = parse_position(ada.principal, position_token(ada.principal, pages[-1].position))
         assert [len(page.sessions) for page in pages] == [2, 2, 2, 1]
         assert [row.pk for page in pages for row in page.sessions] == sessions
         assert [key for page in pages for key in page.created] == sessions
 
     def test_reading_comes_to_an_end_however_many_changed_in_one_minute(self, ada, begun, monkeypatch):
-        monkeypatch.setattr(sync_cursors, "MOST", 4)
+        monkeypatch.setattr(sync, "MAX_SESSIONS", 4)
         sessions = {begun() for _ in range(15)}
         position, pages = Position(timezone.now() - HOUR, {}), []
         while (not pages or pages[-1].more) and len(pages) < 20:
-            pages.append(sync_cursors.changed(ada.principal, position, limit=3))
-            position = position_of(ada.principal, token(ada.principal, pages[-1].position))
+            pages.append(sync.changes_since(ada.principal, position, limit=3))
+            position = parse_position(ada.principal, position_token(ada.principal, pages[-1].position))
         assert len(pages) == 5
         assert {row.pk for page in pages for row in page.sessions} == sessions
         rename(next(iter(sessions)))
-        assert next(iter(sessions)) in told(sync_cursors.changed(ada.principal, position, limit=100))
+        assert next(iter(sessions)) in told(sync.changes_since(ada.principal, position, limit=100))
 
     def test_what_changes_between_two_pages_is_told_with_the_last(self, ada, begun):
         sessions = [begun() for _ in range(3)]
         before = Position(timezone.now() - HOUR, {})
-        page = sync_cursors.changed(ada.principal, before, limit=2)
+        page = sync.changes_since(ada.principal, before, limit=2)
         rename(sessions[0])
-        assert told(sync_cursors.changed(ada.principal, page.position)) == {sessions[0], sessions[2]}
+        assert told(sync.changes_since(ada.principal, page.position)) == {sessions[0], sessions[2]}
 
     def test_who_lacks_something_old_of_a_session_is_told_of_it(self, ada, begun):
         session = begun()
         rename(session)
         aged(session)
-        changes = sync_cursors.changed(ada.principal, Position(timezone.now(), {session: 1}))
+        changes = sync.changes_since(ada.principal, Position(timezone.now(), {session: 1}))
         assert told(changes) == {session}
-        assert told(sync_cursors.changed(ada.principal, Position(timezone.now(), {session: 2}))) == set()
+        assert told(sync.changes_since(ada.principal, Position(timezone.now(), {session: 2}))) == set()
 
     def test_it_takes_one_query_or_two_whatever_changed(self, ada, begun, django_assert_num_queries):
         sessions = 7
         for _ in range(sessions):
             aged(begun())
         with django_assert_num_queries(1):
-            before = sync_cursors.here(ada.principal)
+            before = sync.current_position(ada.principal)
         for context in Context.objects.all():
             rename(context.pk)
         with django_assert_num_queries(1):
-            assert len(sync_cursors.changed(ada.principal, before).sessions) == sessions
+            assert len(sync.changes_since(ada.principal, before).sessions) == sessions
         with django_assert_num_queries(1):
-            assert len(sync_cursors.missed(ada.principal, before)) == sessions
+            assert len(sync.missed_events(ada.principal, before)) == sessions
         aged(*Context.objects.values_list("pk", flat=True))
         lacking = Position(before.at, {context.pk: 1 for context in Context.objects.all()})
         with django_assert_num_queries(2):
-            assert len(sync_cursors.changed(ada.principal, lacking).sessions) == sessions
+            assert len(sync.changes_since(ada.principal, lacking).sessions) == sessions
         with django_assert_num_queries(2):
-            assert len(sync_cursors.missed(ada.principal, lacking)) == sessions
+            assert len(sync.missed_events(ada.principal, lacking)) == sessions
 
     def test_it_is_found_along_the_index_of_an_owners_sessions(self, ada):
         found = Context.objects.ever_visible_to(ada.principal).listed()
@@ -180,13 +180,13 @@ class TestChanges:
         writer = threading.Thread(target=write)
         writer.start()
         assert added.wait(30)
-        looked = sync_cursors.changed(ada.principal, sync_cursors.here(ada.principal))
+        looked = sync.changes_since(ada.principal, sync.current_position(ada.principal))
         assert told(looked) == set()
         commit.set()
         writer.join()
         assert Event.objects.filter(context=session).last().at < looked.position.at
-        assert told(sync_cursors.changed(ada.principal, looked.position)) == {session}
-        [missed] = sync_cursors.missed(ada.principal, looked.position)
+        assert told(sync.changes_since(ada.principal, looked.position)) == {session}
+        [missed] = sync.missed_events(ada.principal, looked.position)
         assert (missed.after, missed.last) == (1, 2)
 
 
@@ -197,28 +197,28 @@ class TestStretches:
         young, old = begun(), begun()
         rename(old)
         aged(old)
-        before = sync_cursors.here(ada.principal)
+        before = sync.current_position(ada.principal)
         rename(young, old, old, old)
-        found = {missed.session: (missed.after, missed.last) for missed in sync_cursors.missed(ada.principal, before)}
+        found = {missed.session: (missed.after, missed.last) for missed in sync.missed_events(ada.principal, before)}
         assert found == {young: (1, 2), old: (2, 5)}
 
     def test_of_a_new_session_everything_is_new_but_of_a_fork_its_past(self, ada, begun):
-        before = sync_cursors.here(ada.principal)
+        before = sync.current_position(ada.principal)
         plain, fork = begun(), begun()
         rename(*[fork] * 4)
         Context.objects.filter(pk=fork).update(forked_at=3)
-        found = {missed.session: (missed.after, missed.last) for missed in sync_cursors.missed(ada.principal, before)}
+        found = {missed.session: (missed.after, missed.last) for missed in sync.missed_events(ada.principal, before)}
         assert found == {plain: (0, 1), fork: (3, 5)}
 
     def test_a_session_that_is_gone_is_marked(self, ada, echo, begun):
         session = begun(contextId="gone")
-        before = sync_cursors.here(ada.principal)
-        deletion.clear(ada.principal, echo, "gone")
-        [missed] = sync_cursors.missed(ada.principal, before)
+        before = sync.current_position(ada.principal)
+        deletion.delete_context(ada.principal, echo, "gone")
+        [missed] = sync.missed_events(ada.principal, before)
         assert (missed.session, missed.is_deleted) == (session, True)
 
     def test_conversations_between_agents_are_nobodys_sessions(self, ada, begun):
-        before = sync_cursors.here(ada.principal)
+        before = sync.current_position(ada.principal)
         Context.objects.filter(pk=begun()).update(parent_task=uuid.uuid4())
-        assert sync_cursors.missed(ada.principal, before) == []
-        assert sync_cursors.changed(ada.principal, before).sessions == []
+        assert sync.missed_events(ada.principal, before) == []
+        assert sync.changes_since(ada.principal, before).sessions == []

@@ -21,13 +21,13 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine import accept
 from apps.engine.accept import Receipt
-from apps.features.archive.archiving import cool
+from apps.features.archive.archiving import move_to_cold_storage
 from apps.features.forks.forking import fork
-from apps.features.provenance import graphs
-from apps.features.provenance.graphs import RELATIONS, TYPES, Kind, Link, Provenance
-from apps.features.provenance.walking import provenance_of
+from apps.features.provenance import graph
+from apps.features.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind, NodeKind, Provenance
+from apps.features.provenance.traversal import provenance_of
 from apps.features.sessions import deletion
-from apps.record import blobs
+from apps.record.content import blobs
 from apps.record.models import Artifact, Context, Message, Run, Task
 from tests.record.archiving import put_away
 from tests.working import begin, end
@@ -50,11 +50,11 @@ class Reading:
 
     graph: Provenance
 
-    def ends(self, kind: Link, later: str = "") -> set[tuple[str, str]]:
+    def ends(self, kind: EdgeKind, later: str = "") -> set[tuple[str, str]]:
         found = {(one.later, one.earlier) for one in self.graph.edges if one.kind == kind}
         return {one for one in found if not later or one[0] == later}
 
-    def of(self, kind: Kind) -> dict[str, JSON]:
+    def of(self, kind: NodeKind) -> dict[str, JSON]:
         return {node.id: node.details for node in self.graph.nodes if node.kind == kind}
 
 
@@ -119,28 +119,28 @@ def test_a_chain_of_references_leads_its_owner_to_the_file_at_its_beginning(
 ) -> None:
     first, second, third = chain
     found = read(ada, third, "report")
-    assert found.ends(Link.DELIVERED_BY) == {
+    assert found.ends(EdgeKind.DELIVERED_BY) == {
         (made(third, "report"), task(third)),
         (made(second, "effects"), task(second)),
         (made(first, "cleaned"), task(first)),
     }
-    assert found.ends(Link.REFERS_TO) == {
+    assert found.ends(EdgeKind.REFERS_TO) == {
         (task(third), task(second)),
         (task(third), made(second, "effects")),
         (task(second), task(first)),
         (task(second), made(first, "cleaned")),
     }
-    [file] = found.of(Kind.FILE).values()
+    [file] = found.of(NodeKind.FILE).values()
     given = ("screening.csv", "text/csv", len(CSV), hashlib.sha256(CSV).hexdigest())
     assert (file["name"], file["mediaType"], file["size"], file["sha256"]) == given
-    assert {later for later, _ in found.ends(Link.GIVEN)} == {task(first)}
+    assert {later for later, _ in found.ends(EdgeKind.GIVEN)} == {task(first)}
     assert not found.graph.truncated
-    assert set(read(ada, second, "effects").of(Kind.TASK)) == {task(first), task(second)}, "nothing later is told"
+    assert set(read(ada, second, "effects").of(NodeKind.TASK)) == {task(first), task(second)}, "nothing later is told"
     once, again = (read(ada, third, "report").graph.json for _ in range(2))
     assert once == again
     assert once["artifact"] == once["nodes"][0]["id"] == made(third, "report")
     assert Message.objects.count() == sum(node["kind"] == "message" for node in once["nodes"])
-    assert (set(TYPES), set(RELATIONS)) == (set(Kind), set(Link)), "each has its term of PROV"
+    assert (set(PROV_TYPES), set(PROV_RELATIONS)) == (set(NodeKind), set(EdgeKind)), "each has its term of PROV"
     with pytest.raises(Task.DoesNotExist):
         read(bob, first, "cleaned")
 
@@ -152,12 +152,12 @@ def test_it_says_who_asked_and_what_was_answered(ada: User, ask: Ask, echo: Agen
     answer = accept.accept(ada.principal, echo, message)
     end(begin(answer.run), Completed("Done.", texts("report")))
     found = read(ada, sent, "report")
-    messages = found.of(Kind.MESSAGE)
-    asked = [messages[earlier]["text"] for _, earlier in sorted(found.ends(Link.ASKED_IN))]
-    answered = [messages[later]["text"] for later, _ in found.ends(Link.ANSWERED_IN)]
+    messages = found.of(NodeKind.MESSAGE)
+    asked = [messages[earlier]["text"] for _, earlier in sorted(found.ends(EdgeKind.ASKED_IN))]
+    answered = [messages[later]["text"] for later, _ in found.ends(EdgeKind.ANSWERED_IN)]
     assert (sorted(asked), sorted(answered)) == (["Make a report", "PDF"], ["Done.", "Which format?"])
-    assert {messages[later]["text"] for later, _ in found.ends(Link.SAID_BY)} == {"Make a report", "PDF"}
-    assert found.of(Kind.PERSON) == {"person:owner": {"name": "Ada"}}
+    assert {messages[later]["text"] for later, _ in found.ends(EdgeKind.SAID_BY)} == {"Make a report", "PDF"}
+    assert found.of(NodeKind.PERSON) == {"person:owner": {"name": "Ada"}}
 
 
 def test_it_names_the_version_by_which_each_agent_worked(ada: User, ask: Ask, echo: Agent) -> None:
@@ -168,12 +168,14 @@ def test_it_names_the_version_by_which_each_agent_worked(ada: User, ask: Ask, ec
     found = read(ada, second, "two")
     versions = {one.number: one.sha256 for one in echo.versions.all()}
     assert len(versions) == 2
-    assert found.of(Kind.AGENT_VERSION) == {
+    assert found.of(NodeKind.AGENT_VERSION) == {
         f"agent:echo@{number}": {"agent": "echo", "name": echo.name, "version": number, "sha256": sha256}
         for number, sha256 in versions.items()
     }
-    assert found.ends(Link.CARRIED_OUT_BY) == {(task(first), "agent:echo@1"), (task(second), "agent:echo@2")}
-    [turns] = [one.details for one in found.graph.edges if one.kind == Link.CARRIED_OUT_BY and one.later == task(first)]
+    assert found.ends(EdgeKind.CARRIED_OUT_BY) == {(task(first), "agent:echo@1"), (task(second), "agent:echo@2")}
+    [turns] = [
+        one.details for one in found.graph.edges if one.kind == EdgeKind.CARRIED_OUT_BY and one.later == task(first)
+    ]
     assert turns == {"turns": [{"turn": 1, "inputHash": Run.objects.get(task=first.task).input_hash}]}
 
 
@@ -185,18 +187,18 @@ def test_a_task_has_what_it_called_for_and_a_child_what_its_caller_was_given(ada
     end(begin(parent.run), Completed("Done.", texts("report")))
     whole = read(ada, parent, "report")
     children = {task(one) for one in (step, last, other)}
-    assert whole.ends(Link.CALLED_FOR_BY) == {(child, task(parent)) for child in children}
-    assert {earlier for _, earlier in whole.ends(Link.RECEIVED)} == {
+    assert whole.ends(EdgeKind.CALLED_FOR_BY) == {(child, task(parent)) for child in children}
+    assert {earlier for _, earlier in whole.ends(EdgeKind.RECEIVED)} == {
         made(step, "cleaned"),
         made(last, "effects"),
         made(other, "other"),
     }
     part = read(ada, last, "effects")
-    assert set(part.of(Kind.TASK)) == {task(last), task(step), task(parent)}
-    assert not part.ends(Link.RECEIVED)
-    [(given, source)] = part.ends(Link.CAME_FROM)
-    assert part.ends(Link.GIVEN) == {(task(parent), source), (task(step), given)}
-    senders = {one for _, one in part.ends(Link.SENT_BY)} | {one for _, one in part.ends(Link.SAID_BY)}
+    assert set(part.of(NodeKind.TASK)) == {task(last), task(step), task(parent)}
+    assert not part.ends(EdgeKind.RECEIVED)
+    [(given, source)] = part.ends(EdgeKind.CAME_FROM)
+    assert part.ends(EdgeKind.GIVEN) == {(task(parent), source), (task(step), given)}
+    senders = {one for _, one in part.ends(EdgeKind.SENT_BY)} | {one for _, one in part.ends(EdgeKind.SAID_BY)}
     assert senders == {task(parent), "person:owner"}
 
 
@@ -207,8 +209,8 @@ def test_a_person_who_answers_a_child_is_named(ada: User, ask: Ask, echo: Agent)
     message = {"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "Yes"}], "taskId": str(child.task)}
     end(begin(accept.accept(ada.principal, echo, message).run), Completed("Done.", texts("decision")))
     found = read(ada, child, "decision")
-    said = {found.of(Kind.MESSAGE)[later]["text"]: earlier for later, earlier in found.ends(Link.SENT_BY)}
-    said |= {found.of(Kind.MESSAGE)[later]["text"]: earlier for later, earlier in found.ends(Link.SAID_BY)}
+    said = {found.of(NodeKind.MESSAGE)[later]["text"]: earlier for later, earlier in found.ends(EdgeKind.SENT_BY)}
+    said |= {found.of(NodeKind.MESSAGE)[later]["text"]: earlier for later, earlier in found.ends(EdgeKind.SAID_BY)}
     assert said == {"Begin": "person:owner", "Decide": task(parent), "Yes": "person:owner"}
 
 
@@ -219,12 +221,12 @@ def test_what_was_passed_on_came_from_the_artifact_that_holds_it(ada: User, ask:
         first = ask(artifacts=[Made([{"text": long}], name="long", artifact_id="long")], parent=parent)
         last = ask([{"text": "Sum up:"}, {"text": long}], texts("sum"), parent=parent)
         found = read(ada, last, "sum")
-        assert {earlier for _, earlier in found.ends(Link.CAME_FROM)} == {made(first, "long")}
-        assert (made(first, "long"), task(first)) in found.ends(Link.DELIVERED_BY)
+        assert {earlier for _, earlier in found.ends(EdgeKind.CAME_FROM)} == {made(first, "long")}
+        assert (made(first, "long"), task(first)) in found.ends(EdgeKind.DELIVERED_BY)
     first = ask(artifacts=[Made.json("hits", {"b": [1, 2], "a": 0.5})])
     last = ask([{"data": {"a": 0.5, "b": [1, 2]}}], texts("sum"), refers=[first])  # however a database orders it
     source = Artifact.objects.get(task=first.task).artifact_id
-    assert {earlier for _, earlier in read(ada, last, "sum").ends(Link.CAME_FROM)} == {made(first, source)}
+    assert {earlier for _, earlier in read(ada, last, "sum").ends(EdgeKind.CAME_FROM)} == {made(first, source)}
 
 
 def test_what_came_later_is_no_origin(ada: User, ask: Ask) -> None:
@@ -232,8 +234,8 @@ def test_what_came_later_is_no_origin(ada: User, ask: Ask) -> None:
     first = ask([FILE], echoed)
     last = ask([FILE], echoed, refers=[first])
     found = read(ada, last, "copy")
-    [(file, source)] = found.ends(Link.CAME_FROM)
-    assert (found.ends(Link.GIVEN, task(last)), source) == ({(task(last), file)}, made(first, "copy"))
+    [(file, source)] = found.ends(EdgeKind.CAME_FROM)
+    assert (found.ends(EdgeKind.GIVEN, task(last)), source) == ({(task(last), file)}, made(first, "copy"))
 
 
 def test_a_conversation_goes_on_and_its_fork_too(ada: User, ask: Ask) -> None:
@@ -242,25 +244,25 @@ def test_a_conversation_goes_on_and_its_fork_too(ada: User, ask: Ask) -> None:
     second = ask(artifacts=texts("two"), context=talk)
     child = fork(ada.principal, talk, Task.objects.get(pk=second.task).first_event - 1, reason="fork")
     other = ask(artifacts=texts("three"), context=child)
-    assert read(ada, second, "two").ends(Link.CONTINUES) == {(task(second), task(first))}
+    assert read(ada, second, "two").ends(EdgeKind.CONTINUES) == {(task(second), task(first))}
     found = read(ada, other, "three")
-    assert found.ends(Link.CONTINUES) == {(task(other), task(first))}
-    assert (task(other), made(first, "one")) in found.ends(Link.REFERS_TO)
-    assert set(found.of(Kind.TASK)) == {task(first), task(other)}
+    assert found.ends(EdgeKind.CONTINUES) == {(task(other), task(first))}
+    assert (task(other), made(first, "one")) in found.ends(EdgeKind.REFERS_TO)
+    assert set(found.of(NodeKind.TASK)) == {task(first), task(other)}
 
 
 def test_what_was_deleted_or_is_not_ones_own_is_not_available(ada: User, bob: User, ask: Ask, echo: Agent) -> None:
     first, strange = ask(artifacts=texts("one")), ask(artifacts=texts("his"), user=bob)
     last = ask(artifacts=texts("two"), refers=[first])
     Task.objects.filter(pk=last.task).update(references=[str(first.task), str(strange.task), "no id"])
-    deletion.clear_session(ada.principal, first.context)
+    deletion.delete_session(ada.principal, first.context)
     found = read(ada, last, "two")
-    assert set(found.of(Kind.UNAVAILABLE)) == {task(first), task(strange)}
-    assert found.ends(Link.REFERS_TO) == {(task(last), task(first)), (task(last), task(strange))}
+    assert set(found.of(NodeKind.UNAVAILABLE)) == {task(first), task(strange)}
+    assert found.ends(EdgeKind.REFERS_TO) == {(task(last), task(first)), (task(last), task(strange))}
     assert not any("his" in node.id for node in found.graph.nodes)
     [version] = echo.versions.all()
     assert Run.objects.get(task=last.task).input == {}, "what it was given is forgotten"
-    assert found.of(Kind.AGENT_VERSION)["agent:echo@1"]["sha256"] == version.sha256
+    assert found.of(NodeKind.AGENT_VERSION)["agent:echo@1"]["sha256"] == version.sha256
 
 
 def test_tasks_that_refer_to_each_other_in_a_circle_come_once(ada: User, chain: list[Receipt]) -> None:
@@ -268,13 +270,13 @@ def test_tasks_that_refer_to_each_other_in_a_circle_come_once(ada: User, chain: 
     Task.objects.filter(pk=first.task).update(references=[str(third.task)], parent=third.task)
     Task.objects.filter(pk=third.task).update(parent=first.task)
     found = read(ada, third, "report")
-    assert set(found.of(Kind.TASK)) == {task(one) for one in chain}
+    assert set(found.of(NodeKind.TASK)) == {task(one) for one in chain}
 
 
 def test_sessions_in_cold_storage_come_back_for_it(ada: User, chain: list[Receipt]) -> None:
     before = read(ada, chain[2], "report").graph.json
     for receipt in chain[:2]:
-        cool(put_away(Context.objects.get(pk=receipt.context)).pk)
+        move_to_cold_storage(put_away(Context.objects.get(pk=receipt.context)).pk)
     assert not Task.objects.filter(pk=chain[0].task).exists()
     assert read(ada, chain[2], "report").graph.json == before
 
@@ -288,7 +290,7 @@ def test_it_asks_as_much_however_many_tasks_a_level_has(ada: User, ask: Ask) -> 
         artifact = row(parent, "whole")
         with CaptureQueriesContext(connection) as statements:
             graph = provenance_of(ada.principal, artifact)
-        assert len([node for node in graph.nodes if node.kind == Kind.TASK]) == 1 + number
+        assert len([node for node in graph.nodes if node.kind == NodeKind.TASK]) == 1 + number
         return len(statements)
 
     assert asked(2) == asked(12) < 25
@@ -314,9 +316,9 @@ def test_where_all_refer_to_all_there_are_so_many_links_and_no_more(
     whole = read(ada, last, "whole").graph
     assert not whole.truncated
     most = len(whole.nodes)
-    monkeypatch.setattr(graphs, "LINKS", 2)
+    monkeypatch.setattr(graph, "EDGES_PER_NODE", 2)
     part = read(ada, last, "whole", most=most)
     assert (len(whole.edges) > 2 * most, len(part.graph.edges), part.graph.truncated) == (True, 2 * most, True)
     assert part.graph.nodes == whole.nodes
-    assert part.ends(Link.DELIVERED_BY, made(last, "whole"))
-    assert {task(one) for one in second} <= {earlier for _, earlier in part.ends(Link.REFERS_TO, task(last))}
+    assert part.ends(EdgeKind.DELIVERED_BY, made(last, "whole"))
+    assert {task(one) for one in second} <= {earlier for _, earlier in part.ends(EdgeKind.REFERS_TO, task(last))}

@@ -12,14 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from agentkit import Artifact, Completed, Failed, InputRequired, Progress
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine import accept, canceling
+from apps.engine import accept, cancel
 from apps.engine.claim import claim
 from apps.features.forks.forking import fork
 from apps.features.sessions import deletion
-from apps.record import feed, lineage, replay
+from apps.record import feed, lineage, projection
 from apps.record.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable
-from apps.record.leases import LeaseLost
 from apps.record.models import Context, Event, Run, Task
+from apps.record.runs import LeaseLost
 from tests.working import chunk, end, say
 
 OUTCOMES = st.sampled_from(
@@ -114,7 +114,7 @@ class Forks(RuleBasedStateMachine):
         tasks = list(Task.objects.filter(context=self.some(pick).key).order_by("created_at"))
         with suppress(TaskNotCancelable):
             if tasks:
-                canceling.cancel_found(tasks[pick % len(tasks)])
+                cancel.cancel_task(tasks[pick % len(tasks)])
         self.heard()
 
     @rule(pick=PICK)
@@ -163,13 +163,13 @@ class Forks(RuleBasedStateMachine):
     def fork_at(self, talk: Talk, at: int, running, edited: str) -> None:
         key = str(uuid.uuid4())
         try:
-            child = fork(self.ada, talk.key, at, reason="fork", key=key, running=running, edited=edited)
+            child = fork(self.ada, talk.key, at, reason="fork", key=key, running=running, edited_message=edited)
         except InvalidParams:
             assert at == len(talk.lines) + 1
             return
         at -= talk.forked_at is not None and at == talk.forked_at + 1
         assert child.forked_at == at <= len(talk.lines)
-        assert fork(self.ada, talk.key, at, reason="fork", key=key, running=running, edited=edited) == child
+        assert fork(self.ada, talk.key, at, reason="fork", key=key, running=running, edited_message=edited) == child
         self.talks.append(Talk(child.pk, talk.lines[:at], at))
         self.heard()
 
@@ -177,7 +177,7 @@ class Forks(RuleBasedStateMachine):
     @rule(pick=PICK)
     def clear(self, pick: int) -> None:
         talk = self.talks.pop(pick % len(self.talks))
-        deletion.clear(self.ada, self.agent, Context.objects.get(pk=talk.key).context_id)
+        deletion.delete_context(self.ada, self.agent, Context.objects.get(pk=talk.key).context_id)
         self.compare(pick)
 
     @precondition(lambda self: self.talks)
@@ -185,7 +185,7 @@ class Forks(RuleBasedStateMachine):
     def go_back(self, pick: int, at: int) -> None:
         talk = self.some(pick)
         at = at % len(talk.lines) + 1
-        rebuilt = replay.rebuild(talk.key, upto=at)
+        rebuilt = projection.rebuild(talk.key, upto=at)
         said, states, delivered = talk.told(at)
         assert [(row.index, row.message_id) for row in rebuilt.messages] == said
         assert {task.pk: task.state for task in rebuilt.tasks.values()} == states
@@ -202,10 +202,10 @@ class Forks(RuleBasedStateMachine):
         assert list(lineage.messages(context).order_by("index").values_list("index", "message_id")) == said
         assert {task.pk: task.state for task in lineage.shown_tasks(context)} == states
         assert {(row.task_id, row.artifact_id): row.parts for row in lineage.artifacts(context)} == delivered
-        assert [event.index for event in feed.read(talk.key, pick % 7)] == list(
+        assert [event.index for event in feed.read_events(talk.key, pick % 7)] == list(
             range(pick % 7 + 1, len(talk.lines) + 1)
         )
-        assert replay.differences(talk.key) == []
+        assert projection.differences(talk.key) == []
 
     def teardown(self) -> None:
         for number in range(len(self.talks)):
@@ -213,7 +213,7 @@ class Forks(RuleBasedStateMachine):
         here = [talk.key for talk in self.talks]
         while self.talks:
             talk = self.talks.pop(len(self.talks) // 2)
-            deletion.clear(self.ada, self.agent, Context.objects.get(pk=talk.key).context_id)
+            deletion.delete_context(self.ada, self.agent, Context.objects.get(pk=talk.key).context_id)
         assert not Task.objects.filter(context__in=here).exists()
 
 

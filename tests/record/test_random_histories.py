@@ -12,18 +12,18 @@ from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, P
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine import accept, canceling
-from apps.engine.assignments import Assignment
+from apps.engine import accept, cancel
+from apps.engine.assignment import Assignment
 from apps.engine.claim import claim
-from apps.engine.worker import give_back
-from apps.record import ledger, replay, whole_tasks, wire
+from apps.engine.worker import release_runs
+from apps.record import ledger, lookup, projection, wire
 from apps.record.errors import TaskBusy, TaskFinished, TaskNotCancelable
 from apps.record.events import EventType
-from apps.record.leases import LeaseLost
-from apps.record.lifecycle import TaskState
 from apps.record.models import Artifact as ArtifactRow
-from apps.record.models import Context, Event, Message, Run, Task
-from db import statements
+from apps.record.models import Context, Event, Message, Run, Task, TaskState
+from apps.record.runs import LeaseLost
+from apps.record.sql import TASK
+from db import sql
 from tests.working import chunk, end, let_the_lease_run_out, say
 
 OUTCOMES = st.sampled_from(
@@ -122,19 +122,19 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(pick=PICK)
     def a_process_is_told_to_end(self, pick: int) -> None:
-        give_back([self.held[pick % len(self.held)]])
+        release_runs([self.held[pick % len(self.held)]])
 
     @precondition(lambda self: self.held)
     @rule(pick=PICK)
     def a_worker_is_lost(self, pick: int) -> None:
-        let_the_lease_run_out(self.held[pick % len(self.held)].hold)
+        let_the_lease_run_out(self.held[pick % len(self.held)].lease)
 
     @precondition(lambda self: self.sent)
     @rule(pick=PICK)
     def cancel(self, pick: int) -> None:
         task = Task.objects.get(pk=self.sent[pick % len(self.sent)][0].task)
         try:
-            canceling.cancel_found(task)
+            cancel.cancel_task(task)
         except TaskNotCancelable:
             assert task.is_finished
 
@@ -146,11 +146,9 @@ class History(RuleBasedStateMachine):
 
     def act(self, held: Assignment, doing) -> None:
         """Only who holds the run writes; for anybody else nothing changes."""
-        run = Run.objects.get(pk=held.hold.run_id)
+        run = Run.objects.get(pk=held.lease.run_id)
         is_held = (
-            run.fence == held.hold.fence
-            and run.state == Run.State.RUNNING
-            and run.lease_until > statements.database_time()
+            run.fence == held.lease.fence and run.state == Run.State.RUNNING and run.lease_until > sql.database_time()
         )
         events = Event.objects.filter(context=held.context_id).count()
         try:
@@ -170,7 +168,7 @@ class History(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for context, _, _ in self.contexts:
-            assert replay.differences(context) == []
+            assert projection.differences(context) == []
             indexes = Event.objects.filter(context=context).order_by("index").values_list("index", flat=True)
             assert list(indexes) == list(range(1, Context.objects.get(pk=context).last_event + 1))
         for task in Task.objects.filter(pk__in=self.tasks):
@@ -204,7 +202,7 @@ def check_its_end(task: Task) -> None:
 def check_what_is_shown(task: Task) -> None:
     """It is the same whether the task was read whole or bit by bit."""
     for length in (None, 0, 1, 3):
-        whole, row = whole_tasks.find(task.pk, length), whole_tasks.TASK.one(task.pk)
+        whole, row = lookup.find_whole_task(task.pk, length), TASK.one(task.pk)
         assert wire.load_task(whole, history_length=length) == wire.load_task(row, history_length=length)
 
 

@@ -9,7 +9,7 @@ import uuid
 import pytest
 from django.conf import settings
 
-from apps.record.redis_pubsub import Relay
+from apps.record.notifications import Relay
 from tests.faults.servers import redis_server
 
 SOON = 10.0  # seconds after which a wake-up that was not heard is lost

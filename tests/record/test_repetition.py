@@ -10,9 +10,10 @@ import db as database
 from agentkit import Completed
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
-from apps.engine import accept, answering
-from apps.engine.send import send
-from apps.record import replay
+from apps.engine import accept
+from apps.engine import send as engine_send
+from apps.engine.send import _record_answer, send
+from apps.record import projection
 from apps.record.errors import InvalidParams
 from apps.record.models import Accepted, Context, Message, Run, Task
 from tests.engine.agents import Counting
@@ -87,7 +88,7 @@ async def test_eight_messages_that_open_one_context_at_once_share_it(ada, echo, 
     receipts = await asyncio.gather(*(database.run(accept.accept, ada.principal, echo, one) for one in messages))
     assert len({receipt.task for receipt in receipts}) == 8
     assert len({receipt.context for receipt in receipts}) == 1
-    assert await database.run(replay.differences, receipts[0].context) == []
+    assert await database.run(projection.differences, receipts[0].context) == []
 
 
 async def test_answers_are_repeated_too_and_the_agent_is_asked_once(ada, counting, said):
@@ -109,7 +110,7 @@ async def test_answers_that_open_one_context_at_once_share_it(ada, counting, sai
     sent = await asyncio.gather(*(send(ada.principal, counting, said(contextId="shared")) for _ in range(6)))
     assert len({one.context for one in sent}) == 1
     assert await database.run(Message.objects.count) == 12
-    assert await database.run(replay.differences, sent[0].context) == []
+    assert await database.run(projection.differences, sent[0].context) == []
 
 
 async def test_an_error_is_an_answer_too_and_is_repeated_as_it_was(ada, counting, said):
@@ -131,14 +132,14 @@ async def test_a_deadline_is_said_in_the_answer(ada, counting, said):
 async def test_an_answer_whose_caller_went_away_while_it_was_recorded_is_there_when_it_asks_again(
     ada, counting, said, monkeypatch
 ):
-    begun, go_on, record = threading.Event(), threading.Event(), answering._record
+    begun, go_on, record = threading.Event(), threading.Event(), _record_answer
 
     def slowly(*args):
         begun.set()
         go_on.wait(10)
         return record(*args)
 
-    monkeypatch.setattr(answering, "_record", slowly)
+    monkeypatch.setattr(engine_send, "_record_answer", slowly)
     message = said()
     asking = asyncio.create_task(send(ada.principal, counting, message))
     await asyncio.to_thread(begun.wait, 10)

@@ -7,7 +7,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import transaction
 
-from apps.record import replay
+from apps.record import ledger, projection
 from apps.record.events import EventType
 from apps.record.models import Accepted, Context, Event, Message, Run, Task
 from apps.record.models import Artifact as ArtifactRow
@@ -28,19 +28,19 @@ def rows_of(context):
         *Message.objects.filter(context=context),
         *ArtifactRow.objects.filter(task__context=context),
     ]
-    return [replay.values_of(row) for row in rows]
+    return [projection.row_values(row) for row in rows]
 
 
 def test_the_rebuilt_rows_written_into_emptied_tables_are_the_rows(context):
     before = rows_of(context)
     assert len(before) == 1 + 2 + 5 + 3
-    rebuilt = replay.rebuild(context)
+    rebuilt = projection.rebuild(context)
     for model in (Accepted, Run, ArtifactRow, Message, Task, Context):
         model.objects.all()._raw_delete("default")
     for row in rebuilt.rows():
         row.save(force_insert=True)
     assert rows_of(context) == before
-    assert replay.differences(context) == []
+    assert projection.differences(context) == []
 
 
 def test_a_row_that_was_changed_around_the_ledger_is_found(context):
@@ -54,22 +54,33 @@ def test_a_row_that_was_changed_around_the_ledger_is_found(context):
     ]:
         with transaction.atomic():
             model.objects.order_by("-pk").update(**change)
-            found = replay.differences(context)
+            found = projection.differences(context)
             transaction.set_rollback(True)
         assert found, change
         assert all(next(iter(change)) in line for line in found)
-    assert replay.differences(context) == []
+    assert projection.differences(context) == []
+
+
+def test_a_row_that_was_read_before_somebody_else_wrote_takes_nothing_of_that_back(context):
+    read = Context.objects.get(pk=context)
+    with ledger.writing(context) as log:
+        log.add(EventType.SESSION_RENAMED, {"title": "Theirs"})
+    with ledger.writing(read) as log:
+        log.add(EventType.SESSION_ARCHIVED, {})
+    row = Context.objects.get(pk=context)
+    assert (row.title, row.archived_at is None) == ("Theirs", False)
+    assert projection.differences(context) == []
 
 
 def test_rows_without_events_and_events_without_rows_are_found(context):
     lost = Message.objects.filter(context=context, role=Message.Role.AGENT).first()
     lost.delete()
-    assert replay.differences(context) == [f"Message {lost.index} is missing"]
+    assert projection.differences(context) == [f"Message {lost.index} is missing"]
     lost.index, lost.pk = 1000, uuid.uuid4()
     lost.save(force_insert=True)
-    assert f"Message {lost.index} has no events" in replay.differences(context)
+    assert f"Message {lost.index} has no events" in projection.differences(context)
     Event.objects.filter(context=context, type=EventType.AGENT_START).first().delete()
-    assert any("is at index" in line for line in replay.differences(context)), "a gap"
+    assert any("is at index" in line for line in projection.differences(context)), "a gap"
 
 
 def test_the_command_says_so_by_its_exit_code(context, capsys):

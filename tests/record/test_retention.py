@@ -10,8 +10,8 @@ from django.utils import timezone
 from agentkit import Completed
 from apps.accounts.models import AuditLine
 from apps.engine import accept
-from apps.features.archive.archiving import cool
-from apps.features.sessions import retention
+from apps.features.archive.archiving import move_to_cold_storage
+from apps.features.sessions import deletion
 from apps.features.sessions.jobs import expire_sessions
 from apps.record.models import Context
 from tests.record.archiving import put_away
@@ -44,7 +44,7 @@ def keep(holder, days):
 
 def test_without_a_rule_everything_is_kept(aged):
     aged(10_000)
-    assert retention.expire() == 0
+    assert deletion.delete_expired_sessions() == 0
     assert left() == {"echo 10000"}
 
 
@@ -53,16 +53,16 @@ def test_the_shorter_of_two_rules_counts(ada, echo, countdown, aged):
     for days in (5, 20, 40):
         aged(days)
         aged(days, countdown)
-    assert retention.expire() == 2
+    assert deletion.delete_expired_sessions() == 2
     keep(countdown, 10)
     keep(echo, 1000)
-    assert retention.expire() == 1
+    assert deletion.delete_expired_sessions() == 1
     assert left() == {"echo 5", "echo 20", "countdown 5"}
     assert set(AuditLine.objects.values_list("actor", flat=True)) == {"retention"}
 
 
 def test_what_is_in_cold_storage_goes_too_with_its_file(ada, aged):
-    file = cool(put_away(aged(40)).pk)
+    file = move_to_cold_storage(put_away(aged(40)).pk)
     keep(ada.personal_workspace, 30)
     expire_sessions()
     assert (left(), default_storage.exists(file)) == (set(), False)
@@ -73,16 +73,33 @@ def test_what_has_not_ended_and_what_is_touched_at_this_moment_stays(ada, echo, 
     open_one = accept.accept(ada.principal, echo, said("open", contextId="open"))
     Context.objects.filter(pk=open_one.context).update(updated_at=timezone.now() - datetime.timedelta(days=99))
     aged(40)
-    found = retention.overdue
+    found = deletion.expired_sessions
 
     def answered_meanwhile():
         [context] = overdue = found()
         accept.accept(ada.principal, echo, said("wait", contextId=context.context_id))
         return overdue
 
-    monkeypatch.setattr(retention, "overdue", answered_meanwhile)
-    assert retention.expire() == 0
+    monkeypatch.setattr(deletion, "expired_sessions", answered_meanwhile)
+    assert deletion.delete_expired_sessions() == 0
     assert left() == {"open", "echo 40"}
+
+
+def test_what_cannot_be_deleted_does_not_keep_others(ada, aged, monkeypatch):
+    keep(ada.personal_workspace, 30)
+    stuck, delete = aged(50), deletion.delete
+    aged(40)
+
+    def delete_unless_stuck(context, *args, **options):
+        if context.pk == stuck.pk:
+            raise OSError("The disk is gone.")
+        delete(context, *args, **options)
+
+    monkeypatch.setattr(deletion, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(deletion, "delete", delete_unless_stuck)
+    assert deletion.delete_expired_sessions() == 1
+    assert deletion.delete_expired_sessions() == 0
+    assert left() == {"echo 50"}
 
 
 def test_what_would_go_is_shown_before_it_goes(admin_client, ada, aged, capsys):

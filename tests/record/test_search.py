@@ -16,12 +16,12 @@ import db
 from agentkit import Chunk, Completed
 from apps.accounts.principals import ANONYMOUS
 from apps.engine import accept
-from apps.features.archive.archiving import cool
+from apps.features.archive.archiving import move_to_cold_storage
 from apps.features.forks import forking
-from apps.features.search import finding, indexing, jobs
-from apps.features.search.contents import text_of
+from apps.features.search import indexing, jobs, queries
+from apps.features.search.indexing import text_of
 from apps.features.search.models import Indexed, SearchEntry
-from apps.features.search.words import words
+from apps.features.search.tokenizer import tokenize
 from apps.features.sessions import deletion
 from apps.record import ledger
 from apps.record.errors import InvalidParams
@@ -47,7 +47,7 @@ def texts(principal, query, **narrowed):
     """The whole texts of the messages that are found, in order."""
     return [
         Message.objects.get(pk=found.key).parts[0]["text"]
-        for found in finding.find(principal, query, kinds=["message"], **narrowed).results
+        for found in queries.search(principal, query, kinds=["message"], **narrowed).results
     ]
 
 
@@ -62,7 +62,7 @@ def marked(found):
 
 def test_what_was_said_a_moment_ago_is_found(ada, tell):
     sent = tell("The kettle is on the balcony")
-    found = finding.find(ada.principal, "kettle", kinds=["message"]).results
+    found = queries.search(ada.principal, "kettle", kinds=["message"]).results
     assert [(one.context.pk, one.index, one.name) for one in found] == [(sent.context, 1, "user")]
     assert marked(found[0]) == "The [kettle] is on the balcony"
     tell("And the Kettle boils", contextId=Context.objects.get().context_id)
@@ -76,7 +76,7 @@ def test_nobody_finds_what_is_somebody_elses(ada, bob, tell):
     assert texts(bob.principal, "garden") == ["an open garden"]
     assert texts(bob.principal, f"@{ada.pk}") == []
     assert texts(bob.principal, f'garden" OR owner_id : "{ada.pk}') == []
-    assert finding.find(ANONYMOUS, "garden").results == []
+    assert queries.search(ANONYMOUS, "garden").results == []
 
 
 def test_words_phrases_beginnings_and_what_is_not_wanted(ada, tell):
@@ -132,8 +132,8 @@ def test_scripts_without_spaces_are_found_by_any_stretch(ada, tell):
 def test_no_query_is_an_error(ada, tell, query):
     if not Message.objects.exists():
         tell("ab a b 東ย")
-    finding.find(ada.principal, query)
-    list(finding.sessions(ada.principal, query))
+    queries.search(ada.principal, query)
+    list(queries.matching_sessions(ada.principal, query))
 
 
 def test_a_query_of_many_words_is_no_error_either_but_one_that_is_too_long(ada, tell):
@@ -142,7 +142,7 @@ def test_a_query_of_many_words_is_no_error_either_but_one_that_is_too_long(ada, 
     assert len(texts(ada.principal, '"' + "a " * 249 + '"')) == 1
     assert texts(ada.principal, "-b" * 250) == []
     with pytest.raises(InvalidParams) as refused:
-        finding.find(ada.principal, "a" * 10_000)
+        queries.search(ada.principal, "a" * 10_000)
     assert refused.value.field == "q"
 
 
@@ -158,9 +158,9 @@ def test_a_file_is_found_by_its_name_and_its_text(ada, tell, echo, said):
     ]))  # fmt: skip
     assert "stored" in Message.objects.get(context=sent.context).parts[3]
     for query in ("cities.csv", "bregenz", "29000", "map.png", "bludenz"):
-        assert len(finding.find(ada.principal, query, kinds=["message"]).results) == 1, query
+        assert len(queries.search(ada.principal, query, kinds=["message"]).results) == 1, query
     for query in ("dornbirn", "feldkirch", "town"):
-        assert finding.find(ada.principal, query, kinds=["message"]).results == [], query
+        assert queries.search(ada.principal, query, kinds=["message"]).results == [], query
 
 
 def test_what_is_delivered_is_found_from_then_on(ada, tell):
@@ -168,20 +168,20 @@ def test_what_is_delivered_is_found_from_then_on(ada, tell):
     held = begin(sent.run)
     say(held, Chunk("report", "The owl report", "", [{"text": "Owls hunt at "}], append=False, last=False))
     say(held, Chunk("report", "The owl report", "", [{"text": "night"}], append=True, last=True))
-    assert finding.find(ada.principal, "hunt").results == []
+    assert queries.search(ada.principal, "hunt").results == []
     end(held, Completed("Done, with wings"))
-    [found] = finding.find(ada.principal, "hunt").results
+    [found] = queries.search(ada.principal, "hunt").results
     assert (found.kind, found.name, found.key) == ("artifact", "The owl report", f"{sent.task}/report")
-    assert [one.name for one in finding.find(ada.principal, "wings").results] == ["agent"]
+    assert [one.name for one in queries.search(ada.principal, "wings").results] == ["agent"]
 
 
 def test_a_title_is_found_by_its_newest_words(ada, tell):
     sent = tell("first words")
-    assert [one.kind for one in finding.find(ada.principal, "first", kinds=["session"]).results] == ["session"]
+    assert [one.kind for one in queries.search(ada.principal, "first", kinds=["session"]).results] == ["session"]
     with ledger.writing(sent.context) as log:
         log.add(EventType.SESSION_RENAMED, {"title": "Plans for spring"})
-    assert finding.find(ada.principal, "first", kinds=["session"]).results == []
-    assert set(finding.sessions(ada.principal, "spring")) == {sent.context}
+    assert queries.search(ada.principal, "first", kinds=["session"]).results == []
+    assert set(queries.matching_sessions(ada.principal, "spring")) == {sent.context}
 
 
 def test_results_are_narrowed(ada, tell, countdown, said):
@@ -192,7 +192,7 @@ def test_results_are_narrowed(ada, tell, countdown, said):
     assert texts(ada.principal, "pear", agent="nobody") == []
     first = Message.objects.get(context=two.context)
     assert texts(ada.principal, "pear", before=first.created_at) == ["pear"]
-    assert set(finding.sessions(ada.principal, "pear")) == {one.context, two.context, other.context}
+    assert set(queries.matching_sessions(ada.principal, "pear")) == {one.context, two.context, other.context}
 
 
 def test_what_is_about_it_comes_first_then_what_is_new(ada, tell):
@@ -209,10 +209,10 @@ def test_what_is_about_it_comes_first_then_what_is_new(ada, tell):
 def test_pages_go_on_where_they_ended_whatever_is_said_meanwhile(ada, tell):
     for number in range(7):
         tell(f"fig number {number}" + " fig" * (number % 3))
-    whole = [one.key for one in finding.find(ada.principal, "fig", kinds=["message"]).results]
+    whole = [one.key for one in queries.search(ada.principal, "fig", kinds=["message"]).results]
     seen, after = [], None
     while True:
-        page = finding.find(ada.principal, "fig", kinds=["message"], limit=2, after=after)
+        page = queries.search(ada.principal, "fig", kinds=["message"], limit=2, after=after)
         seen += [one.key for one in page.results]
         tell("fig fig fig")
         indexing.catch_up(ada.principal)
@@ -231,7 +231,7 @@ def test_a_search_asks_as_many_queries_for_many_as_for_few(ada, tell):
             tell("quince", contextId=str(uuid.uuid4()))
         index_all()
         with CaptureQueriesContext(connection) as captured:
-            found = finding.find(ada.principal, "quince", kinds=["message"]).results
+            found = queries.search(ada.principal, "quince", kinds=["message"]).results
         counted.append((len(captured), len(found)))
     assert counted == [(3, 3), (3, 30)]
 
@@ -239,10 +239,10 @@ def test_a_search_asks_as_many_queries_for_many_as_for_few(ada, tell):
 def test_nothing_of_a_cleared_conversation_is_found(ada, tell, echo):
     sent, kept = tell("melon one"), tell("melon two")
     assert len(texts(ada.principal, "melon")) == 2
-    deletion.clear(ada.principal, echo, Context.objects.get(pk=sent.context).context_id)
+    deletion.delete_context(ada.principal, echo, Context.objects.get(pk=sent.context).context_id)
     assert not SearchEntry.objects.filter(context=sent.context).exists()
     assert texts(ada.principal, "melon") == ["melon two"]
-    indexing.begin_anew()
+    indexing.reset_index()
     index_all()
     assert {one.context_id for one in SearchEntry.objects.all()} == {kept.context}
 
@@ -254,41 +254,41 @@ def test_what_forks_share_is_found_once_and_goes_to_the_heir_when_its_session_is
     child = forking.fork(ada.principal, Context.objects.get(), 1, reason="fork")
     assert sorted(texts(ada.principal, "papaya")) == ["papaya later", "papaya shared"]
     assert texts(ada.principal, "papaya", session=child.pk) == ["papaya shared"]
-    deletion.clear_session(ada.principal, sent.context)
-    [found] = finding.find(ada.principal, "papaya", kinds=["message"]).results
+    deletion.delete_session(ada.principal, sent.context)
+    [found] = queries.search(ada.principal, "papaya", kinds=["message"]).results
     assert (found.context.pk, marked(found)) == (child.pk, "[papaya] shared")
     sent = tell("guava, which is not indexed yet")
     child = forking.fork(ada.principal, Context.objects.get(pk=sent.context), 1, reason="fork")
-    indexing.complete(child)
-    deletion.clear_session(ada.principal, sent.context)
-    assert [one.context.pk for one in finding.find(ada.principal, "guava", kinds=["message"]).results] == [child.pk]
+    indexing.index_completely(child)
+    deletion.delete_session(ada.principal, sent.context)
+    assert [one.context.pk for one in queries.search(ada.principal, "guava", kinds=["message"]).results] == [child.pk]
 
 
 def test_what_is_in_cold_storage_is_found(ada, echo, said):
     talk = put_away(had_a_long_talk(ada, echo, said))
     words_of = [text_of(message.parts) for message in Message.objects.filter(context=talk)]
-    cool(talk.pk)
+    move_to_cold_storage(talk.pk)
     assert not Message.objects.filter(context=talk).exists()
     assert SearchEntry.objects.filter(context=talk, kind="message").count() == len(words_of)
-    word = next(words(words_of[0])).text
-    assert talk.pk in {one.context.pk for one in finding.find(ada.principal, word, kinds=["message"]).results}
-    indexing.begin_anew()
+    word = next(tokenize(words_of[0])).text
+    assert talk.pk in {one.context.pk for one in queries.search(ada.principal, word, kinds=["message"]).results}
+    indexing.reset_index()
     index_all()
     assert SearchEntry.objects.filter(context=talk, kind="message").count() == len(words_of)
 
 
 def test_who_indexes_late_writes_nothing_of_what_was_cleared_meanwhile(ada, tell, echo, monkeypatch):
     sent = tell("a grape")
-    upsert = indexing.entries.lock
+    upsert = indexing.lock_indexed
 
     def cleared_first(contexts):
         monkeypatch.undo()
         return upsert(contexts)
 
-    behind = list(indexing.findable().select_related("indexed"))
-    deletion.clear(ada.principal, echo, Context.objects.get().context_id)
-    monkeypatch.setattr(indexing.entries, "lock", cleared_first)
-    indexing.advance(behind)
+    behind = list(indexing.indexable_contexts().select_related("indexed"))
+    deletion.delete_context(ada.principal, echo, Context.objects.get().context_id)
+    monkeypatch.setattr(indexing, "lock_indexed", cleared_first)
+    indexing.index_contexts(behind)
     assert not SearchEntry.objects.filter(context=sent.context).exists()
 
 
@@ -298,7 +298,7 @@ async def test_two_that_index_at_the_same_time_write_everything_once(ada, tell):
     await asyncio.gather(*(db.run(indexing.catch_up_all) for _ in range(4)))
     while await db.run(indexing.catch_up_all):
         pass
-    found = await db.run(lambda: finding.find(ada.principal, "cherry", kinds=["message"], limit=100).results)
+    found = await db.run(lambda: queries.search(ada.principal, "cherry", kinds=["message"], limit=100).results)
     assert len({one.key for one in found}) == len(found) == 30
 
 
@@ -308,7 +308,7 @@ def test_a_long_conversation_is_indexed_in_stretches(ada, tell, monkeypatch):
     name = Context.objects.get().context_id
     for number in range(1, 20):
         tell(f"lemon {number}", contextId=name)
-    finding.find(ada.principal, "lemon")
+    queries.search(ada.principal, "lemon")
     assert SearchEntry.objects.filter(kind="message").count() == 5, "who searches waits for a bounded piece of work"
     assert Indexed.objects.get(pk=sent.context).upto == 5
     while indexing.catch_up_newest():
@@ -318,10 +318,10 @@ def test_a_long_conversation_is_indexed_in_stretches(ada, tell, monkeypatch):
 
 def test_a_very_long_message_is_found_by_its_beginning(ada, tell):
     tell("begonia " + " ".join(f"w{number}" for number in range(30_000)) + " aster")
-    assert len(finding.find(ada.principal, "begonia w999").results) == 1
-    assert finding.find(ada.principal, "aster", kinds=["message"]).results == []
+    assert len(queries.search(ada.principal, "begonia w999").results) == 1
+    assert queries.search(ada.principal, "aster", kinds=["message"]).results == []
     tell("z" * 50_000 + " lily")
-    assert len(finding.find(ada.principal, "lily", kinds=["message"]).results) == 1
+    assert len(queries.search(ada.principal, "lily", kinds=["message"]).results) == 1
 
 
 def test_an_excerpt_shows_where_it_was_found_as_data(ada, tell):
@@ -334,7 +334,7 @@ def test_an_excerpt_shows_where_it_was_found_as_data(ada, tell):
         ("Ein Maß, zwei Maße: & Straße", "strasse", "& [Straße]"),
     ]:
         tell(text)
-        [found] = finding.find(ada.principal, query, kinds=["message"]).results
+        [found] = queries.search(ada.principal, query, kinds=["message"]).results
         assert shown in marked(found), query
         assert len(marked(found)) < 300
 
@@ -362,7 +362,7 @@ def test_sqlite_asks_for_the_words_once_whatever_a_search_is_narrowed_by(ada, te
     narrowings = ({}, {"kinds": ["message"]}, {"session": sent.context}, {"agent": "echo"}, {"before": timezone.now()})
     for narrowed in narrowings:
         with CaptureQueriesContext(connection) as captured:
-            finding.find(ada.principal, "lychee", **narrowed)
+            queries.search(ada.principal, "lychee", **narrowed)
         with connection.cursor() as cursor:
             cursor.execute("EXPLAIN QUERY PLAN " + captured[-1]["sql"])
             plan = [row[-1] for row in cursor.fetchall()]

@@ -12,12 +12,12 @@ from django.urls import reverse
 
 from agentkit import Artifact as Made
 from agentkit import Completed, Failed
-from apps.agents import cards, identity, signing_keys
+from apps.agents import cards, identity
 from apps.agents.models import SigningKey
-from apps.agents.signing_keys import revoke, rotate
+from apps.agents.signing import clear_signers, revoke_key, rotate_key, signer_of
 from apps.engine import accept
 from apps.features.signing.signatures import INLINE_BYTES, Verdict, verdict_on, verdict_on_wire
-from apps.record import replay, wire
+from apps.record import projection, wire
 from apps.record.models import Artifact, Event, Run, Task
 from tests.working import begin, chunk, end, say
 
@@ -73,20 +73,20 @@ def test_what_was_delivered_is_good_in_the_record_and_on_the_wire(complete, sign
     task = complete()
     assert verdict_on(only(task)) == Verdict.GOOD
     assert verdicts(shown(task)) == [Verdict.GOOD]
-    signature = shown(task)["artifacts"][0]["metadata"][cards.signature_extension()]
+    signature = shown(task)["artifacts"][0]["metadata"][cards.signature_extension_uri()]
     assert signature["agent"] == identity.did_of(signing)
     assert signature["inputSnapshot"] == Run.objects.get(task=task).input_hash
-    assert cards.signature_extension() in [one["uri"] for one in cards.extensions(signing)]
+    assert cards.signature_extension_uri() in [one["uri"] for one in cards.card_extensions(signing)]
 
 
 def test_a_replay_gives_the_same_signatures(complete):
     task = complete()
-    rotate(task.agent)
-    assert replay.differences(task.context_id) == []
+    rotate_key(task.agent)
+    assert projection.differences(task.context_id) == []
     [event] = Event.objects.filter(task=task, type="agent_complete")
     assert event.payload["signatures"]["one"] == only(task).signature
     Artifact.objects.filter(task=task).update(signature={})
-    assert replay.differences(task.context_id) != []
+    assert projection.differences(task.context_id) != []
 
 
 def test_what_was_streamed_or_kept_in_files_is_signed_as_a_whole(ada, signing, said, complete, settings):
@@ -116,7 +116,7 @@ def changes():
         return lambda answer: answer["artifacts"][0].update(values)
 
     def claim(**values):
-        return lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension()].update(values)
+        return lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension_uri()].update(values)
 
     def parts(change):
         return lambda answer: change(answer["artifacts"][0]["parts"])
@@ -150,11 +150,13 @@ def changes():
         "agent": claim(agent="did:web:127.0.0.1%3A8000:a2a:hello"),
         "time": claim(created="2026-01-01T00:00:00.000Z"),
         "input": claim(inputSnapshot="0" * 64),
-        "a claim less": lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension()].pop("created"),
+        "a claim less": lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension_uri()].pop(
+            "created"
+        ),
         "no parts": artifact(parts=None),
         "a file that is none": parts(lambda parts: parts.append({"stored": {"sha256": "../../etc/passwd", "size": 1}})),
         "no signature in it": claim(signature=None),
-        "another shape": artifact(metadata={cards.signature_extension(): "x"}),
+        "another shape": artifact(metadata={cards.signature_extension_uri(): "x"}),
     }
 
 
@@ -207,10 +209,10 @@ def test_neither_the_signature_of_another_artifact_does_nor_the_key_of_another_a
 
 def test_rotation_keeps_old_signatures_good_and_revocation_does_not(complete):
     row = only(complete())
-    rotate(row.task.agent, "ES256")
+    rotate_key(row.task.agent, "ES256")
     later = only(complete())
     assert [verdict_on(row), verdict_on(later)] == [Verdict.GOOD, Verdict.GOOD]
-    revoke(SigningKey.objects.order_by("pk").first())
+    revoke_key(SigningKey.objects.order_by("pk").first())
     assert [verdict_on(row), verdict_on(later)] == [Verdict.REVOKED, Verdict.GOOD]
     assert verdicts(shown(row.task)) == [Verdict.REVOKED]
 
@@ -232,8 +234,8 @@ def test_an_agent_that_does_not_sign_delivers_without_a_signature_also_where_it_
     assert row.signature == {}
     assert verdict_on(row) == Verdict.MISSING
     assert verdicts(shown(row.task)) == [Verdict.MISSING]
-    assert cards.signature_extension() not in [one["uri"] for one in cards.extensions(countdown)]
-    forged = Made([{"text": "a"}], metadata={cards.signature_extension(): {"signature": "good"}})
+    assert cards.signature_extension_uri() not in [one["uri"] for one in cards.card_extensions(countdown)]
+    forged = Made([{"text": "a"}], metadata={cards.signature_extension_uri(): {"signature": "good"}})
     task = complete(forged, agent=countdown)
     assert verdict_on(only(task)) == Verdict.MISSING
     assert verdicts(shown(task)) == [Verdict.BROKEN]
@@ -263,9 +265,9 @@ def test_a_signature_costs_no_statement(ada, signing, countdown, said):
 
 def test_a_key_that_was_made_in_a_transaction_that_failed_signs_nothing(signing):
     with transaction.atomic():
-        lost = signing_keys.signer_of(signing)
+        lost = signer_of(signing)
         transaction.set_rollback(True)
-    assert signing_keys.signer_of(signing).kid != lost.kid
+    assert signer_of(signing).kid != lost.kid
 
 
 def test_what_cannot_be_signed_is_delivered_without_a_signature(complete, settings):
@@ -273,7 +275,7 @@ def test_what_cannot_be_signed_is_delivered_without_a_signature(complete, settin
     task = complete(Made([{"data": 2**53 + 1}]))
     assert task.state == "completed"
     assert verdict_on(only(task)) == Verdict.MISSING
-    signing_keys.forget()
+    clear_signers()
     settings.MASTER_KEY = "A" * 43
     task = complete()
     assert task.state == "completed"
@@ -294,7 +296,7 @@ def test_the_command_says_by_its_exit_status_what_it_found(complete, countdown, 
     assert capsys.readouterr().out == "one: good\n"
     assert run(str(task.pk), "one") == 0
     assert run(str(complete(agent=countdown).pk)) == 6
-    revoke(SigningKey.objects.get())
+    revoke_key(SigningKey.objects.get())
     assert run(str(task.pk)) == 5
     Artifact.objects.update(name="x")
     assert run(str(task.pk)) == 3
@@ -323,7 +325,7 @@ def test_the_command_reads_answers_from_files(complete, tmp_path, capsys):
 
 
 def test_links_to_our_own_files_stand_for_what_is_behind_them_and_others_are_broken(complete, monkeypatch):
-    monkeypatch.setattr(wire, "INLINE_AT_EDGE", 1)
+    monkeypatch.setattr(wire, "MAX_INLINE_BYTES", 1)
     answer = shown(complete(Made([{"text": LARGE_TEXT}, {"data": {"rows": [LARGE_TEXT]}}])))
     first, second = answer["artifacts"][0]["parts"]
     assert first["url"].startswith("http://127.0.0.1:8000/files/")

@@ -5,15 +5,14 @@ import uuid
 import pytest
 
 from agentkit import Completed, Failed, InputRequired
-from apps.engine import accept, canceling
+from apps.engine import accept, cancel
 from apps.engine.claim import claim
-from apps.record import ledger, replay
+from apps.record import ledger, projection
 from apps.record.errors import TaskFinished, TaskNotCancelable
 from apps.record.events import EventType
-from apps.record.leases import LeaseLost
-from apps.record.ledger import StaleTransition
-from apps.record.lifecycle import TERMINAL, IllegalTransition, TaskState
-from apps.record.models import Context, Run, Task
+from apps.record.ledger import StaleWrite
+from apps.record.models import TERMINAL_STATES, Context, IllegalTransition, Run, Task, TaskState
+from apps.record.runs import LeaseLost
 from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("transitions are a compare-and-swap of the database")]
@@ -54,16 +53,16 @@ def test_every_pair_of_states_is_as_the_table_says(ada, echo, said, old):
             with pytest.raises(IllegalTransition):
                 move(sent, new)
             assert (state_of(sent.task), log_of(sent.context)) == (old, before), new
-        assert replay.differences(sent.context) == []
+        assert projection.differences(sent.context) == []
 
 
 def test_terminal_states_are_those_that_nothing_follows():
-    assert {state for state in S if not ALLOWED[state]} == TERMINAL
+    assert {state for state in S if not ALLOWED[state]} == TERMINAL_STATES
 
 
 def test_a_state_that_changed_around_the_ledger_is_not_overwritten(sent):
     before = log_of(sent.context)
-    with pytest.raises(StaleTransition), ledger.writing(sent.context) as log:  # noqa: PT012
+    with pytest.raises(StaleWrite), ledger.writing(sent.context) as log:  # noqa: PT012
         log.add(EventType.AGENT_STATUS, {"state": S.WORKING}, task=sent.task)
         Task.objects.filter(pk=sent.task).update(state=S.CANCELED)
     assert log_of(sent.context) == before
@@ -81,9 +80,9 @@ def test_a_task_is_not_reached_through_the_log_of_another_context_nor_a_log_that
 
 def test_a_late_result_and_a_second_cancel_change_nothing(sent):
     held = begin(sent.run)
-    canceling.cancel_found(Task.objects.get(pk=sent.task))
+    cancel.cancel_task(Task.objects.get(pk=sent.task))
     before = log_of(sent.context)
-    canceling.cancel_found(Task.objects.get(pk=sent.task))
+    cancel.cancel_task(Task.objects.get(pk=sent.task))
     for outcome in (Completed("late"), Failed("late"), InputRequired("late?")):
         with pytest.raises(LeaseLost):
             end(held, outcome)
@@ -97,7 +96,7 @@ def test_a_late_cancel_leaves_a_note_and_a_late_message_is_refused_and_not_store
     end(begin(sent.run), Completed("done"))
     before = log_of(sent.context)
     with pytest.raises(TaskNotCancelable):
-        canceling.cancel_found(Task.objects.get(pk=sent.task))
+        cancel.cancel_task(Task.objects.get(pk=sent.task))
     assert state_of(sent.task) == S.COMPLETED
     assert log_of(sent.context) == before
     assert [note["note"] for note in Run.objects.get(pk=sent.run).notes] == ["A cancel came after the task had ended."]
@@ -115,6 +114,6 @@ def test_a_second_worker_changes_nothing_and_leaves_a_note_nor_is_a_finished_run
     assert [note["note"] for note in run.notes] == ["the second came second."]
     assert log_of(sent.context) == before
     end(held, Completed("done"))
-    let_the_lease_run_out(held.hold)
+    let_the_lease_run_out(held.lease)
     assert claim(sent.run, "another") is None
     assert state_of(sent.task) == S.COMPLETED

@@ -6,12 +6,12 @@ from agentkit import Completed, Usage
 from apps.accounts.models import User
 from apps.engine import accept
 from apps.record.models import Run
-from apps.record.usage import Spent
+from apps.record.runs import UsageTotals
 from tests.working import begin, end
 
 
-def spent(*told: Usage) -> Spent:
-    added = Spent()
+def spent(*told: Usage) -> UsageTotals:
+    added = UsageTotals()
     for usage in told:
         added.add(usage)
     return added
@@ -30,10 +30,10 @@ def test_what_is_told_is_added_up_by_model():
 
 
 def test_turns_are_added_up_and_where_no_model_was_asked_there_is_nothing():
-    assert Spent().as_json == {}
-    assert Spent.of([{}, {}]).lines == []
+    assert UsageTotals().as_json == {}
+    assert UsageTotals.of([{}, {}]).lines == []
     turns = [spent(Usage("large", 1, 1000, 2)).as_json, {}, spent(Usage("large", 1, 234, 3)).as_json]
-    assert Spent.of(turns).lines == ["large: 2 requests, 1,234 tokens in, 5 out"]
+    assert UsageTotals.of(turns).lines == ["large: 2 requests, 1,234 tokens in, 5 out"]
 
 
 @pytest.mark.django_db

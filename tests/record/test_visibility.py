@@ -5,8 +5,8 @@ import uuid
 import pytest
 
 from apps.accounts.principals import ANONYMOUS
-from apps.engine import accept, canceling
-from apps.record import addressing
+from apps.engine import accept, cancel
+from apps.record import lookup
 from apps.record.errors import TaskNotFound
 from apps.record.models import Context, Message, Task
 from tests.working import log_of
@@ -32,8 +32,8 @@ def test_contexts_and_tasks_are_shown_to_their_owner_alone(sent, ada, bob, echo,
 def test_somebody_elses_task_is_not_found_by_any_door(sent, bob, echo, said):
     before = log_of(sent.context)
     for door in (
-        lambda who: addressing.find_task(who, echo, str(sent.task)),
-        lambda who: canceling.cancel(who, echo, str(sent.task)),
+        lambda who: lookup.find_agent_task(who, echo, str(sent.task)),
+        lambda who: cancel.cancel_by_id(who, echo, str(sent.task)),
         lambda who: accept.accept(who, echo, said(taskId=str(sent.task))),
     ):
         for stranger in (bob.principal, ANONYMOUS):
@@ -44,10 +44,10 @@ def test_somebody_elses_task_is_not_found_by_any_door(sent, bob, echo, said):
 
 def test_what_does_not_exist_is_refused_in_the_same_words(sent, ada, bob, echo, countdown):
     with pytest.raises(TaskNotFound) as foreign:
-        addressing.find_task(bob.principal, echo, str(sent.task))
+        lookup.find_agent_task(bob.principal, echo, str(sent.task))
     for agent, task_id in [(countdown, str(sent.task)), *((echo, one) for one in ("", "no", str(uuid.UUID(int=1))))]:
         with pytest.raises(TaskNotFound) as missing:
-            addressing.find_task(ada.principal, agent, task_id)
+            lookup.find_agent_task(ada.principal, agent, task_id)
         assert str(missing.value) == str(foreign.value), task_id
 
 

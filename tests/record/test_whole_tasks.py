@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from agentkit import Artifact, Completed, InputRequired
 from apps.engine import accept
-from apps.record import whole_tasks, wire
+from apps.record import lookup, wire
 from apps.record.models import Artifact as ArtifactRow
+from apps.record.sql import TASK
 from tests.working import begin, end
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("PostgreSQL reads a task by one statement")]
@@ -34,7 +35,7 @@ def shown(task, length):
 
 def check(task, *lengths):
     for length in lengths:
-        assert shown(whole_tasks.find(task, length), length) == shown(whole_tasks.TASK.one(task), length)
+        assert shown(lookup.find_whole_task(task, length), length) == shown(TASK.one(task), length)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -58,7 +59,7 @@ def test_the_newest_messages_in_their_order_of_this_task_alone(ada, echo, said):
         sent = accept.accept(ada.principal, echo, said(str(n)) | {"taskId": str(sent.task)})
     end(begin(sent.run), InputRequired("4?"))
     end(begin(accept.accept(ada.principal, echo, said("another")).run), Completed("done"))
-    found = wire.load_task(whole_tasks.find(sent.task, 3), history_length=3)
+    found = wire.load_task(lookup.find_whole_task(sent.task, 3), history_length=3)
     assert [message["parts"][0]["text"] for message in found["history"]] == ["3?", "3", "4?"]
     check(sent.task, None, 1, 3, 100)
 
@@ -66,7 +67,7 @@ def test_the_newest_messages_in_their_order_of_this_task_alone(ada, echo, said):
 def test_what_was_read_along_is_used_for_its_own_length_alone(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("hi"))
     end(begin(sent.run), Completed("done"))
-    whole = whole_tasks.find(sent.task, 1)
+    whole = lookup.find_whole_task(sent.task, 1)
     assert (whole.shown is not None) == (connection.vendor == "postgresql")
     assert len(wire.load_task(whole, history_length=2)["history"]) == 2
     assert len(wire.load_task(whole, history_length=2, up_to=sent.index)["history"]) == 1
@@ -74,6 +75,6 @@ def test_what_was_read_along_is_used_for_its_own_length_alone(ada, echo, said):
 
 def test_a_task_at_work_is_read_without_what_nobody_is_shown_yet_and_none_is_none(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("hi"))
-    assert whole_tasks.find(sent.task).shown is None
-    assert len(wire.load_task(whole_tasks.find(sent.task))["history"]) == 1
-    assert whole_tasks.find(uuid.uuid4()) is None
+    assert lookup.find_whole_task(sent.task).shown is None
+    assert len(wire.load_task(lookup.find_whole_task(sent.task))["history"]) == 1
+    assert lookup.find_whole_task(uuid.uuid4()) is None

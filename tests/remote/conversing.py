@@ -12,10 +12,10 @@ from typing import Any
 import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine import canceling, send
-from apps.record import replay
+from apps.engine import cancel, send
+from apps.record import projection
 from apps.record.models import Artifact, Event, Run, Task
-from apps.remote.registering import register_remote
+from apps.remote.registration import register_remote
 
 JSON = dict[str, Any]
 SOON = 20.0  # seconds in which what a test waits for must happen
@@ -53,10 +53,10 @@ class Talk:
     async def settled(self, task: Task) -> Task:
         async with asyncio.timeout(SOON):
             after = await db.run(_newest_message, task)
-            return await send.settled(task.context_id, task.pk, after, lambda found: _task(found.pk))
+            return await send.wait_until_settled(task.context_id, task.pk, after, lambda found: _task(found.pk))
 
     async def cancel(self, task: Task) -> None:
-        await db.run(canceling.cancel, self.user.principal, self.agent, str(task.pk))
+        await db.run(cancel.cancel_by_id, self.user.principal, self.agent, str(task.pk))
 
 
 def _task(key: uuid.UUID) -> Task:
@@ -101,4 +101,4 @@ def said(task: Task, type_: str) -> list[Any]:
 
 
 def is_whole(task: Task) -> bool:
-    return replay.differences(task.context_id) == []
+    return projection.differences(task.context_id) == []

@@ -55,7 +55,7 @@ def http(scheme: str) -> Any:
     return {"httpAuthSecurityScheme": {"scheme": scheme}}
 
 
-def oauth2(token_url: str, flow: str = "clientCredentials") -> Any:
+def oauth2_scheme(token_url: str, flow: str = "clientCredentials") -> Any:
     return {"oauth2SecurityScheme": {"flows": {flow: {"tokenUrl": token_url, "scopes": {"read": "Reads."}}}}}
 
 
@@ -128,7 +128,7 @@ class Issuer:
         form = request.form
         return (form["client_id"], form["client_secret"]) if "client_secret" in form else None
 
-    def knows(self, request: Request) -> bool:
+    def use_loaded(self, request: Request) -> bool:
         """Is the request signed with a token that is good?"""
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         return token in self.issued and token not in self.refused

@@ -17,6 +17,6 @@ def remote_agent(slug: str, url: str = "https://agents.invalid/a2a", *, card_url
         workspace=house_workspace(), **fields,
     )  # fmt: skip
     said = card(url, name=agent.name)
-    versions.keep(agent, {"kind": "remote", "card": said, "signature": {"state": "unsigned"}})
-    RemoteAgent.objects.create(agent=agent, card_url=card_url, origin=cards.origin(url))
+    versions.save_version(agent, {"kind": "remote", "card": said, "signature": {"state": "unsigned"}})
+    RemoteAgent.objects.create(agent=agent, card_url=card_url, origin=cards.checked_origin(url))
     return agent

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from apps.agents.models import Agent
-from apps.remote import refreshing, registering
+from apps.remote import registration
 from apps.remote.models import RemoteAgent
 from tests.remote.card_server import WELL_KNOWN, card
 
@@ -22,7 +22,7 @@ MARKUP = "<script>alert(1)</script>"
 @pytest.fixture
 def translator(cards_at):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
-    return registering.register_remote("translator", url=cards_at.url)
+    return registration.register_remote("translator", url=cards_at.url)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def waiting(cards_at, translator):
     """An agent whose card wants credentials all of a sudden."""
     schemes = {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}}
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Wants a key.", securitySchemes=schemes)
-    refreshing.refresh(translator)
+    registration.refresh_card(translator)
     return RemoteAgent.objects.get()
 
 
@@ -108,7 +108,7 @@ def test_all_of_a_card_is_text(cards_at, admin_client):
     admin_client.post(ADD, {**values, "access": "public"})
     remote = RemoteAgent.objects.get()
     cards_at.pages[WELL_KNOWN] = {**told, "version": MARKUP, "securitySchemes": {MARKUP: {"mtlsSecurityScheme": {}}}}
-    assert refreshing.refresh(remote.agent).outcome == "waiting"
+    assert registration.refresh_card(remote.agent).outcome == "waiting"
     urls = [page_of(remote), LIST, reverse("admin:agents_agent_change", args=[remote.agent_id])]
     for url in [*urls, reverse("admin:agents_agent_changelist"), reverse("admin:agents_agentversion_changelist")]:
         text = admin_client.get(url).text
@@ -202,7 +202,7 @@ def test_the_list_of_agents_is_narrowed_by_what_cards_say(translator, echo, admi
 def test_the_list_of_remote_agents_costs_no_more_for_many(cards_at, admin_client, django_assert_max_num_queries):
     for number in range(10):
         cards_at.pages["/card.json"] = cards_at.card(name=f"Agent {number}")
-        registering.register_remote(f"agent-{number}", url=f"{cards_at.url}/card.json")
+        registration.register_remote(f"agent-{number}", url=f"{cards_at.url}/card.json")
     with django_assert_max_num_queries(10):
         page = admin_client.get(LIST)
     assert len(page.context["cl"].result_list) == 10

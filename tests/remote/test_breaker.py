@@ -5,13 +5,24 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
 import db as database
-from apps.remote import breaker
-from apps.remote.authenticating.errors import CredentialMissing, TokenRefused, TokenUnavailable
-from apps.remote.errors import BadCard, CircuitOpen, CutOff, Misbehaved, Overloaded, Refused, Unauthorized, Unreachable
+from apps.remote import circuit_breaker
+from apps.remote.errors import (
+    BadCard,
+    CircuitOpen,
+    CredentialMissing,
+    CutOff,
+    Misbehaved,
+    Overloaded,
+    Refused,
+    TokenRefused,
+    TokenUnavailable,
+    Unauthorized,
+    Unreachable,
+)
 from apps.remote.models import Breaker
 from tests.remote import conversing, scripted
 from tests.remote.registered import remote_agent
@@ -30,7 +41,7 @@ def far(db, settings):
 @pytest.fixture
 def opened(far):
     for _ in range(3):
-        breaker.failed(far, LOST)
+        circuit_breaker.record_failure(far, LOST)
     return far
 
 
@@ -41,7 +52,7 @@ def pass_time(agent, **of):
         if getattr(row, name) is not None:
             setattr(row, name, getattr(row, name) - timedelta(**of))
     row.save()
-    breaker.forget()
+    circuit_breaker.clear_cache()
 
 
 def state_of(agent):
@@ -55,35 +66,35 @@ def health_of(agent):
 
 def test_it_opens_after_so_many_failures_in_a_row_and_says_when_to_try_again(far):
     for _ in range(2):
-        breaker.failed(far, LOST)
-        breaker.admit(far)
-    breaker.failed(far, LOST)
+        circuit_breaker.record_failure(far, LOST)
+        circuit_breaker.admit(far)
+    circuit_breaker.record_failure(far, LOST)
     with pytest.raises(CircuitOpen, match=r"Far failed again and again .* Try again in 30 s\."):
-        breaker.admit(far)
+        circuit_breaker.admit(far)
     assert (health_of(far), far.is_enabled) == ("unavailable", True)
     assert "far.invalid cannot be reached" in far.ailment
-    breaker.admit(remote_agent("near"))  # another agent is not concerned
+    circuit_breaker.admit(remote_agent("near"))  # another agent is not concerned
 
 
 def test_failures_far_apart_or_with_a_success_in_between_do_not_open_it(far):
     for _ in range(4):
-        breaker.failed(far, LOST)
-        breaker.failed(far, LOST)
-        breaker.succeeded(far)
-    breaker.admit(far)
+        circuit_breaker.record_failure(far, LOST)
+        circuit_breaker.record_failure(far, LOST)
+        circuit_breaker.record_success(far)
+    circuit_breaker.admit(far)
     assert state_of(far) == "closed"
     for _ in range(6):
-        breaker.failed(far, LOST)
+        circuit_breaker.record_failure(far, LOST)
         pass_time(far, seconds=200)
-    breaker.admit(far)
+    circuit_breaker.admit(far)
 
 
 def test_calls_to_an_agent_that_answers_cost_no_statement(far):
-    breaker.admit(far)
+    circuit_breaker.admit(far)
     with CaptureQueriesContext(connections["default"]) as queries:
         for _ in range(100):
-            breaker.admit(far)
-            breaker.succeeded(far)
+            circuit_breaker.admit(far)
+            circuit_breaker.record_success(far)
     assert len(queries) == 0
 
 
@@ -103,12 +114,12 @@ def test_calls_to_an_agent_that_answers_cost_no_statement(far):
 )
 def test_only_what_is_the_agents_fault_counts(far, error, counts):
     for _ in range(3):
-        breaker.failed(far, error)
+        circuit_breaker.record_failure(far, error)
     if counts:
         with pytest.raises(CircuitOpen):
-            breaker.admit(far)
+            circuit_breaker.admit(far)
     else:
-        breaker.admit(far)
+        circuit_breaker.admit(far)
         assert health_of(far) == "ok"
 
 
@@ -121,7 +132,7 @@ def test_one_of_many_calls_at_the_same_moment_tries_it_again(opened):
     def attempt(_):
         together.wait(10)
         try:
-            breaker.admit(opened)
+            circuit_breaker.admit(opened)
         except CircuitOpen as refusal:
             return str(refusal)
         finally:
@@ -136,18 +147,18 @@ def test_one_of_many_calls_at_the_same_moment_tries_it_again(opened):
 
 def test_a_trial_that_succeeds_closes_it(opened):
     pass_time(opened, seconds=31)
-    breaker.admit(opened)
+    circuit_breaker.admit(opened)
     assert health_of(opened) == "unavailable"  # as noted when it opened; nobody has looked since
-    breaker.succeeded(opened)
+    circuit_breaker.record_success(opened)
     assert (state_of(opened), health_of(opened)) == ("closed", "ok")
     for _ in range(3):
-        breaker.admit(opened)
+        circuit_breaker.admit(opened)
 
 
 def test_the_credential_that_is_wanted_shows_that_the_agent_is_back(opened):
     pass_time(opened, seconds=31)
-    breaker.admit(opened)
-    breaker.failed(opened, Unauthorized("It wants a credential."))
+    circuit_breaker.admit(opened)
+    circuit_breaker.record_failure(opened, Unauthorized("It wants a credential."))
     assert state_of(opened) == "closed"
 
 
@@ -155,35 +166,35 @@ def test_each_trial_that_fails_doubles_the_wait_up_to_ten_minutes(opened):
     waits = []
     for _ in range(7):
         pass_time(opened, seconds=601)
-        breaker.admit(opened)
-        breaker.failed(opened, LOST)
+        circuit_breaker.admit(opened)
+        circuit_breaker.record_failure(opened, LOST)
         with pytest.raises(CircuitOpen) as refused:
-            breaker.admit(opened)
+            circuit_breaker.admit(opened)
         waits.append(round(refused.value.retry_after))
     assert waits == [60, 120, 240, 480, 600, 600, 600]
 
 
 def test_a_trial_of_which_nothing_is_heard_leaves_room_for_another(opened):
     pass_time(opened, seconds=31)
-    breaker.admit(opened)
+    circuit_breaker.admit(opened)
     with pytest.raises(CircuitOpen):
-        breaker.admit(opened)
+        circuit_breaker.admit(opened)
     pass_time(opened, seconds=31)
-    breaker.admit(opened)
+    circuit_breaker.admit(opened)
 
 
 def test_calls_that_began_before_it_opened_do_not_prolong_it(opened):
     before = Breaker.objects.get(agent=opened)
-    breaker.failed(opened, LOST)
+    circuit_breaker.record_failure(opened, LOST)
     after = Breaker.objects.get(agent=opened)
     assert (after.retry_at, after.openings) == (before.retry_at, before.openings)
 
 
 def test_an_agent_that_says_how_long_it_wants_to_be_left_alone_is(far):
     for _ in range(3):
-        breaker.failed(far, Overloaded("It is busy.", retry_after=200))
+        circuit_breaker.record_failure(far, Overloaded("It is busy.", retry_after=200))
     with pytest.raises(CircuitOpen) as refused:
-        breaker.admit(far)
+        circuit_breaker.admit(far)
     assert 199 < refused.value.retry_after <= 200
 
 
@@ -192,9 +203,9 @@ def test_an_agent_that_was_deleted_meanwhile_is_no_error(far):
     kept = gone.pk
     gone.delete()
     gone.pk = kept
-    breaker.failed(gone, LOST)
-    breaker.succeeded(gone)
-    breaker.admit(gone)
+    circuit_breaker.record_failure(gone, LOST)
+    circuit_breaker.record_success(gone)
+    circuit_breaker.admit(gone)
 
 
 @pytest.mark.parametrize(
@@ -203,16 +214,16 @@ def test_an_agent_that_was_deleted_meanwhile_is_no_error(far):
 )
 def test_a_call_that_asked_the_agent_nothing_says_nothing_of_it(far, unasked):
     for _ in range(2):
-        breaker.failed(far, LOST)
-        breaker.failed(far, unasked)
+        circuit_breaker.record_failure(far, LOST)
+        circuit_breaker.record_failure(far, unasked)
     assert Breaker.objects.get(agent=far).failures == 2
-    breaker.failed(far, LOST)
+    circuit_breaker.record_failure(far, LOST)
     pass_time(far, seconds=31)
-    breaker.admit(far)  # the one call that tries it
-    breaker.failed(far, unasked)
+    circuit_breaker.admit(far)  # the one call that tries it
+    circuit_breaker.record_failure(far, unasked)
     assert state_of(far) == Breaker.State.HALF_OPEN
     with pytest.raises(CircuitOpen):
-        breaker.admit(far)
+        circuit_breaker.admit(far)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -234,6 +245,23 @@ async def test_an_agent_that_goes_away_is_left_alone_and_taken_up_again_when_it_
         assert "failed again and again and is left alone for now. Try again in " in conversing.words(refused)
         assert at.sends == []
         await database.run(Breaker.objects.filter(agent=talk.agent).update, retry_at="2020-01-01T00:00:00Z")
-        breaker.forget()
+        circuit_breaker.clear_cache()
         assert (await talk.ask()).state == "completed"
         await conversing.until(lambda: health_of(talk.agent) == "ok")
+
+
+def test_failures_that_are_counted_while_others_are_read_are_seen_at_once(opened):
+    """Another thread closes the breaker after this one has read its row, and before it has kept it."""
+    circuit_breaker.clear_cache()
+
+    def closed_meanwhile(execute, sql, params, many, context):
+        result = execute(sql, params, many, context)
+        if "SELECT" in str(sql) and not closed:
+            closed.append(True)
+            circuit_breaker.close(opened)
+        return result
+
+    closed = []
+    with connection.execute_wrapper(closed_meanwhile), pytest.raises(CircuitOpen):
+        circuit_breaker.admit(opened)
+    circuit_breaker.admit(opened)

@@ -12,15 +12,14 @@ from django.db import connection
 from django.utils import timezone
 
 import db as database
-from apps.accounts import keyring as keyrings
-from apps.accounts.keyring import CannotDecrypt, keyring
-from apps.engine.redaction import Redaction
-from apps.remote import credentials
-from apps.remote.authenticating.errors import CredentialMissing, WrongOrigin
-from apps.remote.errors import Unauthorized
+from apps.accounts import encryption
+from apps.accounts.encryption import CannotDecrypt, keyring
+from apps.engine.output import Redaction
+from apps.remote.authentication import credentials
+from apps.remote.errors import CredentialMissing, Unauthorized, WrongOrigin
 from apps.remote.models import RemoteCredential
 from tests.outbound.receiving import answer, server
-from tests.remote.guarded import api_key, approved, card, client, http, letting_in, oauth2, registered
+from tests.remote.guarded import api_key, approved, card, client, http, letting_in, oauth2_scheme, registered
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
@@ -42,7 +41,7 @@ def at_server(ada):
     async def register(at, schemes, *alternatives, **given):
         agent = await database.run(registered, card(at.url, schemes, *alternatives))
         for name, values in given.items():
-            await database.run(credentials.keep, agent, None, name, values, ada)
+            await database.run(credentials.save, agent, None, name, values, ada)
         return agent
 
     return register
@@ -81,7 +80,7 @@ async def test_each_kind_lets_parley_in(ada, scheme, given, is_known):
         agent = await database.run(registered, card(at.url, {"one": scheme}, {"one": []}))
         async with client() as http:
             assert (await http.post(at.url)).status_code == 401, "the server does look"
-        await database.run(credentials.keep, agent, None, "one", given, ada)
+        await database.run(credentials.save, agent, None, "one", given, ada)
         assert (await called(agent, at.url)).status_code == 200
 
 
@@ -92,8 +91,8 @@ async def test_what_is_needed_together_is_sent_together(ada, at_server):
         agent = await at_server(at, both, {"key": [], "token": []}, key={"key": "k-1"})
         with pytest.raises(CredentialMissing, match="a credential, token"):
             await called(agent, at.url)
-        await database.run(credentials.keep, agent, None, "token", {"token": "t-1"}, ada)
-        await database.run(credentials.keep, agent, None, "other", {"key": "not-asked-for"}, ada)
+        await database.run(credentials.save, agent, None, "token", {"token": "t-1"}, ada)
+        await database.run(credentials.save, agent, None, "other", {"key": "not-asked-for"}, ada)
         assert (await called(agent, at.url)).status_code == 200
     assert b"not-asked-for" not in at.requests[0]
 
@@ -103,7 +102,7 @@ async def test_of_alternatives_the_first_that_was_given_is_taken(ada, at_server)
     async with server(letting_in(lambda request: True)) as at:
         agent = await at_server(at, either, {"token": []}, {"key": []}, key=KEY)
         await called(agent, at.url)
-        await database.run(credentials.keep, agent, None, "token", {"token": "t-1"}, ada)
+        await database.run(credentials.save, agent, None, "token", {"token": "t-1"}, ada)
         await called(agent, at.url)
     carried = [(b"X-Key" in request, b"Bearer t-1" in request) for request in at.requests]
     assert carried == [(True, False), (False, True)]
@@ -120,7 +119,7 @@ async def test_it_goes_to_its_own_origin_alone_and_along_no_redirect(at_server):
                 assert SECRET not in str(refused.value)
             assert (await called(agent, own.url + "deeper?a=b")).status_code == 200
             agent = await database.run(approved, agent, card(leading.url, IN_HEADER, {"key": []}))
-            await database.run(credentials.keep, agent, None, "key", KEY, None)
+            await database.run(credentials.save, agent, None, "key", KEY, None)
             auth = await credentials.auth_for(agent, None)
             async with client(follow_redirects=True) as careless:
                 with pytest.raises(httpx.TransportError, match="redirect"):
@@ -130,28 +129,28 @@ async def test_it_goes_to_its_own_origin_alone_and_along_no_redirect(at_server):
 
 
 async def test_a_card_that_moved_gets_nothing_until_it_is_given_again(ada, vault):
-    await database.run(credentials.keep, vault, None, "key", KEY, ada)
+    await database.run(credentials.save, vault, None, "key", KEY, ada)
     moved = card("https://thief.example.org/a2a", {"key": api_key("header", "X-Key")}, {"key": []})
     agent = await database.run(approved, vault, moved)
     with pytest.raises(CredentialMissing, match=r"given for https://vault.example.org:443, .* now at https://thief"):
         await credentials.auth_for(agent, None)
-    await database.run(credentials.keep, agent, None, "key", KEY, ada)
+    await database.run(credentials.save, agent, None, "key", KEY, ada)
     assert await credentials.auth_for(agent, None)
 
 
 async def test_a_card_that_asks_for_another_kind_gets_nothing(ada, vault):
-    await database.run(credentials.keep, vault, None, "key", KEY, ada)
+    await database.run(credentials.save, vault, None, "key", KEY, ada)
     agent = await database.run(approved, vault, card(URL, {"key": http("bearer")}, {"key": []}))
     with pytest.raises(CredentialMissing, match="another kind"):
         await credentials.auth_for(agent, None)
 
 
 async def test_a_card_that_has_tokens_fetched_elsewhere_gets_no_secret(ada):
-    schemes = {"login": oauth2("https://login.example.org/token")}
+    schemes = {"login": oauth2_scheme("https://login.example.org/token")}
     agent = await database.run(registered, card(URL, schemes, {"login": []}))
     given = {"client_id": "parley", "client_secret": SECRET}
-    await database.run(credentials.keep, agent, None, "login", given, ada)
-    schemes = {"login": oauth2("https://thief.example.org/token")}
+    await database.run(credentials.save, agent, None, "login", given, ada)
+    schemes = {"login": oauth2_scheme("https://thief.example.org/token")}
     agent = await database.run(approved, agent, card(URL, schemes, {"login": []}))
     with pytest.raises(CredentialMissing, match=r"for the tokens of https://login.example.org:443"):
         await credentials.auth_for(agent, None)
@@ -159,11 +158,11 @@ async def test_a_card_that_has_tokens_fetched_elsewhere_gets_no_secret(ada):
 
 async def test_one_that_has_expired_or_was_erased_or_cannot_be_given_is_not_used(ada, vault):
     past = timezone.now() - datetime.timedelta(seconds=1)
-    await database.run(lambda: credentials.keep(vault, None, "key", KEY, ada, expires_at=past))
+    await database.run(lambda: credentials.save(vault, None, "key", KEY, ada, expires_at=past))
     with pytest.raises(CredentialMissing, match="expired"):
         await credentials.auth_for(vault, None)
-    assert await database.run(credentials.forget, vault, None, "key", ada)
-    assert not await database.run(credentials.forget, vault, None, "key", ada)
+    assert await database.run(credentials.erase, vault, None, "key", ada)
+    assert not await database.run(credentials.erase, vault, None, "key", ada)
     assert not await RemoteCredential.objects.aexists()
     with pytest.raises(CredentialMissing, match="wants a credential"):
         await credentials.auth_for(vault, None)
@@ -171,7 +170,7 @@ async def test_one_that_has_expired_or_was_erased_or_cannot_be_given_is_not_used
     with pytest.raises(CredentialMissing, match="client certificate"):
         await credentials.auth_for(agent, None)
     with pytest.raises(ValidationError, match="client certificate"):
-        await database.run(credentials.keep, agent, None, "tls", KEY, ada)
+        await database.run(credentials.save, agent, None, "tls", KEY, ada)
 
 
 # Each person's own
@@ -179,17 +178,17 @@ async def test_one_that_has_expired_or_was_erased_or_cannot_be_given_is_not_used
 
 async def test_a_persons_own_goes_before_that_of_everybody(ada, bob, vault):
     with pytest.raises(ValidationError, match="does not want"):
-        await database.run(credentials.keep, vault, ada, "key", KEY, ada)
-    await database.run(credentials.keep, vault, None, "key", {"key": "of-everybody"}, ada)
-    await database.run(credentials.bring_own, vault, "key", True, ada)
-    await database.run(credentials.keep, vault, ada, "key", {"key": "of-ada"}, ada)
+        await database.run(credentials.save, vault, ada, "key", KEY, ada)
+    await database.run(credentials.save, vault, None, "key", {"key": "of-everybody"}, ada)
+    await database.run(credentials.set_personal, vault, "key", True, ada)
+    await database.run(credentials.save, vault, ada, "key", {"key": "of-ada"}, ada)
     assert await sent(vault, ada.pk) == "of-ada"
     for owner in (bob.pk, None):
         with pytest.raises(CredentialMissing) as missing:
             await credentials.auth_for(vault, owner)
         assert missing.value.is_personal
     assert await sent(vault, None, checking=True) == "of-everybody"
-    await database.run(credentials.bring_own, vault, "key", False, ada)
+    await database.run(credentials.set_personal, vault, "key", False, ada)
     assert [await sent(vault, owner) for owner in (ada.pk, bob.pk)] == ["of-ada", "of-everybody"]
 
 
@@ -200,7 +199,7 @@ async def sent(agent, owner, **options):
 
 async def test_one_of_another_agent_is_never_taken(ada, vault):
     other = await database.run(registered, card(URL, {"key": api_key("header", "X-Key")}, {"key": []}), "other")
-    await database.run(credentials.keep, other, None, "key", KEY, ada)
+    await database.run(credentials.save, other, None, "key", KEY, ada)
     with pytest.raises(CredentialMissing):
         await credentials.auth_for(vault, ada.pk)
 
@@ -218,18 +217,18 @@ def test_what_is_no_credential_is_refused_by_field_and_not_repeated(ada, vault):
         (http("bearer"), {"token": f"{SECRET} two"}, "token"),
         (http("basic"), {"username": f"a:{SECRET}", "password": "p"}, "username"),
         (http("basic"), {"username": "ada"}, "password"),
-        (oauth2("https://login.example.org/token"), {"client_id": "x"}, "client_secret"),
+        (oauth2_scheme("https://login.example.org/token"), {"client_id": "x"}, "client_secret"),
     ):
         agent = approved(vault, card(URL, {"one": scheme}, {"one": []}))
         with pytest.raises(ValidationError) as refused:
-            credentials.keep(agent, None, "one", given, ada)
+            credentials.save(agent, None, "one", given, ada)
         assert list(refused.value.message_dict) == [field]
         assert SECRET not in str(refused.value)
     assert not RemoteCredential.objects.exists()
 
 
 def test_the_database_has_it_encrypted_and_goes_along_with_a_new_master_key(ada, vault, settings):
-    credentials.keep(vault, None, "key", KEY, ada)
+    credentials.save(vault, None, "key", KEY, ada)
     old = stored()
     assert SECRET not in str(old)
     settings.MASTER_KEY = f"{base64.urlsafe_b64encode(b'n' * 32).decode()},{settings.MASTER_KEY}"
@@ -247,15 +246,15 @@ def stored():
 
 
 async def test_one_that_cannot_be_decrypted_is_told_without_a_word_of_it_and_can_be_given_again(ada, vault, settings):
-    await database.run(credentials.keep, vault, None, "key", KEY, ada)
+    await database.run(credentials.save, vault, None, "key", KEY, ada)
     settings.MASTER_KEY = base64.urlsafe_b64encode(b"n" * 32).decode()
-    keyrings._read_once.cache_clear()
+    encryption._read_once.cache_clear()
     with pytest.raises(Unauthorized, match="cannot be decrypted"):
         await credentials.auth_for(vault, None)
     with pytest.raises(CannotDecrypt):
         await RemoteCredential.objects.aget()
-    await database.run(credentials.bring_own, vault, "key", True, ada)
-    await database.run(credentials.keep, vault, None, "key", {"key": "new"}, ada)
+    await database.run(credentials.set_personal, vault, "key", True, ada)
+    await database.run(credentials.save, vault, None, "key", {"key": "new"}, ada)
     assert (await RemoteCredential.objects.aget()).values == {"key": "new"}
 
 
@@ -281,19 +280,19 @@ async def test_what_an_agent_echoes_is_without_it(ada):
     schemes = {"login": http("basic"), "key": api_key("header", "X-Key")}
     agent = await database.run(registered, card(URL, schemes, {"login": [], "key": []}))
     given = {"username": "ada", "password": SECRET}
-    await database.run(credentials.keep, agent, None, "login", given, ada)
-    await database.run(credentials.keep, agent, None, "key", {"key": "another-canary"}, ada)
+    await database.run(credentials.save, agent, None, "login", given, ada)
+    await database.run(credentials.save, agent, None, "key", {"key": "another-canary"}, ada)
     redaction = Redaction()
-    await credentials.auth_for(agent, None, keep_out=redaction.keep_out)
+    await credentials.auth_for(agent, None, redact=redaction.keep_out)
     basic = base64.b64encode(f"ada:{SECRET}".encode()).decode()
     assert redaction(f"You sent {SECRET}, {basic} and another-canary.") == "You sent •••, ••• and •••."
 
 
 def test_who_gives_and_erases_is_in_the_audit(ada, vault, caplog):
     caplog.set_level(logging.INFO, "parley.audit")
-    credentials.keep(vault, None, "key", KEY, ada)
-    credentials.bring_own(vault, "key", True, ada)
-    credentials.forget(vault, None, "key", ada)
+    credentials.save(vault, None, "key", KEY, ada)
+    credentials.set_personal(vault, "key", True, ada)
+    credentials.erase(vault, None, "key", ada)
     lines = [record.getMessage() for record in caplog.records]
     assert [f"by {ada.pk}" in line and "vault" in line for line in lines] == [True, True, True]
     assert "canary" not in " ".join(lines)

@@ -9,10 +9,10 @@ from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from apps.accounts.models import User
-from apps.operators.remote.credentials import sheet_of
-from apps.remote import credentials
+from apps.operators.credentials import credentials_url
+from apps.remote.authentication import credentials
 from apps.remote.models import RemoteAgent, RemoteCredential
-from tests.remote.guarded import api_key, card, http, oauth2, registered
+from tests.remote.guarded import api_key, card, http, oauth2_scheme, registered
 from tests.remote.scripted import Scripted, serving
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
@@ -31,11 +31,11 @@ def vault(db):
 
 
 def do(client, agent, what, **fields):
-    return client.post(sheet_of(agent), {"do": what, **fields}, follow=True)
+    return client.post(credentials_url(agent), {"do": what, **fields}, follow=True)
 
 
 def test_the_page_says_what_the_card_asks_for_and_takes_it(admin_client, admin_user, vault):
-    page = admin_client.get(sheet_of(vault)).text
+    page = admin_client.get(credentials_url(vault)).text
     for text in ("https://vault.example.org:443", "API key, in the header X-Key", "Name and password", "User name"):
         assert text in page
     shown = do(admin_client, vault, "give", scheme="key", key=SECRET, expires="2099-12-31").text
@@ -43,7 +43,7 @@ def test_the_page_says_what_the_card_asks_for_and_takes_it(admin_client, admin_u
     assert f"by {admin_user}" in shown
     row = RemoteCredential.objects.get()
     assert (row.values, row.user, row.given_by, row.expires_at.year) == ({"key": SECRET}, None, admin_user, 2099)
-    everywhere = [sheet_of(vault), reverse(LIST), reverse("admin:remote_remotecredential_change", args=[row.pk])]
+    everywhere = [credentials_url(vault), reverse(LIST), reverse("admin:remote_remotecredential_change", args=[row.pk])]
     for address in everywhere:
         page = admin_client.get(address).text
         assert "key" in page
@@ -72,12 +72,12 @@ def test_what_cannot_be_kept_is_refused_in_a_sentence(admin_client, vault, echo)
         ({"do": "personal", "scheme": "ghost"}, ""),
         ({"do": "give"}, ""),
     ):
-        answer = admin_client.post(sheet_of(vault), fields)
+        answer = admin_client.post(credentials_url(vault), fields)
         assert answer.status_code == 422
         assert told in answer.text
         assert "canary" not in answer.text
     assert not RemoteCredential.objects.exists()
-    assert admin_client.get(sheet_of(echo)).status_code == 404  # which is not remote
+    assert admin_client.get(credentials_url(echo)).status_code == 404  # which is not remote
 
 
 def test_who_may_only_look_changes_nothing(client, vault):
@@ -85,7 +85,7 @@ def test_who_may_only_look_changes_nothing(client, vault):
     viewer.user_permissions.add(Permission.objects.get(codename="view_remotecredential"))
     client.force_login(viewer)
     assert client.get(reverse(LIST)).status_code == 200
-    assert client.get(sheet_of(vault)).status_code == 403
+    assert client.get(credentials_url(vault)).status_code == 403
     assert do(client, vault, "give", scheme="key", key=SECRET).status_code == 403
     assert not RemoteCredential.objects.exists()
 
@@ -94,7 +94,7 @@ def test_the_agents_own_page_leads_there_and_says_what_is_wanted(admin_client, v
     remote = RemoteAgent.objects.create(agent=vault, origin="https://vault.example.org:443")
     page = reverse("admin:remote_remoteagent_change", args=[remote.pk])
     assert "wanted: give them" in admin_client.get(page).text
-    assert sheet_of(vault) in admin_client.get(page).text
+    assert credentials_url(vault) in admin_client.get(page).text
     do(admin_client, vault, "give", scheme="key", key=SECRET)
     assert "what lets Parley in" in admin_client.get(page).text
     do(admin_client, vault, "personal", scheme="key")
@@ -103,8 +103,8 @@ def test_the_agents_own_page_leads_there_and_says_what_is_wanted(admin_client, v
 
 
 def test_those_of_people_are_listed_and_erased_together(admin_client, ada, vault):
-    credentials.bring_own(vault, "key", True, None)
-    credentials.keep(vault, ada, "key", {"key": SECRET}, ada)
+    credentials.set_personal(vault, "key", True, None)
+    credentials.save(vault, ada, "key", {"key": SECRET}, ada)
     assert "ada@example.org" in admin_client.get(reverse(LIST)).text
     chosen = [row.pk for row in RemoteCredential.objects.all()]
     answer = admin_client.post(reverse(LIST), {"action": "erase_selected", "_selected_action": chosen}, follow=True)
@@ -128,7 +128,7 @@ def test_trying_tells_whether_the_agent_lets_parley_in(admin_client, at):
     assert "does not let Parley in" in refused
     do(admin_client, agent, "give", scheme="login", username="parley", password=SECRET)
     assert "lets Parley in with this" in do(admin_client, agent, "try").text
-    other = registered(card(at.url, {"login": oauth2(at.url)}, {"login": []}), "other")
+    other = registered(card(at.url, {"login": oauth2_scheme(at.url)}, {"login": []}), "other")
     do(admin_client, other, "give", scheme="login", client_id="stranger", client_secret=SECRET)
     untold = do(admin_client, other, "try").text
     assert "gives no token to this OAuth2 client (status 401)" in untold

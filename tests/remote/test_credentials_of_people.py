@@ -12,11 +12,10 @@ from apps.accounts.principals import ANONYMOUS
 from apps.engine import accept, turn
 from apps.features.credentials import requests
 from apps.features.credentials.models import CredentialRequest
-from apps.record import replay
+from apps.record import projection
 from apps.record.models import Event, Run, Task
-from apps.remote import credentials
-from apps.remote.authenticating.errors import CredentialMissing
-from apps.remote.errors import Unauthorized
+from apps.remote.authentication import credentials
+from apps.remote.errors import CredentialMissing, Unauthorized
 from apps.remote.models import RemoteAgent, RemoteCredential
 from tests.outbound.receiving import server
 from tests.remote.guarded import api_key, card, client, http, letting_in, registered
@@ -34,7 +33,7 @@ async def executor(assignment, task, aside):
     """Calls the agent and repeats what it says; asks as every executor of remote agents does."""
     owner = assignment.task.owner_id
     try:
-        auth = await credentials.auth_for(assignment.agent, owner, keep_out=assignment.redaction.keep_out)
+        auth = await credentials.auth_for(assignment.agent, owner, redact=assignment.redaction.keep_out)
         async with client() as way:
             answer = await way.post(
                 assignment.agent.current_version.content["card"]["supportedInterfaces"][0]["url"], auth=auth
@@ -49,9 +48,9 @@ async def executor(assignment, task, aside):
 @pytest.fixture(autouse=True)
 def _remote_agents_are_called(settings):
     settings.EXECUTORS = {**settings.EXECUTORS, "remote": f"{__name__}.executor"}
-    turn._executor.cache_clear()
+    turn._executor_of.cache_clear()
     yield
-    turn._executor.cache_clear()
+    turn._executor_of.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +99,7 @@ def vault(root, *names, url=URL, **fields):
     """An agent for which each person brings all of these."""
     agent = registered(card(url, SCHEMES, {name: [] for name in names}), **fields)
     for name in names:
-        credentials.bring_own(agent, name, True, root)
+        credentials.set_personal(agent, name, True, root)
     return agent
 
 
@@ -161,7 +160,7 @@ def test_what_a_card_says_is_text(root, as_ada):
     bad = '<script>alert("x")</script>'
     described = {bad: {"apiKeySecurityScheme": {"location": "header", "name": "X-Key", "description": bad}}}
     agent = registered(card(URL, described, {bad: []}))
-    credentials.bring_own(agent, bad, True, root)
+    credentials.set_personal(agent, bad, True, root)
     page = as_ada.get(PAGE).text
     assert bad not in page
     assert "&lt;script&gt;" in page
@@ -184,7 +183,7 @@ def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_doe
     as_ada.post(PAGE, {**given, "do": "remove"})
     assert not RemoteCredential.objects.exists()
     for scheme in SCHEMES:
-        credentials.bring_own(agent, scheme, True, root)
+        credentials.set_personal(agent, scheme, True, root)
     assert "For everybody" not in as_ada.get(PAGE).text
 
 
@@ -216,7 +215,7 @@ async def test_a_task_asks_and_goes_on_when_it_is_given_by_its_link(ada, root, s
         assert published == [(await Run.objects.aget(turn=2)).pk]
         await carry_out(published[0])
     assert await database.run(state_of, task.pk) == "completed"
-    assert await database.run(replay.differences, task.context_id) == []
+    assert await database.run(projection.differences, task.context_id) == []
     everything = [row async for row in Event.objects.values_list("payload", flat=True)]
     runs = [row async for row in Run.objects.values_list("input", "error", "memory", "slot")]
     assert SECRET not in f"{everything}{runs}"
@@ -250,7 +249,7 @@ async def test_the_page_lets_all_waiting_tasks_go_on_whose_links_are_too_old_too
 async def test_one_that_the_agent_refuses_is_asked_for_again(ada, root, said):
     async with server(letting_in(lambda request: False)) as at:
         agent = await database.run(lambda: vault(root, "key", url=at.url))
-        await database.run(credentials.keep, agent, ada, "key", {"key": "no-longer-good"}, ada)
+        await database.run(credentials.save, agent, ada, "key", {"key": "no-longer-good"}, ada)
         task = await told(ada.principal, agent, said)
     assert task.state == "auth-required"
     assert "It refused the one" in task.status_message["parts"][0]["text"]
@@ -279,7 +278,7 @@ async def test_what_no_person_can_mend_is_no_question(ada, root):
         await credentials.auth_for(agent, ada.pk)
     assert await credentials.question_for(agent, ada.pk, missing.value) is None
     assert await credentials.question_for(agent, ada.pk, Unauthorized("No.")) is None
-    await database.run(credentials.bring_own, agent, "key", True, root)
+    await database.run(credentials.set_personal, agent, "key", True, root)
     asked = await credentials.question_for(agent, ada.pk, Unauthorized("No."))
     assert isinstance(asked, AuthRequired)
     assert isinstance(await credentials.question_for(agent, None, Unauthorized("No.")), Rejected)

@@ -11,14 +11,13 @@ from django.utils import timezone
 
 import db
 import outbound
-from apps.engine.redaction import Redaction
-from apps.remote import credentials
-from apps.remote.authenticating import tokens
-from apps.remote.authenticating.errors import CredentialMissing, TokenRefused, TokenUnavailable
+from apps.engine.output import Redaction
+from apps.remote.authentication import credentials, oauth2
+from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable
 from apps.remote.models import RemoteCredential
 from outbound import Limits
 from tests.outbound.receiving import answer, server
-from tests.remote.guarded import Issuer, Request, approved, card, client, letting_in, oauth2, open_id, registered
+from tests.remote.guarded import Issuer, Request, approved, card, client, letting_in, oauth2_scheme, open_id, registered
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
@@ -32,10 +31,10 @@ def guarded(ada):
     slugs = itertools.count()
 
     async def set_up(agent_at, token_url, given=GIVEN, scopes=(), scheme=None):
-        schemes = {"login": scheme or oauth2(token_url)}
+        schemes = {"login": scheme or oauth2_scheme(token_url)}
         said = card(agent_at.url, schemes, {"login": list(scopes)})
         agent = await db.run(registered, said, f"vault-{next(slugs)}")
-        await db.run(credentials.keep, agent, None, "login", given, ada)
+        await db.run(credentials.save, agent, None, "login", given, ada)
 
         async def call(auth=None, **options):
             signed = auth or await credentials.auth_for(agent, None, **options)
@@ -51,7 +50,7 @@ def guarded(ada):
 @asynccontextmanager
 async def behind(guarded, issuer, *given, **options):
     """What calls an agent that knows the tokens of this issuer, and the agent's server."""
-    async with server(issuer) as login, server(letting_in(issuer.knows)) as at:
+    async with server(issuer) as login, server(letting_in(issuer.use_loaded)) as at:
         yield await guarded(at, login.url, *given, **options), at
 
 
@@ -129,7 +128,7 @@ async def test_a_client_that_was_taken_back_gets_no_further_token(guarded, ada):
     issuer = Issuer()
     async with behind(guarded, issuer) as (call, _):
         auth = await credentials.auth_for(call.agent, None)
-        await db.run(credentials.forget, call.agent, None, "login", ada)
+        await db.run(credentials.erase, call.agent, None, "login", ada)
         with pytest.raises(CredentialMissing, match="taken back"):
             await call(auth)
     assert issuer.asked == []
@@ -149,10 +148,10 @@ async def test_an_issuer_may_take_the_secret_in_the_body_alone_and_odd_letters_o
 
 async def test_other_scopes_want_another_token(guarded, ada):
     issuer = Issuer()
-    async with server(issuer) as login, server(letting_in(issuer.knows)) as at:
+    async with server(issuer) as login, server(letting_in(issuer.use_loaded)) as at:
         call = await guarded(at, login.url, scopes=["read"])
         await call()
-        wider = card(at.url, {"login": oauth2(login.url)}, {"login": ["read", "write"]})
+        wider = card(at.url, {"login": oauth2_scheme(login.url)}, {"login": ["read", "write"]})
         agent = await db.run(approved, call.agent, wider)
         auth = await credentials.auth_for(agent, None)
         assert await call(auth) == 200
@@ -162,7 +161,7 @@ async def test_other_scopes_want_another_token(guarded, ada):
 async def test_a_token_that_an_agent_echoes_is_kept_out_of_what_is_said(guarded):
     issuer, redaction = Issuer(), Redaction()
     async with behind(guarded, issuer) as (call, _):
-        await call(keep_out=redaction.keep_out)
+        await call(redact=redaction.keep_out)
     assert redaction(f"{issuer.issued[0]} client-secret-1") == "••• •••"
 
 
@@ -226,7 +225,7 @@ async def test_an_issuer_that_redirects_gets_the_secret_nowhere_else(guarded):
 
 
 async def test_one_that_hangs_or_drips_is_given_up(guarded, monkeypatch):
-    monkeypatch.setattr(tokens, "LIMITS", Limits(seconds=0.3, bytes=1000))
+    monkeypatch.setattr(oauth2, "TOKEN_LIMITS", Limits(seconds=0.3, bytes=1000))
 
     async def hangs(request, writer):
         await asyncio.sleep(60)
@@ -273,7 +272,7 @@ def provider(issuer, document):
 
 async def test_a_provider_says_where_tokens_are_fetched(guarded):
     issuer, document = Issuer(), {}
-    async with server(provider(issuer, document)) as login, server(letting_in(issuer.knows)) as at:
+    async with server(provider(issuer, document)) as login, server(letting_in(issuer.use_loaded)) as at:
         document["token_endpoint"] = login.url + "token"
         scheme = open_id(login.url + ".well-known/openid-configuration")
         assert await (await guarded(at, "", scheme=scheme))() == 200

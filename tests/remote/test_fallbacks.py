@@ -9,9 +9,9 @@ import pytest
 import db
 from apps.agents.models import Agent
 from apps.engine import send
-from apps.features.sessions.switching import switch
+from apps.features.sessions.commands import switch_agent
 from apps.record.models import Message
-from apps.remote import breaker
+from apps.remote import circuit_breaker
 from apps.remote.errors import Unreachable
 from tests.remote.card_server import card as card_at
 from tests.remote.conversing import Talk, is_whole, remote_agent, run_of, words
@@ -60,7 +60,7 @@ async def test_a_hosted_agent_takes_the_turn_where_nobody_listens_or_the_breaker
     assert "sent" not in run.input
     assert await db.run(is_whole, done)
     for _ in range(settings.REMOTE_BREAKER_FAILURES):
-        await db.run(breaker.failed, agent, Unreachable("Nobody is there."))
+        await db.run(circuit_breaker.record_failure, agent, Unreachable("Nobody is there."))
     done = await Talk(ada, agent).ask("hello")
     assert (done.state, words(done)) == ("completed", "hello")
 
@@ -91,11 +91,11 @@ async def test_a_question_whose_agent_is_away_stays_one(near, ada):
     talk = Talk(ada, await db.run(remote_agent, near.card()))
     asked = await talk.ask()
     for _ in range(5):
-        await db.run(breaker.failed, talk.agent, Unreachable("Nobody is there."))
+        await db.run(circuit_breaker.record_failure, talk.agent, Unreachable("Nobody is there."))
     again = await talk.ask("green", task=asked)
     assert again.state == "input-required"
     assert "send it again later" in words(again)
-    await db.run(breaker.close, talk.agent)
+    await db.run(circuit_breaker.close, talk.agent)
     goes_on(near)
     assert words(await talk.ask("green", task=asked)) == "Green it is."
     assert [message.get("taskId") for message in near.sends] == [None, "t1"]
@@ -106,7 +106,7 @@ async def test_a_session_goes_on_between_one_of_ours_and_a_remote_one(ada, near,
     talk = Talk(ada, echo)
     first = await talk.ask("mine")
     talk.agent = await db.run(remote_agent, near.card(), "near")
-    await db.run(switch, ada.principal, first.context_id, talk.agent)
+    await db.run(switch_agent, ada.principal, first.context_id, talk.agent)
     second = await talk.ask("theirs")
     assert second.context_id == first.context_id
     [message] = near.sends
@@ -121,7 +121,7 @@ async def test_every_call_is_in_the_callers_trace_as_a_span_below_the_run(ada, n
     for header in (f"00-{TRACE}-00f067aa0ba902b7-01", ""):  # without one it is the run's own trace
         near.headers.clear()
         sent = await send.send(ada.principal, agent, said(), traceparent=header)
-        done = await send.settled(sent.context, sent.task, sent.index, lambda found: found)
+        done = await send.wait_until_settled(sent.context, sent.task, sent.index, lambda found: found)
         run = await db.run(run_of, done)
         told = [headers["traceparent"] for headers in near.headers]
         assert len(told) >= 2

@@ -9,12 +9,12 @@ from django.utils import timezone
 
 import db as database
 from apps.agents.models import Agent
-from apps.agents.negotiation import Ask
+from apps.agents.negotiation import WorkRequest
 from apps.features.routing import ranking
-from apps.remote import breaker, checking
+from apps.remote import circuit_breaker, health_checks
 from apps.remote.errors import CircuitOpen, Unreachable
-from apps.remote.examining import Finding
 from apps.remote.models import Check, Checkup, RemoteAgent
+from apps.remote.probes import Finding
 from tests.remote.registered import remote_agent
 
 pytestmark = pytest.mark.django_db
@@ -29,8 +29,8 @@ def far(db):
     agent = remote_agent("far")
     for error in ("", "", "far.invalid did not <b>answer</b> in time.", ""):
         Checkup.objects.update(next_check_at=timezone.now() - timedelta(seconds=1))
-        [one] = checking.take(10)
-        checking.keep(one, [Finding(Check.Kind.CARD, 40, error, answers=not error)])
+        [one] = health_checks.claim_rounds(10)
+        health_checks.record_round(one, [Finding(Check.Kind.CARD, 40, error, answers=not error)])
     return agent
 
 
@@ -38,7 +38,7 @@ def far(db):
 def broken(far, settings):
     settings.REMOTE_BREAKER_FAILURES = 2
     for _ in range(2):
-        breaker.failed(far, Unreachable("far.invalid cannot be reached."))
+        circuit_breaker.record_failure(far, Unreachable("far.invalid cannot be reached."))
     return far
 
 
@@ -63,26 +63,26 @@ def test_operators_see_an_open_breaker_and_close_it(admin_client, broken):
     assert "open: no call goes through" in page
     assert "Calls to it failed again and again, so it is left alone for a while. far.invalid cannot be reached." in page
     with pytest.raises(CircuitOpen):
-        breaker.admit(broken)
+        circuit_breaker.admit(broken)
     answer = admin_client.post(reverse(LOOK_AFTER, args=[broken.pk]), {"do": "close"}, follow=True)
     assert "Calls to Far go through again." in answer.content.decode()
-    breaker.admit(broken)
+    circuit_breaker.admit(broken)
     broken.refresh_from_db()
     assert broken.health == "ok"
-    breaker.failed(broken, Unreachable("far.invalid cannot be reached."))
-    breaker.failed(broken, Unreachable("far.invalid cannot be reached."))
+    circuit_breaker.record_failure(broken, Unreachable("far.invalid cannot be reached."))
+    circuit_breaker.record_failure(broken, Unreachable("far.invalid cannot be reached."))
     remote = RemoteAgent.objects.get(agent=broken)  # whose own page shows the same
     page = admin_client.get(reverse("admin:remote_remoteagent_change", args=[remote.pk])).text
     assert "open: no call goes through" in page
     admin_client.post(reverse("admin:remote_remoteagent_health", args=[remote.pk]), {"do": "close"})
-    breaker.admit(broken)
+    circuit_breaker.admit(broken)
 
 
 def test_operators_have_an_agent_checked_at_once_and_set_its_probe(admin_client, far):
-    assert checking.take(10) == []
+    assert health_checks.claim_rounds(10) == []
     assert admin_client.get(reverse(LOOK_AFTER, args=[far.pk])).status_code == 405
     admin_client.post(reverse(LOOK_AFTER, args=[far.pk]), {"do": "check"})
-    assert [one.agent for one in checking.take(10)] == [far]
+    assert [one.agent for one in health_checks.claim_rounds(10)] == [far]
     assert admin_client.post(reverse(CHECKUP, args=[far.pk]), {"probe": "Are you there?"}).status_code == 302
     assert Checkup.objects.get(agent=far).probe == "Are you there?"
 
@@ -97,16 +97,16 @@ def test_who_may_only_look_changes_nothing(client, ada, broken):
     assert "Close the breaker now" not in page
     for what in ("check", "close"):
         assert client.post(reverse(LOOK_AFTER, args=[broken.pk]), {"do": what}).status_code == 403
-    assert checking.take(10) == []
+    assert health_checks.claim_rounds(10) == []
     with pytest.raises(CircuitOpen):
-        breaker.admit(broken)
+        circuit_breaker.admit(broken)
 
 
 def test_the_list_of_all_says_how_each_does_in_few_statements(admin_client, far, broken, django_assert_max_num_queries):
     for number in range(8):
         remote_agent(f"other-{number}")
-    for one in checking.take(20):
-        checking.keep(one, [Finding(Check.Kind.CARD, 40)])
+    for one in health_checks.claim_rounds(20):
+        health_checks.record_round(one, [Finding(Check.Kind.CARD, 40)])
     with django_assert_max_num_queries(16):
         page = admin_client.get(reverse(CHECKUPS)).content.decode()
     assert page.count("100 %") == 16
@@ -134,7 +134,7 @@ def test_people_see_it_on_the_agents_page_and_the_agent_stays_listed(client, ada
 
 
 async def ranked(principal):
-    return [(one.agent.slug, one.accepted) for one in await ranking.rank(principal, Ask("talk"))]
+    return [(one.agent.slug, one.accepted) for one in await ranking.rank_agents(principal, WorkRequest("talk"))]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -147,5 +147,5 @@ async def test_a_remote_agent_with_trouble_ranks_lower_and_one_that_is_away_stay
     await database.run(Agent.objects.filter(pk=far.pk).update, health="degraded", updated_at=timezone.now())
     assert await ranked(ada.principal) == [("near", True), ("far", True)]
     settings.REMOTE_BREAKER_FAILURES = 1
-    await database.run(breaker.failed, far, Unreachable("far.invalid cannot be reached."))
+    await database.run(circuit_breaker.record_failure, far, Unreachable("far.invalid cannot be reached."))
     assert await ranked(ada.principal) == [("near", True), ("far", False)]

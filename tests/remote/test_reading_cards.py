@@ -19,14 +19,14 @@ def with_interfaces(*told):
 
 
 def test_a_card_stays_what_it_says_and_what_is_unknown_or_empty_is_left_to_the_protocol():
-    read = cards.read(card(URL))
+    read = cards.read_card(card(URL))
     assert read == card(URL)
     assert ParseDict(read, AgentCard()).skills[0].id == "translate"
     told = card(URL, supported_interfaces=card(URL)["supportedInterfaces"], surprise=1)
     del told["supportedInterfaces"]
-    assert cards.read(told) == card(URL)
+    assert cards.read_card(told) == card(URL)
     lean = {name: one for name, one in card(URL).items() if name not in ("capabilities", "skills", "defaultInputModes")}
-    read = cards.read(lean)
+    read = cards.read_card(lean)
     assert (read["capabilities"], read["skills"], read["defaultInputModes"]) == ({}, [], [])
 
 
@@ -35,7 +35,7 @@ def test_a_card_of_0_3_becomes_one_of_1_0():
         "clientCredentials": {"tokenUrl": "https://id.example/token", "scopes": {}},
         "implicit": {"authorizationUrl": "https://id.example/", "scopes": {}},
     }
-    read = cards.read(
+    read = cards.read_card(
         old_card(
             URL,
             additionalInterfaces=[
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said_with_its_field():
         ({"supportedInterfaces": [{"url": URL}]}, "supportedInterfaces[0].protocolBinding is missing."),
         ({"name": None, "version": None, "skills": 1}, "name is missing. version is missing. skills must be a list."),
     ):
-        assert sentence in refusal(cards.read, card(URL, **fields))
+        assert sentence in refusal(cards.read_card, card(URL, **fields))
 
 
 def test_what_is_wrong_with_a_card_of_0_3_is_said_too():
@@ -101,23 +101,23 @@ def test_what_is_wrong_with_a_card_of_0_3_is_said_too():
         ({"capabilities": {"extensions": [{"uri": "u", "params": {"n": 2**60}}]}}, "beyond 2^53"),
         ({"description": "\ud800"}, "description is missing"),
     ):
-        assert sentence in refusal(cards.read, old_card(URL, **fields))
+        assert sentence in refusal(cards.read_card, old_card(URL, **fields))
 
 
 def test_what_is_no_json_object_is_no_card():
     deep = b'{"a":' + b"[" * 100 + b"]" * 100 + b"}"
     for text in (b"", b"[]", b'{"name": NaN}', b'{"name": "a", "name": "b"}', b"\xff", deep, b"[" * 100_000):
-        assert "no agent card" in refusal(cards.parsed, text)
+        assert "no agent card" in refusal(cards.parse_card, text)
 
 
 def test_texts_come_without_characters_that_deceive_or_cannot_be_stored():
-    read = cards.read(card(URL, name="Trans\u202elator\x00\x1b[31m", description="one\ntwo\ud800\u2066"))
+    read = cards.read_card(card(URL, name="Trans\u202elator\x00\x1b[31m", description="one\ntwo\ud800\u2066"))
     assert (read["name"], read["description"]) == ("Translator[31m", "one\ntwo")
     json.dumps(read).encode()
 
 
 def test_interfaces_are_used_in_the_agents_order_and_at_one_origin():
-    read = cards.read(
+    read = cards.read_card(
         with_interfaces(
             ("grpc.example:50051", "GRPC", "1.0"),
             (f"{URL}/rest", "HTTP+JSON", "1.0"),
@@ -126,21 +126,21 @@ def test_interfaces_are_used_in_the_agents_order_and_at_one_origin():
             (URL, "JSONRPC", "2.0"),
         )
     )
-    assert [one["url"] for one in cards.usable(read)] == [f"{URL}/rest", URL]
-    assert cards.origin_of(read) == "https://agents.example:443"
+    assert [one["url"] for one in cards.usable_interfaces(read)] == [f"{URL}/rest", URL]
+    assert cards.card_origin(read) == "https://agents.example:443"
     assert len(read["supportedInterfaces"]) == 5
 
 
 def test_an_interface_at_a_closed_address_is_refused():
     for url in ("http://127.0.0.1/a2a", "http://169.254.169.254/", "file:///etc/passwd", "https://a@b.c/"):
         told = with_interfaces((URL, "JSONRPC", "1.0"), (url, "HTTP+JSON", "1.0"))
-        assert "supportedInterfaces[1].url" in refusal(cards.read, told)
+        assert "supportedInterfaces[1].url" in refusal(cards.read_card, told)
 
 
 def test_what_the_card_says_becomes_what_our_own_card_of_it_can_say():
     skill = {"id": "s", "name": "S", "description": "d", "tags": [], "inputModes": ["file"]}
-    stated = cards.stated(
-        cards.read(
+    stated = cards.agent_fields(
+        cards.read_card(
             card(URL, name="N" * 300, defaultInputModes=["application/json"], defaultOutputModes=[], skills=[skill])
         )
     )

@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.agents.models import Agent
-from apps.remote import approving, refreshing, registering
+from apps.remote import card_verification, registration
 from apps.remote.models import RemoteAgent
 from tests.remote.card_server import WELL_KNOWN
 
@@ -19,11 +19,11 @@ KEY = {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}}
 @pytest.fixture
 def translator(cards_at):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
-    return registering.register_remote("translator", url=cards_at.url)
+    return registration.register_remote("translator", url=cards_at.url)
 
 
 def refreshed(agent):
-    told = refreshing.refresh(agent)
+    told = registration.refresh_card(agent)
     return told.outcome, Agent.objects.select_related("remote__proposed", "current_version").get(pk=agent.pk)
 
 
@@ -85,7 +85,7 @@ def test_a_change_of_where_it_is_or_what_it_wants_waits(cards_at, translator, fi
 def test_another_order_of_interfaces_is_harmless(cards_at):
     both = [interface(f"{cards_at.url}/a2a"), interface(f"{cards_at.url}/a2a", "HTTP+JSON")]
     cards_at.pages[WELL_KNOWN] = cards_at.card(supportedInterfaces=both)
-    agent = registering.register_remote("translator", url=cards_at.url)
+    agent = registration.register_remote("translator", url=cards_at.url)
     cards_at.pages[WELL_KNOWN] = cards_at.card(supportedInterfaces=both[::-1])
     assert refreshed(agent)[0] == "updated"
 
@@ -100,18 +100,18 @@ def moved(cards_at, translator):
 
 
 def test_an_operator_approves_and_the_agent_is_what_waited(moved, ada):
-    version = approving.approve(moved, ada)
+    version = registration.approve_card(moved, ada)
     agent = Agent.objects.get()
     assert (agent.name, agent.current_version) == ("Moved", version)
     assert agent.remote.origin == "https://elsewhere.example:443"
     assert (agent.remote.proposed, agent.versions.first().note) == (None, "Needs approval: another origin, interface.")
     assert refreshed(agent)[0] == "unchanged"
     with pytest.raises(ValidationError, match="Nothing waits"):
-        approving.approve(agent, ada)
+        registration.approve_card(agent, ada)
 
 
 def test_an_operator_declines_and_the_same_is_not_proposed_again(cards_at, moved, ada):
-    approving.decline(moved, ada)
+    registration.decline_card(moved, ada)
     outcome, agent = refreshed(moved)
     assert (outcome, agent.name, agent.remote.proposed, agent.versions.count()) == ("unchanged", "Translator", None, 2)
     cards_at.pages[WELL_KNOWN] = cards_at.card(name="Moved", supportedInterfaces=[interface("https://third.example/")])
@@ -124,7 +124,7 @@ def test_what_was_looked_at_is_what_is_approved(cards_at, moved, ada):
     cards_at.pages[WELL_KNOWN] = cards_at.card(supportedInterfaces=[interface("https://evil.example/")])
     refreshed(moved)
     with pytest.raises(ValidationError, match="changed again meanwhile"):
-        approving.approve(moved, ada, looked_at)
+        registration.approve_card(moved, ada, looked_at)
     assert Agent.objects.get().remote.origin == cards_at.url
 
 
@@ -155,45 +155,45 @@ def test_a_card_that_fails_leaves_everything_as_it_was_and_does_not_even_wait(ca
 @pytest.mark.services("each card has one reader")
 def test_due_cards_are_looked_at_once_each_and_are_due_again_later(cards_at, translator):
     now = timezone.now()
-    assert refreshing.refresh_due() == 0
+    assert registration.refresh_due_cards() == 0
     RemoteAgent.objects.update(refresh_at=now - datetime.timedelta(seconds=1))
     read_too_early = RemoteAgent.objects.due(timezone.now()).get()
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
-    assert refreshing.refresh_due() == 1
-    assert refreshing.refresh_due() == 0
-    assert not refreshing._claimed(read_too_early)  # by another process
+    assert registration.refresh_due_cards() == 1
+    assert registration.refresh_due_cards() == 0
+    assert not registration._claim_refresh(read_too_early)  # by another process
     remote = RemoteAgent.objects.get()
     assert remote.agent.description == "Other."
     assert 700 < (remote.refresh_at - now).total_seconds() < 1100
 
 
 def test_a_fallback_that_is_gone_keeps_no_card_from_counting(cards_at, translator):
-    other = registering.register_remote("other", url=cards_at.url)
-    registering.register_remote("translator", url=cards_at.url, update=True, fallbacks=["other"])
+    other = registration.register_remote("other", url=cards_at.url)
+    registration.register_remote("translator", url=cards_at.url, update=True, fallbacks=["other"])
     other.delete()
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Translates and proofreads.")
     outcome, agent = refreshed(translator)
     assert (outcome, agent.description, agent.fallbacks) == ("updated", "Translates and proofreads.", ["other"])
     cards_at.pages[WELL_KNOWN] = cards_at.card(securitySchemes=KEY)
     assert refreshed(translator)[0] == "waiting"
-    approving.approve(translator, None)
+    registration.approve_card(translator, None)
     assert refreshed(translator)[0] == "unchanged"
 
 
 def test_one_card_that_breaks_the_reader_keeps_no_other_from_being_read(cards_at, translator, monkeypatch, caplog):
     cards_at.pages["/two/card.json"] = cards_at.card(name="Two")
-    two = registering.register_remote("two", url=f"{cards_at.url}/two/card.json")
-    judge = registering.trust.judge
+    two = registration.register_remote("two", url=f"{cards_at.url}/two/card.json")
+    verify = card_verification.verify_card
 
     async def breaking(told, *more):
         if told["name"] == "Two":
             raise RuntimeError("surprise")
-        return await judge(told, *more)
+        return await verify(told, *more)
 
-    monkeypatch.setattr(registering.trust, "judge", breaking)
+    monkeypatch.setattr(card_verification, "verify_card", breaking)
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
     RemoteAgent.objects.update(refresh_at=timezone.now())
-    assert refreshing.refresh_due() == 2
+    assert registration.refresh_due_cards() == 2
     assert Agent.objects.get(slug="translator").description == "Other."
     assert RemoteAgent.objects.get(agent=two).card_error == "The card could not be read. The log says more."
     assert "surprise" in caplog.text
@@ -201,8 +201,8 @@ def test_one_card_that_breaks_the_reader_keeps_no_other_from_being_read(cards_at
 
 def test_a_pasted_card_and_an_agent_that_is_switched_off_are_not_due(cards_at, translator):
     RemoteAgent.objects.update(refresh_at=timezone.now(), card_url="")
-    assert refreshing.refresh_due() == 0
-    assert refreshing.refresh(translator).reason == "The card was pasted: give it the new one."
+    assert registration.refresh_due_cards() == 0
+    assert registration.refresh_card(translator).reason == "The card was pasted: give it the new one."
     RemoteAgent.objects.update(refresh_at=timezone.now(), card_url=cards_at.url)
     Agent.objects.update(is_enabled=False)
-    assert refreshing.refresh_due() == 0
+    assert registration.refresh_due_cards() == 0

@@ -11,11 +11,11 @@ from django.core.management import CommandError, call_command
 import outbound
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
-from apps.agents.versions import digest
-from apps.remote import cards, discovery, registering
+from apps.agents.versions import content_digest
+from apps.remote import cards, registration
+from apps.remote.card_verification import CardSignature
 from apps.remote.errors import BadCard
-from apps.remote.models import Label, RemoteAgent
-from apps.remote.trust import Signature
+from apps.remote.models import RemoteAgent, SignatureStatus
 from tests.remote.card_server import WELL_KNOWN, card, old_card
 
 pytestmark = pytest.mark.django_db
@@ -26,14 +26,14 @@ URL = "https://agents.example/a2a"
 def test_a_card_at_a_url_becomes_an_agent(cards_at, ada):
     cards_at.pages["/cards/one.json"] = cards_at.card()
     url = f"{cards_at.url}/cards/one.json"
-    agent = registering.register_remote("translator", url=url, author=ada, access="public", time_limit=60)
+    agent = registration.register_remote("translator", url=url, author=ada, access="public", time_limit=60)
     agent.refresh_from_db()
     assert (agent.kind, agent.name, agent.version, agent.access) == ("remote", "Translator", "2.1.0", "public")
     assert (agent.time_limit, agent.workspace) == (60, house_workspace())
     assert agent.skills[0]["id"] == "translate"
     version = agent.current_version
     assert version.content["card"] == cards_at.card()
-    assert (version.number, version.sha256, version.author) == (1, digest(version.content), ada)
+    assert (version.number, version.sha256, version.author) == (1, content_digest(version.content), ada)
     remote = agent.remote
     assert (remote.card_url, remote.origin, remote.signature) == (url, cards_at.url, "unsigned")
     assert (remote.registered_by, remote.history_messages, remote.card_error) == (ada, 10, "")
@@ -49,13 +49,13 @@ def test_a_card_at_a_url_becomes_an_agent(cards_at, ada):
 def test_a_base_url_leads_to_the_card_at_a_well_known_place_below_it(cards_at, base, place):
     at = f"{base.rstrip('/')}/.well-known/{place}"
     cards_at.pages[at] = cards_at.card()
-    registering.register_remote("translator", url=cards_at.url + base)
+    registration.register_remote("translator", url=cards_at.url + base)
     assert RemoteAgent.objects.get().card_url == cards_at.url + at
 
 
 def test_a_url_that_ends_like_no_card_may_be_one(cards_at):
     cards_at.pages["/my/agent"] = old_card(cards_at.url)
-    agent = registering.register_remote("translator", url=f"{cards_at.url}/my/agent#about")
+    agent = registration.register_remote("translator", url=f"{cards_at.url}/my/agent#about")
     assert agent.remote.card_url == f"{cards_at.url}/my/agent"
     assert agent.current_version.content["card"]["supportedInterfaces"][0]["protocolVersion"] == "0.3"
 
@@ -63,38 +63,38 @@ def test_a_url_that_ends_like_no_card_may_be_one(cards_at):
 @pytest.mark.parametrize("page", [(302, {"Location": "/login"}, b""), (401, {}, b""), (404, {}, b"")])
 def test_what_answers_where_there_is_no_card_hides_none_at_the_next_place(cards_at, page):
     cards_at.pages |= {WELL_KNOWN: page, "/.well-known/agent.json": old_card(cards_at.url)}
-    registering.register_remote("translator", url=cards_at.url)
+    registration.register_remote("translator", url=cards_at.url)
     assert RemoteAgent.objects.get().card_url == f"{cards_at.url}/.well-known/agent.json"
 
 
 def test_a_pasted_card_becomes_an_agent_too_if_it_is_no_larger_than_one_that_is_fetched():
-    agent = registering.register_remote("translator", card=json.dumps(card(URL)))
+    agent = registration.register_remote("translator", card=json.dumps(card(URL)))
     assert (agent.remote.card_url, agent.remote.origin) == ("", "https://agents.example:443")
     skills = [{"id": f"s{n}", "name": "S", "description": "x" * 9_000, "tags": ["s"]} for n in range(60)]
     with pytest.raises(BadCard, match="larger than 512 KiB"):
-        registering.register_remote("other", card=json.dumps(card(URL, skills=skills)))
+        registration.register_remote("other", card=json.dumps(card(URL, skills=skills)))
 
 
 def test_a_preview_keeps_nothing_and_says_what_one_should_know(cards_at):
     cards_at.pages[WELL_KNOWN] = card(URL, name="Ünlü Çevirmen 3!")
-    shown = asyncio.run(registering.preview(f"{cards_at.url} "))
+    shown = asyncio.run(registration.preview(f"{cards_at.url} "))
     assert shown.slug == "nl-evirmen-3"
     assert shown.notes == [
         f"The card is at {cards_at.url}, the agent itself at https://agents.example:443.",
         "The card is unsigned.",
     ]
     assert not Agent.objects.exists()
-    agent = registering.save("translator", shown)
+    agent = registration.save("translator", shown)
     assert agent.current_version.sha256 == shown.sha256
 
 
 def test_a_slug_that_is_taken_is_refused_unless_its_card_is_to_change(echo):
-    registering.register_remote("one", card=json.dumps(card(URL)), access="public", on_busy="reject")
+    registration.register_remote("one", card=json.dumps(card(URL)), access="public", on_busy="reject")
     with pytest.raises(ValidationError, match="There is an agent one already"):
-        registering.register_remote("one", card=json.dumps(card(URL, name="Other")))
+        registration.register_remote("one", card=json.dumps(card(URL, name="Other")))
     with pytest.raises(ValidationError, match="agent of another kind"):
-        registering.register_remote("echo", card=json.dumps(card(URL)), update=True)
-    again = registering.register_remote("one", card=json.dumps(card(URL, name="Other")), update=True)
+        registration.register_remote("echo", card=json.dumps(card(URL)), update=True)
+    again = registration.register_remote("one", card=json.dumps(card(URL, name="Other")), update=True)
     assert (again.name, again.access, again.on_busy) == ("Other", "public", "reject")
     assert again.versions.count() == 2
     assert Agent.objects.get(slug="echo").kind == "hosted"
@@ -116,24 +116,24 @@ def test_a_slug_that_is_taken_is_refused_unless_its_card_is_to_change(echo):
 def test_what_is_no_card_is_refused_in_a_sentence_and_leaves_nothing(cards_at, page, sentence):
     cards_at.pages[WELL_KNOWN] = page
     with pytest.raises((BadCard, outbound.OutboundError), match=sentence):
-        registering.register_remote("translator", url=cards_at.url)
+        registration.register_remote("translator", url=cards_at.url)
     assert not Agent.objects.exists()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1/", "ftp://x/", "x", "http://[::1", "http://a\u2100b.example/"])
 def test_a_card_at_a_closed_address_or_at_none_is_not_fetched(url):
     with pytest.raises(outbound.Forbidden):
-        registering.register_remote("translator", url=url)
+        registration.register_remote("translator", url=url)
 
 
 def test_of_two_who_register_under_one_slug_at_once_the_later_is_told(monkeypatch, echo):
-    shown = registering.Preview(discovery.pasted(json.dumps(card(URL))), Signature(Label.UNSIGNED))
+    shown = registration.Preview(cards.pasted_card(json.dumps(card(URL))), CardSignature(SignatureStatus.UNSIGNED))
     monkeypatch.setattr(
-        registering, "_found_or_new", lambda slug, workspace, update: Agent(slug=slug, workspace=workspace)
+        registration, "_found_or_new", lambda slug, workspace, update: Agent(slug=slug, workspace=workspace)
     )
     monkeypatch.setattr(Agent, "full_clean", lambda agent: None)  # both looked before either had written
     with pytest.raises(ValidationError, match="There is an agent echo already"):
-        registering.save("echo", shown)
+        registration.save("echo", shown)
     assert Agent.objects.get().name == echo.name
 
 
@@ -144,7 +144,7 @@ def test_an_agent_whose_name_leads_to_a_closed_address_is_refused(cards_at, monk
     cards_at.pages[WELL_KNOWN] = card("https://rebinding.example/a2a")
     monkeypatch.setattr(outbound.guard(), "_resolve", inward)
     with pytest.raises(outbound.Forbidden, match="not on the public internet"):
-        registering.register_remote("translator", url=cards_at.url)
+        registration.register_remote("translator", url=cards_at.url)
     assert not Agent.objects.exists()
 
 

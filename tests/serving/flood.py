@@ -1,15 +1,15 @@
-"""An ASGI application under Daphne's limits that sends for as long as it is let; `/sent` tells how much that was."""
+"""A server at the port that is its argument, which sends for as long as it is let; `/sent` tells how much that was."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 
-from config import daphne_limits
-from config.direct import Receive, Scope, Send, until_gone
+import django
+
+from config.handlers import Receive, Scope, Send, serve_until_disconnect
 
 CHUNK = b"x" * 65536
-daphne_limits.STALLED_SECONDS = 2.0
-daphne_limits.install()
 sent = 0
 
 
@@ -19,7 +19,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == "/sent":
         await send({"type": "http.response.body", "body": str(sent).encode()})
     else:
-        await until_gone(flood(send), receive)
+        await serve_until_disconnect(flood(send), receive)
 
 
 async def flood(send: Send) -> None:
@@ -28,3 +28,11 @@ async def flood(send: Send) -> None:
         await send({"type": "http.response.body", "body": CHUNK, "more_body": True})
         sent += len(CHUNK)
         await asyncio.sleep(0)
+
+
+if __name__ == "__main__":
+    django.setup()
+    from config import serving
+
+    serving.STALLED_SECONDS = 2
+    serving.serve(application, "127.0.0.1", int(sys.argv[1]), worker=False, ready=lambda: None)

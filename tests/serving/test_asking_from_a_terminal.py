@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine.terminal import Terminal
+from apps.engine.management.terminal import Terminal
 from apps.record.models import Event, Task
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
+from django.core.asgi import get_asgi_application
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.test import override_settings
@@ -19,11 +20,10 @@ from django.urls import path
 import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine.send import accept_and_publish, settled
+from apps.engine.send import accept_and_publish, wait_until_settled
 from apps.record import feed, wire
 from apps.record.models import Context
-from config.direct import DirectHandler
-from config.pages import PagesHandler
+from config.handlers import RequestLimits, handle_async
 
 pytestmark = pytest.mark.services("waiting views hold no connection of the pool, and hear by the channel layer")
 begun = asyncio.Event()
@@ -33,7 +33,7 @@ ended: list[str] = []
 async def waits(request: HttpRequest, context: str, task: str, after: int) -> HttpResponse:
     begun.set()
     try:
-        shown = await settled(context, task, after, wire.load_task)
+        shown = await wait_until_settled(context, task, after, wire.load_task)
     finally:
         ended.append(context)
     return JsonResponse(shown)
@@ -92,7 +92,7 @@ def _urls() -> Any:
 
 
 def request_to(
-    address: str, handler: Any = DirectHandler, *, method: str = "GET", **headers: str
+    address: str, handler: Any = handle_async, *, method: str = "GET", **headers: str
 ) -> ApplicationCommunicator:
     scope = {
         "type": "http",
@@ -101,11 +101,11 @@ def request_to(
         "query_string": b"",
         "headers": [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()],
     }
-    return ApplicationCommunicator(handler(), scope)
+    return ApplicationCommunicator(RequestLimits(handler), scope)
 
 
 async def answered(
-    address: str, handler: Any = DirectHandler, *, method: str = "GET", body: bytes = b"", **headers: str
+    address: str, handler: Any = handle_async, *, method: str = "GET", body: bytes = b"", **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of the answer."""
     communicator = request_to(address, handler, method=method, **headers)
@@ -224,9 +224,10 @@ async def test_a_view_that_is_not_async_runs_on_the_bridge(ada: User) -> None:
 
 
 async def test_a_page_runs_in_a_thread_and_one_that_awaits_on_the_loop() -> None:
-    status, headers, thread = await answered("/plain", PagesHandler)
+    pages = get_asgi_application()
+    status, headers, thread = await answered("/plain", pages)
     assert status == 200
     assert {"content-security-policy", "x-frame-options", "x-content-type-options"} <= headers.keys()
     here = threading.current_thread().name
     assert thread.decode() != here
-    assert (await answered("/awaits", PagesHandler))[2].decode() == here
+    assert (await answered("/awaits", pages))[2].decode() == here

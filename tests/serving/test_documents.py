@@ -7,8 +7,8 @@ import re
 from django.core.management import get_commands
 from django.urls import Resolver404, resolve
 
-from apps.api.lines import websocket_urlpatterns as events
-from apps.web.routing import websocket_urlpatterns as pages
+from apps.api.consumers import websocket_urlpatterns as events
+from apps.web.sessions.consumers import websocket_urlpatterns as pages
 from tests.serving.test_environment import names_read
 from tests.stack import ROOT
 
@@ -53,8 +53,8 @@ def test_every_link_module_and_file_that_is_named_exists() -> None:
         prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
         links = re.findall(r"\]\((?!https?:)([^)#]+)\)", prose)
         missing += [(document, link) for link in links if not (document.parent / link).exists()]
-        named = re.findall(r"`((?:platform|apps|tests|docs|config|runtime)/[\w./]+)`", text)
-        modules = re.findall(r"`((?:config|runtime|conversations)\.[a-z_]+)`", text)
+        named = re.findall(r"`((?:platform|apps|tests|docs|config|engine|record)/[\w./]+)`", text)
+        modules = re.findall(r"`((?:config|record|engine)\.[a-z_]+)`", text)
         for name in [*named, *(module.replace(".", "/") for module in modules)]:
             if not any((folder / f"{name}{end}").exists() for folder in folders for end in ("", ".py")):
                 missing.append((document, name))

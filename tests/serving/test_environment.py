@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from tests.stack import ROOT
 
-READ = re.compile(r"""(?:env\.\w+|kept_secret)\(\s*"([A-Z_]+)\"""")
+READ = re.compile(r"""(?:env\.\w+|secret)\(\s*"([A-Z_]+)\"""")
 SETTINGS = ROOT / "platform/config/settings.py"
 POSTGRES = {"DATABASE_URL": "postgres://127.0.0.1/parley"}
 

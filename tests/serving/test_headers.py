@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.context_processors import csp
 from django.test import Client, RequestFactory
 
-from config.origins import is_own
-from config.policy import PolicyMiddleware
+from config.handlers import is_same_origin
+from config.middleware import CSPMiddleware
 
 
 @pytest.mark.django_db
@@ -31,7 +31,7 @@ def policy(path: str) -> str:
     def page(request: HttpRequest) -> HttpResponse:
         return HttpResponse(csp(request)["csp_nonce"])
 
-    answer = PolicyMiddleware(page)(RequestFactory().get(path))
+    answer = CSPMiddleware(page)(RequestFactory().get(path))
     return answer.headers["Content-Security-Policy"].replace(answer.content.decode(), "the nonce")
 
 
@@ -61,7 +61,7 @@ def test_only_a_page_of_this_server_may_open_a_websocket(settings: Any) -> None:
         ("file://", "localhost:8000"),
         ("ftp://localhost:8000", "localhost:8000"),
     ]
-    assert [pair for pair in own if not is_own(*pair)] == []
-    assert [pair for pair in foreign if is_own(*pair)] == []
+    assert [pair for pair in own if not is_same_origin(*pair)] == []
+    assert [pair for pair in foreign if is_same_origin(*pair)] == []
     settings.PUBLIC_BASE_URL = "https://parley.example.org"
-    assert is_own("https://parley.example.org", "10.0.0.7:8000"), "whatever a proxy names"
+    assert is_same_origin("https://parley.example.org", "10.0.0.7:8000"), "whatever a proxy names"

@@ -1,7 +1,8 @@
-"""What pages name is among the files that are collected."""
+"""Static files: what pages name is collected, and how it is served."""
 
 import re
 
+import httpx
 from django.contrib import admin
 from django.contrib.staticfiles.finders import get_finders
 from django.test import Client
@@ -9,6 +10,7 @@ from django.urls import reverse
 
 from apps.accounts.models import User
 from config.static_files import StaticFiles
+from tests.stack import Stack
 
 
 def test_every_file_that_a_form_of_admin_names_is_collected(db: None, client: Client) -> None:
@@ -21,3 +23,24 @@ def test_every_file_that_a_form_of_admin_names_is_collected(db: None, client: Cl
     named |= set(re.findall(r'"/static/([^"?#]+)"', client.get("/admin/agents/agent/add/?kind=model").text))
     assert len(named) > 10
     assert named <= collected
+
+
+def test_a_file_is_compressed_and_cached_and_sent_in_part_or_not_at_all_where_that_is_enough(server: Stack) -> None:
+    with httpx.Client(base_url=server.url) as client:
+        found = re.search(r"/static/css/base\.[0-9a-f]+\.css", client.get("/sign-in").text)
+        assert found
+        style = found[0]
+        for accepted in ("br, gzip", "gzip", "identity"):
+            answer = client.get(style, headers={"Accept-Encoding": accepted})
+            assert answer.status_code == 200
+            assert answer.headers.get("Content-Encoding", "identity") in accepted
+            assert "immutable" in answer.headers["Cache-Control"]
+            assert {"content-security-policy", "referrer-policy", "x-content-type-options"} <= answer.headers.keys()
+        whole = client.get(style, headers={"Accept-Encoding": "identity"})
+        assert client.get(style, headers={"If-None-Match": whole.headers["ETag"]}).status_code == 304
+        part = client.get(style, headers={"Range": "bytes=0-9", "Accept-Encoding": "identity"})
+        assert (part.status_code, part.content) == (206, whole.content[:10])
+        head = client.head(style)
+        assert (head.status_code, head.content) == (200, b"")
+        assert client.post(style).status_code == 405
+        assert client.get("/static/css/none.css").status_code == 404

@@ -15,8 +15,8 @@ import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine.accept import Receipt
-from apps.features.sharing import bundles
-from apps.record import blobs
+from apps.features.sharing import downloads
+from apps.record.content import blobs
 from apps.record.models import Context
 from tests.web import telling
 
@@ -100,8 +100,8 @@ def test_names_are_safe_everywhere_and_no_two_are_alike_on_any_system() -> None:
         ("gpj\u202etxt.exe", "gpjtxt.exe"),
         ("x" * 500 + ".csv", "x" * 196 + ".csv"),
     ]:
-        assert bundles.Names().given(wanted) == given, wanted
-    names = bundles.Names()
+        assert downloads.UniqueNames().unique(wanted) == given, wanted
+    names = downloads.UniqueNames()
     alike = ["a.txt", "A.TXT", "a.txt", "a (2).txt"]
-    given = [names.given(one) for one in alike]
+    given = [names.unique(one) for one in alike]
     assert given == ["a.txt", "A (2).TXT", "a (3).txt", "a (2) (2).txt"]

@@ -15,7 +15,7 @@ from django.utils import timezone
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.record.models import Run
-from apps.remote.registering import register_remote
+from apps.remote.registration import register_remote
 from tests.remote.card_server import WELL_KNOWN
 from tests.remote.conftest import cards_at, outward  # noqa: F401 fixtures
 from tests.web import telling
@@ -55,12 +55,12 @@ def test_while_somebody_types_the_list_alone_is_sent_and_the_address_kept(ada_br
 def test_how_quick_it_is_comes_from_its_newest_turns_that_succeeded(ada_browser, ada, echo):
     took(ada, echo, 2, 4, 3)
     took(ada, echo, 500, state="failed")
-    pace = catalogue(ada_browser).context["found"].paces[echo.pk]
-    assert [round(one) for one in pace.seconds] == [2, 4, 3]
-    assert pace.typical == "3.0 s"
+    times = catalogue(ada_browser).context["found"].response_times[echo.pk]
+    assert [round(one) for one in times.seconds] == [2, 4, 3]
+    assert times.typical == "3.0 s"
     took(ada, echo, *range(1, 33))
-    pace = catalogue(ada_browser).context["found"].paces[echo.pk]
-    assert [round(one) for one in pace.seconds] == list(range(3, 33))
+    times = catalogue(ada_browser).context["found"].response_times[echo.pk]
+    assert [round(one) for one in times.seconds] == list(range(3, 33))
 
 
 def test_the_list_takes_as_many_queries_for_many_agents_that_worked(ada_browser, ada, echo):
@@ -101,9 +101,9 @@ def test_ones_own_sessions_with_it_are_listed_and_its_versions_for_who_may_look(
 ):
     own = telling.finished(ada, echo)
     telling.finished(ada, countdown)
-    page = ada_browser.get("/agents/echo").context["lately"]
+    page = ada_browser.get("/agents/echo").context["recent_sessions"]
     assert [one.pk for one in page] == [own.context]
-    assert bob_browser.get("/agents/echo").context["lately"] == []
+    assert bob_browser.get("/agents/echo").context["recent_sessions"] == []
     assert "Version 1" not in ada_browser.get("/agents/echo").text
     ada.user_permissions.add(Permission.objects.get(codename="view_agentversion"))
     assert "Version 1</a> (current)" in ada_browser.get("/agents/echo").text
@@ -132,7 +132,7 @@ def test_what_a_card_says_is_text_and_nothing_of_it_is_loaded(ada_browser, ada, 
 def test_the_console_is_for_agents_that_the_person_may_use(ada_browser, echo, client):
     page = ada_browser.get("/agents/echo/try")
     assert page.status_code == 200
-    assert page.context["trying"]["path"] == "/a2a/echo"
+    assert page.context["console"]["path"] == "/a2a/echo"
     assert "try_" not in page.text.replace("try_agent", "")  # a token is made when it is needed
     assert ada_browser.get("/agents/nobody/try").status_code == 404
     assert client.get("/agents/echo/try").status_code == 302

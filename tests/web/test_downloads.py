@@ -6,8 +6,8 @@ import pikepdf
 import pytest
 from asgiref.sync import sync_to_async
 
-from apps.record import blobs
-from apps.web.previews import quiet
+from apps.record.content import blobs
+from apps.web.previews import pdf
 from tests.browser import hostile
 from tests.web import telling
 
@@ -118,10 +118,10 @@ def test_a_pdf_that_cannot_be_shown_or_takes_too_much_says_what_to_do(get, monke
         assert answer.status_code == 422, content
         assert answer.content == b"This PDF cannot be shown here. Download it to read it.", content
         assert answer["Cache-Control"] == "private, no-cache", content
-    monkeypatch.setattr(quiet, "SECONDS", 0.001)
+    monkeypatch.setattr(pdf, "SECONDS", 0.001)
     assert get(telling.raw(hostile.pdf(), "application/pdf"), "sheet", "?look").status_code == 422
     monkeypatch.undo()
-    monkeypatch.setattr(quiet, "MOST_BYTES", 100)
+    monkeypatch.setattr(pdf, "MOST_PDF_BYTES", 100)
     assert get(telling.raw(hostile.pdf(), "application/pdf"), "sheet", "?look").status_code == 422
 
 

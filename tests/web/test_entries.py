@@ -7,13 +7,14 @@ import uuid
 import pytest
 
 from apps.features.forks.forking import fork
-from apps.record import ledger, prose, wire
+from apps.record import ledger, wire
+from apps.record.content import rendering
 from apps.record.events import EventType
 from apps.record.models import Context, Event
-from apps.web.deliveries import artifacts_before
-from apps.web.entries import entries_of, settled_events
-from apps.web.messages import with_copies
-from apps.web.sessions import TURNS, beginning
+from apps.web.sessions.artifacts import artifacts_before
+from apps.web.sessions.entries import entries_of, settled_events
+from apps.web.sessions.messages import with_copy_buttons
+from apps.web.sessions.views import TURNS, page_state
 from tests.web import telling
 
 
@@ -33,7 +34,7 @@ def live(receipt):
 
 
 def first_paint(receipt):
-    return beginning(Context.objects.select_related("agent").get(pk=receipt.context))
+    return page_state(Context.objects.select_related("agent").get(pk=receipt.context))
 
 
 def of_type(entries, name):
@@ -155,7 +156,7 @@ def test_an_answer_is_shown_with_its_values_and_a_task_with_its_stars(ada_browse
 def test_a_fork_says_when_what_it_leaves_behind_was_last_heard_of(ada, working):
     source = Context.objects.get(pk=working.context)
     child = fork(ada.principal, source, source.last_event, reason="fork")
-    [forked] = of_type(beginning(child)["entries"], "fork")
+    [forked] = of_type(page_state(child)["entries"], "fork")
     assert forked["left"] == [str(working.task)]
     assert forked["leftAt"] == wire.timestamp(Event.objects.filter(context=source).last().at)
 
@@ -186,7 +187,7 @@ def test_what_happens_while_a_page_is_made_is_left_to_the_line(working):
     with ledger.writing(working.context) as log:
         log.add(EventType.AGENT_COMPLETE, {"artifacts": []}, task=working.task)
         telling.status(log, working, "completed", "Done.")
-    begun = beginning(context)
+    begun = page_state(context)
     assert begun["last"] == context.last_event == begun["entries"][-1]["index"]
 
 
@@ -236,7 +237,7 @@ def test_code_gets_a_button_and_what_only_looks_like_it_none():
         "<pre onclick=x()>y</pre>",
         "[<pre>](/a) </pre>",
     ]:
-        html = prose.laid_out(words)
-        assert with_copies(html) == html, words
-    html = with_copies(prose.laid_out("```\n</pre>\n```\n\nand\n\n```py\n1\n```"))
+        html = rendering.render_markdown(words)
+        assert with_copy_buttons(html) == html, words
+    html = with_copy_buttons(rendering.render_markdown("```\n</pre>\n```\n\nand\n\n```py\n1\n```"))
     assert html.count('<div class="code"><pre') == html.count("copy-code") == html.count("</pre><button") == 2

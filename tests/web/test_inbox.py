@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine import accept, canceling
-from apps.features.sessions import naming
+from apps.engine import accept, cancel
+from apps.features.sessions import commands
+from apps.record.lookup import waiting_tasks
 from apps.record.models import Context, Task
-from apps.record.waiting import waiting_for
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db
@@ -40,6 +40,16 @@ def test_questions_of_all_sessions_are_there_the_newest_first(ada_browser: Clien
     assert str(first.task) in items
 
 
+def test_times_are_in_the_zone_of_the_reader_when_the_list_is_read_again_too(
+    ada_browser: Client, ada: User, report: Agent
+) -> None:
+    asked = ask(ada, report)
+    Task.objects.filter(pk=asked.task).update(status_at=datetime(2026, 5, 31, 20, 0, tzinfo=UTC))
+    ada_browser.cookies["zone"] = "Asia/Tokyo"
+    for path in ("/inbox", "/inbox/items"):
+        assert "1 Jun, 05:00" in ada_browser.get(path).text, path
+
+
 def test_a_question_without_a_form_is_answered_in_words_and_a_credential_given_on_its_page(
     ada_browser: Client, ada: User, report: Agent
 ) -> None:
@@ -62,16 +72,16 @@ def test_what_is_answered_put_away_or_somebody_elses_is_not_there(
     answered, away, kept, of_a_child, other = (ask(ada, report) for _ in range(5))
     context = Context.objects.get(pk=answered.context).context_id
     accept.accept(ada.principal, report, said("PDF", taskId=str(answered.task), contextId=context))
-    naming.archive(ada.principal, away.context)
+    commands.archive_session(ada.principal, away.context)
     Context.objects.filter(pk=of_a_child.context).update(parent_task=kept.task)
     Task.objects.filter(pk=of_a_child.task).update(parent=kept.task)
-    canceling.cancel_found(Task.objects.get(pk=other.task))
-    assert [task.pk for task in waiting_for(ada.principal)] == [kept.task]
+    cancel.cancel_task(Task.objects.get(pk=other.task))
+    assert [task.pk for task in waiting_tasks(ada.principal)] == [kept.task]
     shown = ada_browser.get("/inbox").text
     assert [str(one.task) in shown for one in (answered, away, kept, of_a_child, other)] == [0, 0, 1, 0, 0]
     assert 'data-waiting="1"' in shown
     assert str(kept.task) not in bob_browser.get("/inbox").text
-    assert waiting_for(bob.principal).count() == 0
+    assert waiting_tasks(bob.principal).count() == 0
     for path in ("/inbox", "/inbox/items"):
         assert client.get(path).status_code == 302
 

@@ -10,7 +10,7 @@ import db
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.models import Event
-from apps.web import consumers
+from apps.web.sessions import consumers
 from config.asgi import application
 from tests.web import telling
 

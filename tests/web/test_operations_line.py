@@ -11,13 +11,13 @@ from django.test import Client
 
 import db
 from apps.accounts.models import User
-from apps.engine import accept, canceling
-from apps.operators.live import OperationsLine, operations_line
+from apps.engine import accept, cancel
+from apps.operators.consumers import LivePanelConsumer, live_panel_route
 from apps.record.models import Task
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("the channel layer wakes operators' pages")]
 
-application = CookieMiddleware(SessionMiddleware(URLRouter([operations_line])))
+application = CookieMiddleware(SessionMiddleware(URLRouter([live_panel_route])))
 
 
 @pytest.fixture
@@ -76,20 +76,20 @@ async def test_a_cancel_is_seen_at_once_on_the_pages_of_the_context_the_task_and
     async with Line(operator, paths[0]) as context, Line(operator, paths[1]) as its, Line(operator, paths[2]) as runs:
         for line in (context, its, runs):
             assert "canceled" not in await line.panel()
-        await db.run(canceling.cancel_found, task)
+        await db.run(cancel.cancel_task, task)
         for line in (context, its, runs):
             await line.panel_with("canceled")
 
 
 async def test_a_page_that_never_shows_anything_is_let_go(monkeypatch, operator, task):
-    monkeypatch.setattr(OperationsLine, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(LivePanelConsumer, "SLOW_SECONDS", 0.1)
     async with Line(operator, path_of(task)) as line:
         await line.end.receive_from(timeout=10)
         assert (await line.end.receive_output(timeout=10))["code"] == 4408
 
 
 async def test_what_moves_without_an_event_is_renewed(monkeypatch, operator, task):
-    monkeypatch.setattr(OperationsLine, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(LivePanelConsumer, "ACTIVE_SECONDS", 0.05)
     async with Line(operator, path_of(task, task=task.pk)) as line:
         await line.panel()
         await db.run(task.runs.update, worker="the-second-worker")
@@ -123,7 +123,7 @@ async def test_an_operator_sees_what_they_may_view_and_no_more(task):
 
 
 async def test_signing_out_ends_the_line(monkeypatch, operator, task):
-    monkeypatch.setattr(OperationsLine, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(LivePanelConsumer, "ACTIVE_SECONDS", 0.05)
     async with Line(operator, path_of(task)) as line:
         await line.panel()
         await db.run(operator.logout)

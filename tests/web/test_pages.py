@@ -26,13 +26,19 @@ def test_an_agent_of_another_group_is_neither_listed_nor_found(ada_browser, ada,
     assert ada_browser.get("/agents/echo").status_code == 200
 
 
+def test_what_cannot_be_a_short_name_is_no_agent(ada_browser, db):
+    for path in ("/agents/%00", "/agents/%00/try", "/agents/%00/credentials"):
+        assert ada_browser.get(path).status_code == 404, path
+    assert ada_browser.post("/agents/%00/try/token").status_code == 404
+
+
 def test_what_is_not_there_and_what_broke_is_said_without_internals(ada_browser, echo, monkeypatch):
     answer = ada_browser.get("/nowhere")
     assert answer.status_code == 404
     assert "There is nothing here" in answer.text
     assert "Go to your sessions" in answer.text
     ada_browser.raise_request_exception = False
-    monkeypatch.setattr("apps.web.catalogue.search", None)
+    monkeypatch.setattr("apps.web.agents.search", None)
     answer = ada_browser.get("/agents")
     assert answer.status_code == 500
     assert "Something broke on our side" in answer.text

@@ -8,7 +8,7 @@ from django.db.models.signals import pre_save
 
 from apps.agents.models import Agent
 from apps.plans.definitions import PlanDefinition
-from apps.plans.registration import register_plan
+from apps.plans.registry import register_plan
 from tests.plans.conftest import agents  # noqa: F401 fixture
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("agents")]
@@ -38,7 +38,7 @@ def saved(browser, address="/plans/new", **form):
 
 
 def problems(response) -> dict[str, str]:
-    return dict(response.context["writing"].problems)
+    return dict(response.context["form"].problems)
 
 
 def test_a_new_plan_is_its_authors_alone(ada_browser, bob_browser, ada):
@@ -64,7 +64,7 @@ def test_what_cannot_be_saved_is_said_by_its_path_and_kept_as_written(ada_browse
         response = saved(ada_browser, **form)
         assert response.status_code == 200, form
         assert path in problems(response), form
-        assert response.context["writing"].text == form.get("definition", GOOD), form
+        assert response.context["form"].text == form.get("definition", GOOD), form
         assert not Agent.objects.filter(kind="plan").exists(), form
 
 
@@ -81,8 +81,8 @@ def test_a_name_that_somebody_takes_at_the_same_moment_is_said_at_its_field(ada_
 
 def test_a_change_is_a_new_version(ada_browser, own):
     page = ada_browser.get("/plans/louder/edit")
-    base = page.context["writing"].base
-    changed = page.context["writing"].text.replace("The second", "The last")
+    base = page.context["form"].base
+    changed = page.context["form"].text.replace("The second", "The last")
     assert saved(ada_browser, "/plans/louder/edit", definition=changed, base=base)["Location"] == "/plans/louder"
     own.refresh_from_db()
     assert own.current_version.number == int(base) + 1
@@ -105,7 +105,7 @@ def test_only_who_may_changes_a_plan(ada_browser, bob_browser, bob, own):
 
 
 def test_publishing_is_for_who_may(ada_browser, ada, own):
-    base = ada_browser.get("/plans/louder/edit").context["writing"].base
+    base = ada_browser.get("/plans/louder/edit").context["form"].base
     refused = saved(ada_browser, "/plans/louder/edit", access="authenticated", base=base)
     assert "access" in problems(refused)
     assert "Who may use it" not in refused.text

@@ -11,11 +11,10 @@ from django.utils import timezone
 
 import db
 from apps.agents.models import Agent
-from apps.plans import finding
+from apps.plans import registry
 from apps.plans.models import PlanRun, Step
-from apps.plans.opening import begin
-from apps.record.lifecycle import TaskState
-from apps.record.models import Context, Message, Task
+from apps.plans.runs import begin_run
+from apps.record.models import Context, Message, Task, TaskState
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 from tests.web import telling
 
@@ -37,7 +36,7 @@ def begun(user, agent: Agent, **states: str) -> Task:
     """A run as a worker has begun it, with steps in these states."""
     receipt = telling.begun(user, agent, "go", parts=[{"text": "go"}, {"data": {"city": "Lisbon"}}])
     task = Task.objects.get(pk=receipt.task)
-    begin(task, agent.current_version)
+    begin_run(task, agent.current_version)
     for key, state in states.items():
         child = telling.begun(user, Agent.objects.get(slug="loud"))
         Task.objects.filter(pk=child.task).update(parent=task)
@@ -151,7 +150,7 @@ def test_a_run_that_ended_shows_what_came_of_it_and_from_where_it_can_be_run_aga
     [(title, [delivered])] = page.context["delivered"]
     assert title == "The first"
     assert ada_browser.get(delivered.file).text == "a,b"
-    assert page.context["again"] == [("first", "The first"), ("second", "The second")]
+    assert page.context["restart_steps"] == [("first", "The first"), ("second", "The second")]
 
 
 def test_somebody_elses_run_is_not_found(ada_browser, bob_browser, ada, two, finished):
@@ -247,7 +246,7 @@ def test_queries_do_not_grow_with_steps_plans_or_runs(ada_browser, ada, plan):  
         begun(ada, plan(TWO, slug=f"plan-{number}"))
     after = queries_of(ada_browser, "/plans"), queries_of(ada_browser, f"/plans/runs/{many.pk}")
     assert after[0] <= before[0] < 20
-    assert finding.sized(finding.plans(ada.principal))[0].current_version.get_deferred_fields() == {"content"}
+    assert registry.sized(registry.visible_plans(ada.principal))[0].current_version.get_deferred_fields() == {"content"}
     assert after[1] <= before[1] + 1 < 30
 
 

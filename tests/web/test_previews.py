@@ -12,8 +12,8 @@ from django.test import Client
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.record import blobs
-from apps.web.previews import encodings, kinds, tables, trees
+from apps.record.content import blobs
+from apps.web.previews import files, tables, trees
 from tests.web import telling
 
 Look = Callable[..., str]
@@ -69,14 +69,14 @@ class TestText:
     def test_only_the_beginning_of_a_large_file_is_read(self, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
         [part] = blobs.store_large([telling.text("a,b\n" * 1_500_000)])  # 6 MB
-        beginning_of = blobs.beginning_of
-        monkeypatch.setattr(blobs, "beginning_of", lambda part, size: asked.append(size) or beginning_of(part, size))
+        beginning_of = blobs.head_of
+        monkeypatch.setattr(blobs, "head_of", lambda part, size: asked.append(size) or beginning_of(part, size))
         monkeypatch.setattr(blobs, "content_of", lambda part: pytest.fail("the whole file was read"))
         for name in ("big.txt", "big.csv", "big.json", "big.md"):
             shown = look(part, name)
             assert "of 6.0 MB. Download the file to see all." in shown
             assert len(shown) < 700_000
-        assert max(asked) <= kinds.READ
+        assert max(asked) <= files.READ_BYTES
 
     def test_what_is_empty_or_cannot_be_shown_says_so(self, look: Look) -> None:
         assert words(look(telling.text("", "text/csv"), "t.csv")) == "This file is empty."
@@ -87,14 +87,14 @@ class TestText:
 class TestEncodings:
     def test_a_text_is_read_in_what_it_is_written_in(self) -> None:
         for encoding in ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252"]:
-            assert encodings.text_of("Größe;Tiefe\n".encode(encoding)) == "Größe;Tiefe\n", encoding
+            assert files.text_of("Größe;Tiefe\n".encode(encoding)) == "Größe;Tiefe\n", encoding
         content = "Глубина".encode("koi8-r")
-        assert encodings.text_of(content, "text/plain; charset=koi8-r") == "Глубина"
-        assert encodings.text_of("ä".encode(), "text/plain; charset=ascii") == "ä"
+        assert files.text_of(content, "text/plain; charset=koi8-r") == "Глубина"
+        assert files.text_of("ä".encode(), "text/plain; charset=ascii") == "ä"
         for odd in ("rot13", "zip", "idna", "unicode_escape", "nonsense"):
-            assert encodings.text_of(b"\\u0041", f"text/plain; charset={odd}") == "\\u0041"
-        assert encodings.text_of("aä".encode()[:-1], is_cut=True) == "a"
-        assert encodings.text_of("aä".encode()[:-1]) == "aÃ"
+            assert files.text_of(b"\\u0041", f"text/plain; charset={odd}") == "\\u0041"
+        assert files.text_of("aä".encode()[:-1], is_cut=True) == "a"
+        assert files.text_of("aä".encode()[:-1]) == "aÃ"
 
 
 class TestTables:
@@ -156,7 +156,7 @@ class TestTrees:
             assert "too deep" in shown, deep
             assert len(shown) < 500_000, deep
         tree = trees.tree_of(json.dumps([[{"a": "x" * 100}] * 500] * 500))
-        assert tree.count("<li") < trees.NODES * 1.2
+        assert tree.count("<li") < trees.MOST_NODES * 1.2
         assert "… and 300 more." in tree
 
 

@@ -18,10 +18,10 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept
 from apps.engine.accept import Receipt
-from apps.features.provenance.walking import provenance_of
+from apps.features.provenance.traversal import provenance_of
 from apps.features.sessions import deletion
 from apps.record.models import Artifact
-from apps.web.provenance_graphs import Picture, drawn
+from apps.web.sessions.provenance import Picture, provenance_picture
 from tests.web import telling
 from tests.working import begin, end
 
@@ -37,7 +37,7 @@ def address(receipt: Receipt, name: str, session: uuid.UUID | None = None) -> st
 
 def picture(user: User, receipt: Receipt, name: str) -> Picture:
     row = Artifact.objects.select_related("task__context").get(task=receipt.task, artifact_id=name)
-    return drawn(provenance_of(user.principal, row))
+    return provenance_picture(provenance_of(user.principal, row))
 
 
 def lines(found: Picture) -> set[tuple[str, str, str]]:
@@ -103,7 +103,7 @@ def test_what_is_somebody_elses_is_not_found_and_what_was_deleted_is_a_box_witho
     assert answers == [200, 404, 302]
     assert ada_browser.get(address(chain[0], "other")).status_code == 404
     assert ada_browser.get(address(chain[0], "cleaned.csv", chain[1].context)).status_code == 404
-    deletion.clear_session(ada.principal, chain[0].context)
+    deletion.delete_session(ada.principal, chain[0].context)
     page = ada_browser.get(address(chain[1], "effects.json")).text
     assert "Deleted, or not yours" in page
     assert f"/tasks/{chain[0].task}" not in page

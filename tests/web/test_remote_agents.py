@@ -28,9 +28,9 @@ def looked(page, **form):
     """The fields of the preview's form."""
     response = add(page, **form)
     assert response.status_code == 200
-    adding = response.context["adding"]
+    adding = response.context["form"]
     assert adding.problems == {}, adding.problems
-    return {**form, "digest": adding.shown.sha256, "slug": response.context["slug"]}
+    return {**form, "digest": adding.preview.sha256, "slug": response.context["slug"]}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_cannot_be_used_is_said_by_its_field(page, outward):  # noqa: F811
     ]:
         response = add(page, **form)
         assert response.status_code == 200, form
-        problems = response.context["adding"].problems
+        problems = response.context["form"].problems
         assert list(problems) == [field], form
         assert words in problems[field], form
         assert "Traceback" not in response.content.decode(), form
@@ -86,17 +86,17 @@ def test_a_card_that_changed_since_it_was_looked_at_is_shown_anew(page, served):
     response = add(page, **form)
     assert "has changed since you looked at it" in response.content.decode()
     assert not Agent.objects.exists()
-    add(page, **form | {"digest": response.context["adding"].shown.sha256})
+    add(page, **form | {"digest": response.context["form"].preview.sha256})
     assert Agent.objects.get().name == "Somebody else"
 
 
 def test_a_name_that_is_taken_is_refused_and_only_operators_choose_who_may_use_it(page, served, ada, echo):
     form = looked(page, url=served.url)
     Agent.objects.filter(pk=echo.pk).update(slug=form["slug"])
-    assert list(add(page, **form).context["adding"].problems) == ["slug"]
+    assert list(add(page, **form).context["form"].problems) == ["slug"]
     echo.delete()
     refused = add(page, **form | {"access": "public"})
-    assert list(refused.context["adding"].problems) == ["access"]
+    assert list(refused.context["form"].problems) == ["access"]
     ada.user_permissions.add(Permission.objects.get(codename="add_agent"))
     add(page, **form | {"access": "authenticated"})
     assert Agent.objects.get().access == "authenticated"

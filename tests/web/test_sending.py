@@ -38,8 +38,8 @@ class TestANewSession:
     def test_an_agent_one_may_not_use_is_not_found(self, ada_browser, echo):
         echo.access = "groups"
         echo.save()
-        answer = ada_browser.post("/agents/echo/messages", form("hello"))
-        assert answer.status_code == 404
+        for slug in ("echo", "%00"):
+            assert ada_browser.post(f"/agents/{slug}/messages", form("hello")).status_code == 404, slug
         assert not Context.objects.exists()
 
 
@@ -96,6 +96,12 @@ class TestASession:
         said = form("once", task=str(finished.task))
         answers = [ada_browser.post(f"/sessions/{finished.context}/messages", said).json() for _ in range(2)]
         assert answers[0] == answers[1]
+        assert Task.objects.count() == 2
+
+    def test_the_id_of_a_message_cannot_be_used_for_other_words(self, ada_browser, finished):
+        said, address = form("one thing"), f"/sessions/{finished.context}/messages"
+        assert ada_browser.post(address, said).status_code == 201
+        assert ada_browser.post(address, said | {"text": "another"}).status_code == 422
         assert Task.objects.count() == 2
 
     def test_an_agent_one_may_no_longer_use_takes_nothing_more(self, say, ada_browser, ada, echo):

@@ -5,9 +5,9 @@ import re
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.features.sessions import marks, naming
+from apps.features.sessions import commands, marks
 from apps.record.models import Context
-from apps.web.shell import LISTED
+from apps.web.shell import RECENT_SESSIONS
 from tests.web import telling
 
 
@@ -23,7 +23,7 @@ def heads(browser):
 
 
 def marked(user, receipt, **what):
-    return marks.mark(user.principal, receipt.context, **what)
+    return marks.update_mark(user.principal, receipt.context, **what)
 
 
 def test_what_is_pinned_comes_first_whatever_its_day(ada, ada_browser, echo):
@@ -50,12 +50,12 @@ def test_what_an_agent_said_is_new_until_it_was_seen(ada, ada_browser, echo):
 def test_what_was_put_away_is_listed_apart(ada, ada_browser, echo):
     receipt = telling.begun(ada, echo, "put away")
     marked(ada, receipt, pinned=True)
-    naming.archive(ada.principal, receipt.context)
+    commands.archive_session(ada.principal, receipt.context)
     assert listed(ada_browser) == {}
     assert "put away" not in ada_browser.get("/").text.replace("Nothing is put away", "")
     assert "put away" in ada_browser.get("/?show=archived").text
     assert "data-archived" in ada_browser.get("/?show=archived&part=list").text
-    naming.unarchive(ada.principal, receipt.context)
+    commands.unarchive_session(ada.principal, receipt.context)
     assert list(listed(ada_browser)) == [str(receipt.context)]
 
 
@@ -68,15 +68,15 @@ def test_the_count_of_what_waits_is_that_of_ones_own_listed_sessions(ada, bob, a
     assert waiting() == "0"
     first, _ = telling.asked(ada, echo, slot), telling.asked(ada, echo, slot)
     assert waiting() == "2"
-    naming.archive(ada.principal, first.context)
+    commands.archive_session(ada.principal, first.context)
     assert waiting() == "1"
 
 
 def test_older_ones_are_a_click_away_and_any_number_is_taken(ada, ada_browser, echo):
-    for number in range(LISTED + 2):
+    for number in range(RECENT_SESSIONS + 2):
         telling.begun(ada, echo, f"number {number}")
-    assert len(listed(ada_browser)) == LISTED
-    assert len(listed(ada_browser, f"?listed={2 * LISTED}")) == LISTED + 2
+    assert len(listed(ada_browser)) == RECENT_SESSIONS
+    assert len(listed(ada_browser, f"?listed={2 * RECENT_SESSIONS}")) == RECENT_SESSIONS + 2
     for odd in ("-1", "0", "many", "9" * 30):
         assert ada_browser.get(f"/sidebar?listed={odd}").status_code == 200
 

@@ -8,9 +8,9 @@ from django.test import Client
 from agentkit import Artifact as Made
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.agents.signing_keys import revoke
+from apps.agents.signing import revoke_key
 from apps.record.models import Artifact
-from apps.web import artifacts
+from apps.web.sessions import artifacts
 from tests.api.delivering import delivered
 from tests.web import telling
 
@@ -40,7 +40,7 @@ def test_a_page_says_who_signed_a_file_and_whether_that_holds(
         assert "Signature broken" in said(ending)
         assert "Signature holds" not in said(ending)
     Artifact.objects.update(parts=row.parts)
-    revoke(echo.signing_keys.get())
+    revoke_key(echo.signing_keys.get())
     assert "Signing key withdrawn" in said("signature")
     echo.signing_keys.all().delete()
     assert "Signed by an unknown key" in said("signature")

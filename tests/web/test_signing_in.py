@@ -2,7 +2,7 @@
 
 from django.test import Client
 
-from apps.web.sign_in import FAILURES
+from apps.web.home import MOST_FAILURES
 
 SIGN_IN = "/sign-in"
 
@@ -29,13 +29,13 @@ def test_a_wrong_password_and_an_address_that_nobody_has_are_answered_in_the_sam
 
 
 def test_after_many_wrong_passwords_even_the_right_one_has_to_wait(client, ada):
-    for _ in range(FAILURES):
+    for _ in range(MOST_FAILURES):
         sign_in(client, "wrong")
     assert "Wait ten minutes" in sign_in(client, "correct horse").text
 
 
 def test_somebody_elses_wrong_passwords_keep_nobody_out(client, ada, bob):
-    for _ in range(FAILURES):
+    for _ in range(MOST_FAILURES):
         sign_in(client, "wrong", "bob@example.org")
     assert sign_in(client, "correct horse").status_code == 302
 

@@ -9,9 +9,8 @@ from agentkit import Completed
 from apps.agents.models import Agent
 from apps.engine import accept
 from apps.record.models import Context, Event, Run
-from apps.web.authors import card_of
-from apps.web.entries import entries_of
-from apps.web.sessions import beginning
+from apps.web.sessions.entries import agent_label, entries_of
+from apps.web.sessions.views import page_state
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,13 +66,13 @@ def test_every_entry_names_its_agent_live_and_later(page, talk, echo, countdown)
     end(begin(Run.objects.get(state="queued").pk), Completed("theirs"))
     context = Context.objects.select_related("agent").get()
     live = entries_of(context, list(Event.objects.filter(context=context)))
-    for entries in (live, beginning(context)["entries"]):
+    for entries in (live, page_state(context)["entries"]):
         opened = [one["agent"]["slug"] for one in entries if one["type"] == "user_message"]
         spoke = [one["agent"]["slug"] for one in entries if one.get("message") and one["type"] == "agent_status"]
         assert (opened, spoke) == (["echo", "countdown"], ["echo", "countdown"])
         (switched,) = [one for one in entries if one["type"] == "agent_switched"]
-        assert switched["agent"] == card_of(countdown)
-    assert beginning(context)["agent"]["slug"] == "countdown"
+        assert switched["agent"] == agent_label(countdown)
+    assert page_state(context)["agent"]["slug"] == "countdown"
 
 
 def test_a_log_that_does_not_say_who_wrote_is_read_by_its_rows(talk, echo, countdown):
@@ -81,4 +80,4 @@ def test_a_log_that_does_not_say_who_wrote_is_read_by_its_rows(talk, echo, count
     spoken = Event.objects.filter(type="agent_status").last()
     spoken.payload.pop("agent")
     Event.objects.filter(pk=spoken.pk).update(payload=spoken.payload)
-    assert entries_of(Context.objects.get(), [spoken])[0]["agent"] == card_of(echo)
+    assert entries_of(Context.objects.get(), [spoken])[0]["agent"] == agent_label(echo)

@@ -17,9 +17,8 @@ from apps.engine.accept import Receipt
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.models import Context, Event, Task
-from apps.web.tasks import A_PAGE
-from apps.web.timelines import timeline_of
-from console.scales import Scale, lasted
+from apps.web.tasks import PAGE_SIZE, timeline_of
+from console.drawing.axis import TimeAxis, long_duration
 from tests.web import telling
 
 NOON = datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC)
@@ -39,7 +38,7 @@ def long_one(ada: User, echo: Agent) -> Receipt:
     receipt = telling.begun(ada, echo)
     with ledger.writing(receipt.context) as log:
         telling.work(log, receipt)
-        for number in range(A_PAGE + 10):
+        for number in range(PAGE_SIZE + 10):
             telling.chunk(log, receipt, "log", telling.text(f"line {number} naïve\n"), append=number > 0, last=False)
     return receipt
 
@@ -74,31 +73,31 @@ def test_a_timeline_tells_waiting_from_work_and_an_attempt_that_broke_off(asked)
     task.refresh_from_db()
     task.runs.update(queued_at=NOON, started_at=after(2), finished_at=after(8), worker="worker-1")
     shown = timeline_of(task, after(12))
-    assert [(one.word, one.took) for one in shown.states] == [
+    assert [(one.label, one.took) for one in shown.states] == [
         ("Waiting to start", "2.0 s"), ("Working", "6.0 s"), ("Waiting for you", "still going on"),
     ]  # fmt: skip
     assert [one.took for one in shown.queued] == ["2.0 s"]
-    assert [one.words for one in shown.worked] == ["Turn 1, Ran, 6.0 s, on worker-1"]
+    assert [one.description for one in shown.attempts] == ["Turn 1, Ran, 6.0 s, on worker-1"]
     with ledger.writing(asked.context) as log:
         log.add(EventType.AGENT_START, {"attempt": 2, "turn": 1, "messageId": "first"}, task=asked.task)
     starts = Event.objects.filter(task=task, type=EventType.AGENT_START).order_by("index")
     for event, at in zip(starts, (2, 5), strict=True):
         Event.objects.filter(pk=event.pk).update(run=task.runs.get().pk, at=after(at))
-    assert [(one.label, one.word, one.took) for one in timeline_of(task, after(12)).worked] == [
+    assert [(one.title, one.label, one.took) for one in timeline_of(task, after(12)).attempts] == [
         ("Turn 1, attempt 1", "Broke off, and was tried again", "3.0 s"), ("Turn 1, attempt 2", "Ran", "3.0 s"),
     ]  # fmt: skip
     day = 86400
-    scale = Scale((NOON, after(day + 20)), [(NOON, after(10)), (after(day), after(day + 20))])
-    assert [one.is_cut for one in scale.stretches] == [False, True, False]
+    scale = TimeAxis((NOON, after(day + 20)), [(NOON, after(10)), (after(day), after(day + 20))])
+    assert [one.is_cut for one in scale.segments] == [False, True, False]
     assert scale.place(after(10)) == pytest.approx(100 * 10 / 37.5)
-    assert [lasted(datetime.timedelta(seconds=one)) for one in (0.01, 184, 90000)] == [
+    assert [long_duration(datetime.timedelta(seconds=one)) for one in (0.01, 184, 90000)] == [
         "less than 0.1 s", "3 min 4 s", "1 day 1 h",
     ]  # fmt: skip
 
 
 def test_events_come_in_pages(ada_browser, long_one, finished):
     first = opened(ada_browser, long_one.task, "/events")
-    assert len(first.context["events"].rows) == A_PAGE
+    assert len(first.context["events"].rows) == PAGE_SIZE
     last = first.context["events"].more
     rest = opened(ada_browser, long_one.task, "/events", after=last)
     assert rest.context["events"].rows[0][0].index == last + 1
@@ -117,7 +116,7 @@ def test_events_are_found_by_type_and_by_their_words(ada_browser, long_one):
     assert found(q="LINE 41") == ["artifact_update"]
     assert found(type="agent_status", q="line 41") == []
     assert found(q="nowhere to be found") == []
-    assert len(found(type="no such type")) == A_PAGE
+    assert len(found(type="no such type")) == PAGE_SIZE
 
 
 @pytest.mark.services("each database spells JSON in its own way")
@@ -228,6 +227,6 @@ def test_a_replay_has_one_entry_for_each_event_and_comes_in_pages(ada_browser, l
     assert [entry["index"] for entry in rest["entries"]] == [last - 1, last]
     assert ada_browser.get(f"{address}/entries?after={last}").json() == {"entries": [], "last": last}
     assert ada_browser.get(f"{address}/entries?after=x").status_code == 404
-    monkeypatch.setattr("apps.web.replays.A_PAGE", 10)
+    monkeypatch.setattr("apps.web.sessions.views.REPLAY_PAGE_SIZE", 10)
     told = ada_browser.get(f"{address}/entries?after=5").json()
     assert (told["entries"][0]["index"], told["last"]) == (6, 15)

@@ -4,10 +4,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from apps.engine.cancel import cancel_task
+from apps.features.archive.archiving import move_to_cold_storage
 from apps.features.forks.forking import fork
 from apps.features.sessions import deletion
-from apps.record.models import Context
-from apps.web.sessions import beginning
+from apps.record.models import Context, Task
+from apps.web.sessions.views import page_state
+from tests.record.archiving import put_away
 from tests.web import telling
 
 
@@ -43,14 +46,24 @@ def picture(browser, context):
 
 
 def test_a_page_knows_where_ways_part(talk, branch, ada_browser):
-    assert beginning(talk)["branches"] == {}
+    assert page_state(talk)["branches"] == {}
     child = branch()
-    [[index, here]] = beginning(talk)["branches"].items()
+    [[index, here]] = page_state(talk)["branches"].items()
     assert talk.messages.get(index=int(index)).parts == [{"text": "and more"}]
     opening = child.messages.get().index
     ways = [f"/sessions/{talk.pk}#m-{index}", f"/sessions/{child.pk}#m-{opening}"]
     assert here == {"place": 1, "ways": ways}
     assert ada_browser.get(f"/sessions/{child.pk}/ways").json() == {str(opening): {"place": 2, "ways": ways}}
+
+
+def test_the_ways_of_a_session_in_cold_storage_are_still_known(talk, branch, ada_browser):
+    child = branch()
+    ways = ada_browser.get(f"/sessions/{talk.pk}/ways").json()
+    for task in Task.objects.filter(state="submitted"):
+        cancel_task(task)
+    for context in (child, talk):
+        move_to_cold_storage(put_away(context).pk)
+    assert ada_browser.get(f"/sessions/{talk.pk}/ways").json() == ways != {}
 
 
 def test_the_picture_names_every_session_and_the_table_too(talk, branch, ada_browser):
@@ -82,7 +95,7 @@ def test_what_was_deleted_is_a_gap_without_a_name(ada, talk, branch, ada_browser
     middle = branch(title="Secret plans")
     child = fork(ada.principal, middle, middle.last_event, reason="fork")
     Context.objects.filter(pk=child.pk).update(title="What is left")
-    deletion.clear_session(ada.principal, middle.pk)
+    deletion.delete_session(ada.principal, middle.pk)
     page = ada_browser.get(f"/sessions/{child.pk}/tree").text
     assert "A session that was deleted" in page
     assert "What is left" in page

@@ -8,11 +8,11 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import reverse
 
-from apps.features.uploads import opening
+from apps.features.uploads import resumable
 from apps.features.uploads.models import Upload
-from apps.features.uploads.pieces import Appending
+from apps.features.uploads.resumable import AppendableFile
 from apps.record.models import Message
-from apps.web.worker import KEPT
+from apps.web.service_worker import PRECACHED
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +35,7 @@ def test_the_worker_keeps_pages_and_its_files_and_nothing_of_apis_admin_secrets_
     refused = ("/api/v1/sessions", "/admin/", "/credentials/", "/sign-in", f"/sessions/{session}/artifacts.zip")
     for path in (*refused, f"/sessions/{session}/messages/1/0", f"/files/{session}/abc", "/shared/token", "/token"):
         assert not kept.search(path), path
-    for name in KEPT:
+    for name in PRECACHED:
         assert finders.find(name), name
     assert "ada" not in ada_browser.get("/offline").text.lower()
 
@@ -53,10 +53,10 @@ def test_the_token_is_that_of_whoever_is_signed_in(ada_browser, ada, echo):
 
 
 def uploaded(user, name, content):
-    upload = opening.begin(user.principal, name, len(content), "text/plain")
-    file = Appending(upload, 0)
+    upload = resumable.begin_upload(user.principal, name, len(content), "text/plain")
+    file = AppendableFile(upload, 0)
     file.write(content)
-    file.keep()
+    file.sync()
     file.close()
     return upload
 

@@ -1,41 +1,139 @@
-"""A session goes into cold storage: written, read back, and only then deleted from the tables, in one transaction.
+"""Moving sessions into cold storage: the file is written, read back, and only then the rows are deleted.
 
-A process that dies at any step leaves the session whole, in the tables or in the file, and at most a file that nobody
-names, which `unused_blobs` removes.
+A process that dies at any step leaves the session whole, in the tables or in the file. At most a file stays that
+nobody names, which `blobs.delete_unused` removes. Sessions that were archived long enough are moved regularly.
 """
 
 from __future__ import annotations
 
 import datetime
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from django.conf import settings
 from django.core.files.storage import default_storage
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
-from apps.features.archive import files, sections
-from apps.features.search import indexing
-from apps.record import blobs, lineage
+from apps.accounts.models import Workspace
+from apps.features.archive import file_format
+from apps.record import lineage
+from apps.record.content import blobs
 from apps.record.hooks import hooks
-from apps.record.locking import IsCold, lock
+from apps.record.ledger import ContextIsCold, lock_context
+from apps.record.lookup import DamagedArchive
 from apps.record.models import Accepted, ColdKey, Context, ContextQuerySet, Run, Segment, Task
-from db import statements
-from db.transactions import transacting
+from db import sql
+from db.sql import write_transaction
+
+log = logging.getLogger("parley.archives")
+
+SESSIONS_AT_ONCE = 100
+RETRY_AFTER = datetime.timedelta(days=1)  # after which a session is tried again that was read, or had to stay
 
 Obstacle = Callable[[Context], str]
 """What `COLD_OBSTACLES` names: a sentence that says why a session has to stay in the tables, or ""."""
 
-ASKED_FOR = (Task, Run)
+LOOKED_UP_BY_KEY = (Task, Run)
 """Rows that people and programs ask for by their key alone."""
 
 
-class StaysWarm(Exception):
+class CannotArchive(Exception):
     """The session has to stay in the tables; the message says why."""
 
 
+def due_sessions() -> ContextQuerySet:
+    """The sessions that were archived long enough, the longest ago first."""
+    now = sql.database_time()
+    recently = Q(warmed_at__gt=now - RETRY_AFTER)
+    return (
+        Context.objects.filter(_archived_long_enough(now), deleted_at=None, cold_file="")
+        .exclude(recently)
+        .order_by("archived_at")
+    )
+
+
+def _archived_long_enough(now: datetime.datetime) -> Q:
+    """Each workspace's own number of days, or the installation's."""
+    stated = Workspace.objects.exclude(cold_after_days=None)
+    rules = Q(pk=None)
+    for days in {None, *stated.values_list("cold_after_days", flat=True)}:
+        length = datetime.timedelta(days=settings.COLD_AFTER_DAYS if days is None else days)
+        rules |= Q(workspace__cold_after_days=days, archived_at__lt=now - length)
+    return rules
+
+
+def archive_due_sessions() -> int:
+    """Move what is due, some of it at a time, and say how many sessions. It is safe anywhere, at any time, twice.
+
+    A session that has to stay is tried again a day later, so that it does not keep others from their turn.
+    """
+    moved = 0
+    for context in due_sessions()[:SESSIONS_AT_ONCE]:
+        try:
+            move_with_children(context)
+            moved += 1
+            continue
+        except (CannotArchive, Context.DoesNotExist) as reason:
+            log.info("session %s stays in the tables: %s", context.pk, reason)
+        except Exception:
+            log.exception("session %s could not be moved into cold storage", context.pk)
+        Context.objects.filter(pk=context.pk).update(warmed_at=sql.database_time())
+    return moved
+
+
+def move_with_children(context: Context) -> None:
+    """Move a session, after the conversations in which agents worked for it.
+
+    Raises what `move_to_cold_storage` raises; then each of them is whole, in the tables or in its file.
+    """
+    for child in child_contexts(context):
+        move_with_children(child)
+    move_to_cold_storage(context.pk)
+
+
+def first_obstacle(context: Context) -> str:
+    """The first obstacle for a session or one in which agents worked for it; "" where there is none."""
+    below = (first_obstacle(child) for child in child_contexts(context))
+    return next(filter(None, (*obstacles(context), *below)), "")
+
+
+def move_to_cold_storage(context_id: uuid.UUID) -> str:
+    """Move a session into cold storage; gives the name of its file.
+
+    Raises CannotArchive, ContextCleared, Context.DoesNotExist; then nothing has changed.
+    """
+    context = Context.objects.get(pk=context_id)
+    _check_obstacles(context)
+    for prepare in hooks("BEFORE_COLD"):
+        prepare(context)
+    now = sql.database_time()
+    writer = file_format.ArchiveWriter(context)
+    for file in writer.files:
+        if not default_storage.exists(blobs.path_of(file["sha256"])):
+            raise CannotArchive(f"The file {file['sha256'][:12]} that it names is missing.")
+    name = file_format.save_archive(writer, now)
+    try:
+        manifest = file_format.verify_archive(name)
+        if manifest != writer.manifest(now):
+            raise DamagedArchive(DamagedArchive.__doc__)
+        _replace_rows_by_file(context, name, writer, now)
+    except (CannotArchive, DamagedArchive, Context.DoesNotExist):
+        default_storage.delete(name)
+        raise  # any other error may have come after the commit: a sweep deletes the file if nobody names it
+    return name
+
+
+def _check_obstacles(context: Context) -> None:
+    if reason := next(obstacles(context), ""):
+        raise CannotArchive(reason)
+    if child_contexts(context).exists():
+        raise CannotArchive("What agents worked for it is not in cold storage.")
+
+
 def obstacles(context: Context) -> Iterator[str]:
-    """Each reason why the session has to stay in the tables, but for conversations in which agents worked for it."""
+    """The reasons why the session has to stay in the tables, apart from those in which agents worked for it."""
     if context.cold_file:
         yield "It is in cold storage already."
     if context.deleted_at is not None:
@@ -46,90 +144,59 @@ def obstacles(context: Context) -> Iterator[str]:
         yield "Something in it has not ended."
     if Run.objects.unfinished().filter(task__context=context).exists():
         yield "A turn of it has not ended."
-    if _forks(context).exists():
+    if _warm_forks(context).exists():
         yield "Forks of it that are not in cold storage begin with what was said in it."
-    if sections.holds_secrets(context):
+    if file_format.holds_secrets(context):
         yield "Secrets belong to it, such as a webhook's token, and those never leave the database."
     yield from filter(None, (obstacle(context) for obstacle in hooks("COLD_OBSTACLES")))
 
 
-def _forks(context: Context) -> QuerySet[Segment]:
+def _warm_forks(context: Context) -> QuerySet[Segment]:
     """What forks of it share that are in the tables."""
     shared = Segment.objects.filter(source=context).exclude(context=context)
     return shared.filter(context__deleted_at=None, context__cold_file="")
 
 
-def children(context: Context) -> ContextQuerySet:
-    """The conversations in which agents worked for this one, as far as they are in the tables: they go before it."""
+def child_contexts(context: Context) -> ContextQuerySet:
+    """The conversations in the tables in which agents worked for this one: they are moved before it."""
     tasks = Task.objects.filter(context=context).values("pk")
     return Context.objects.filter(parent_task__in=tasks, deleted_at=None, cold_file="")
 
 
-def cool(context_id: uuid.UUID) -> str:
-    """Move a session into cold storage; gives the name of its file.
-
-    Raises StaysWarm, ContextCleared, Context.DoesNotExist; then nothing has changed.
-    """
-    context = Context.objects.get(pk=context_id)
-    _refuse(context)
-    indexing.complete(context)
-    now = statements.database_time()
-    written = files.Written(context)
-    for file in written.files:
-        if not default_storage.exists(blobs.path_of(file["sha256"])):
-            raise StaysWarm(f"The file {file['sha256'][:12]} that it names is missing.")
-    name = files.save(written, now)
-    try:
-        manifest = files.verify(name)
-        if manifest != written.manifest(now):
-            raise files.DamagedArchive(files.DamagedArchive.__doc__)
-        _hand_over(context, name, written, now)
-    except (StaysWarm, files.DamagedArchive, Context.DoesNotExist):
-        default_storage.delete(name)
-        raise  # any other error may have come after the commit: `unused_blobs` deletes the file if nobody names it
-    return name
-
-
-def _refuse(context: Context) -> None:
-    if reason := next(obstacles(context), ""):
-        raise StaysWarm(reason)
-    if children(context).exists():
-        raise StaysWarm("What agents worked for it is not in cold storage.")
-
-
-def _hand_over(context: Context, name: str, written: files.Written, now: datetime.datetime) -> None:
-    """Delete the rows and name the file, if the rows are still those that were written, to the last byte."""
-    began_at = context.last_event
-    with transacting():
-        lineage.hold_still(context.workspace_id)
+def _replace_rows_by_file(
+    context: Context, name: str, writer: file_format.ArchiveWriter, now: datetime.datetime
+) -> None:
+    """Delete the rows and name the file, if the rows are still exactly those that were written."""
+    last_event = context.last_event
+    with write_transaction():
+        lineage.lock_shared_logs(context.workspace_id)
         try:
-            lock(context)
-        except IsCold:
-            raise StaysWarm("Something else moved it into cold storage meanwhile.") from None
+            lock_context(context)
+        except ContextIsCold:
+            raise CannotArchive("Something else moved it into cold storage meanwhile.") from None
         current = Context.objects.get(pk=context.pk)
-        _refuse(current)
-        if current.last_event != began_at or files.Written(current).digest != written.digest:
-            raise StaysWarm("Something happened in it meanwhile.")
+        _check_obstacles(current)
+        if current.last_event != last_event or file_format.ArchiveWriter(current).digest != writer.digest:
+            raise CannotArchive("Something happened in it meanwhile.")
         shown = lineage.messages(current).count()
-        _leave_keys(current)
-        for pointer in sections.pointers():
-            pointer.rows(current).update(**{pointer.field: None})
-        for section in reversed(sections.all_sections()):
-            rows = section.rows(current)
-            rows._raw_delete(rows.db)
+        _keep_keys(current)
+        for reference in file_format.references():
+            reference.rows(current).update(**{reference.field: None})
+        for section in reversed(file_format.all_sections()):
+            section.rows(current).delete()
         values = {"cold_file": name, "cold_at": now, "cold_messages": shown}
-        if not Context.objects.filter(pk=current.pk, last_event=began_at, cold_file="").update(**values):
-            raise StaysWarm("Something happened in it meanwhile.")
+        if not Context.objects.filter(pk=current.pk, last_event=last_event, cold_file="").update(**values):
+            raise CannotArchive("Something happened in it meanwhile.")
 
 
-def _leave_keys(context: Context) -> None:
-    """Remember where the rows are that somebody may ask for by their key, and what idempotency leads to."""
+def _keep_keys(context: Context) -> None:
+    """Remember the keys of rows that are looked up by key, and of what repeated messages lead to."""
     keys: list[tuple[str, Any]] = []
-    for model in ASKED_FOR:
-        section = sections.by_name()[model._meta.label_lower]
+    for model in LOOKED_UP_BY_KEY:
+        section = file_format.sections_by_name()[model._meta.label_lower]
         keys += [(section.name, key) for key in section.rows(context).values_list("pk", flat=True)]
-    for pointer in sections.pointers():
-        if pointer.model is Accepted:
-            keys += [(pointer.name, key) for key in pointer.rows(context).values_list("pk", flat=True)]
+    for reference in file_format.references():
+        if reference.model is Accepted:
+            keys += [(reference.name, key) for key in reference.rows(context).values_list("pk", flat=True)]
     named = dict.fromkeys((kind, str(key)) for kind, key in keys)
     ColdKey.objects.bulk_create([ColdKey(context=context, kind=kind, key=key) for kind, key in named], batch_size=500)

@@ -2,9 +2,9 @@
 
 from celery import shared_task
 
-from apps.features.archive import due
+from apps.features.archive import archiving
 
 
 @shared_task(name="archive.due")  # type: ignore[untyped-decorator]
 def archive_due() -> None:
-    due.cool_due()
+    archiving.archive_due_sessions()

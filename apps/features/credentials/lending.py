@@ -8,18 +8,18 @@ from django.utils import timezone
 
 import db
 from agentkit import Credential as Lent
-from apps.engine.assignments import Assignment
+from apps.engine.assignment import Assignment
 from apps.features.credentials.models import Credential
-from apps.record import notes
-from apps.record.leases import LeaseLost
+from apps.record import runs
 from apps.record.models import Run
-from db.statements import database_time
+from apps.record.runs import LeaseLost
+from db.sql import database_time
 
 audit = logging.getLogger("parley.audit")
 
 
 async def lend(assignment: Assignment, service: str) -> Lent | None:
-    """The credential for a service, if one was given and not revoked; from now on the run's words are without it.
+    """The credential for a service, if there is a usable one. From now on the run's output is redacted of it.
 
     Raises LeaseLost where the run is no longer held.
     """
@@ -31,9 +31,9 @@ async def lend(assignment: Assignment, service: str) -> Lent | None:
 
 
 def _lend(assignment: Assignment, service: str) -> Lent | None:
-    hold, task = assignment.hold, assignment.task
+    lease, task = assignment.lease, assignment.task
     held = Run.objects.filter(
-        pk=hold.run_id, fence=hold.fence, state=Run.State.RUNNING, lease_until__gt=database_time()
+        pk=lease.run_id, fence=lease.fence, state=Run.State.RUNNING, lease_until__gt=database_time()
     )
     if not held.exists():
         raise LeaseLost
@@ -44,16 +44,16 @@ def _lend(assignment: Assignment, service: str) -> Lent | None:
     if found is None:
         return None
     if service not in assignment.lent:
-        _note(assignment, found)
+        _log_use(assignment, found)
     return Lent(found.service, found.auth_type, found.secret, found.username)  # type: ignore[arg-type]
 
 
-def _note(assignment: Assignment, found: Credential) -> None:
-    """Who used it, when and in which run: in the row, in the run, and in the log."""
-    hold, task = assignment.hold, assignment.task
+def _log_use(assignment: Assignment, found: Credential) -> None:
+    """Note the use of a credential in its row, in the run, and in the log."""
+    lease, task = assignment.lease, assignment.task
     Credential.objects.filter(pk=found.pk).update(last_used_at=timezone.now())
-    notes.leave(hold.run_id, f"Was lent credential {found.pk}, for {found.service}.")
+    runs.add_note(lease.run_id, f"Was lent credential {found.pk}, for {found.service}.")
     audit.info(
         "credential %s lent: agent %s, owner %s, task %s, run %s",
-        found.pk, assignment.agent.slug, found.user_id, task.pk, hold.run_id,
+        found.pk, assignment.agent.slug, found.user_id, task.pk, lease.run_id,
     )  # fmt: skip

@@ -9,8 +9,8 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
-from agentkit import credentials
-from apps.accounts.encrypted import EncryptedTextField
+from agentkit import outcomes
+from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -31,7 +31,7 @@ class CredentialQuerySet(models.QuerySet["Credential"]):
         return self.filter(revoked_at=None)
 
     def of_task(self, task: Task) -> CredentialQuerySet:
-        """What the task's agent was given by the task's owner; of a task of nobody's, what was given to it alone."""
+        """The credentials that the task's owner gave its agent; for a task of nobody's, those of the task alone."""
         giver = {"user_id": task.owner_id} if task.owner_id is not None else {"task_id": task.pk}
         return self.filter(agent_id=task.agent_id, **giver)
 
@@ -49,7 +49,7 @@ class Credential(models.Model):
         related_name="credentials",
         help_text="Of a task that is nobody's: what it was given is its own, and goes with its end.",
     )
-    service = models.CharField(max_length=credentials.LONGEST_SERVICE)
+    service = models.CharField(max_length=outcomes.LONGEST_SERVICE)
     auth_type = models.CharField("kind", max_length=10, choices=AuthType)
     username = EncryptedTextField(blank=True)
     secret = EncryptedTextField(blank=True, help_text="Empty once it was revoked.")
@@ -81,7 +81,7 @@ class Credential(models.Model):
         return f"{self.service} for {self.agent_id}"
 
     def revoke(self) -> None:
-        """Nobody gets it any more: the secret itself is erased."""
+        """Erase the secret, so that nobody gets it any more."""
         self.username = self.secret = ""
         self.revoked_at = timezone.now()
         self.save(update_fields=["username", "secret", "revoked_at"])
@@ -96,7 +96,7 @@ class CredentialRequest(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="credential_requests")
-    service = models.CharField(max_length=credentials.LONGEST_SERVICE)
+    service = models.CharField(max_length=outcomes.LONGEST_SERVICE)
     auth_type = models.CharField("kind", max_length=10, choices=AuthType)
     digest = models.CharField(max_length=64, unique=True, editable=False)
     asked_at = models.DateTimeField("asked", help_text="The time of the task's status that it belongs to.")

@@ -1,32 +1,85 @@
-"""What becomes of a task's question for a credential: it is given, declined, or asked anew when its link is too old."""
+"""A task's request for a credential: the one-time link in its status message, and the answer to it.
+
+The credential is given, or declined, or asked for with a new link when the old one has expired.
+"""
 
 from __future__ import annotations
 
+import datetime
 import logging
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 
-from agentkit import Failed
+from agentkit import AuthRequired, Failed, Part
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine import finish, resuming
+from apps.engine import accept, finish
 from apps.engine.queue import publish
-from apps.features.credentials.links import Link
 from apps.features.credentials.models import Credential, CredentialRequest
-from apps.record import ledger
+from apps.record import ledger, wire
+from apps.record.events import JSON
 from apps.record.ledger import Ledger
-from apps.record.lifecycle import TERMINAL, TaskState
-from apps.record.models import Context, Task
+from apps.record.models import TERMINAL_STATES, Context, Task, TaskState
 
 audit = logging.getLogger("parley.audit")
 
 
-class Standing(Enum):
+def _default_expiry() -> datetime.datetime:
+    return timezone.now() + datetime.timedelta(seconds=settings.CREDENTIAL_REQUEST_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialLink:
+    """A new link. Its token is in the link alone; the database gets the digest."""
+
+    service: str
+    auth_type: str
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    expires_at: datetime.datetime = field(default_factory=_default_expiry)
+
+    @property
+    def url(self) -> str:
+        return f"{settings.PUBLIC_BASE_URL}/credentials/{self.token}"
+
+    @property
+    def part(self) -> Part:
+        """What the platform adds to the agent's words."""
+        until = self.expires_at.astimezone(datetime.UTC)
+        return {"text": f"To give it or to decline, open {self.url} (once, until {until:%Y-%m-%d %H:%M} UTC)."}
+
+    @property
+    def metadata(self) -> JSON:
+        """The same for programs."""
+        expires = wire.timestamp(self.expires_at)
+        return {"service": self.service, "auth_type": self.auth_type, "url": self.url, "expires": expires}
+
+    def request(self, task: Task, asked_at: datetime.datetime) -> CredentialRequest:
+        """The row to be kept, for the task's status of that time."""
+        return CredentialRequest(
+            task=task,
+            service=self.service,
+            auth_type=self.auth_type,
+            digest=CredentialRequest.digest_of(self.token),
+            asked_at=asked_at,
+            expires_at=self.expires_at,
+        )
+
+
+def link_for(outcome: object) -> CredentialLink | None:
+    """The link of a turn that ends by asking for a credential; None for any other end."""
+    if isinstance(outcome, AuthRequired) and outcome.service:
+        return CredentialLink(outcome.service, outcome.auth_type)
+    return None
+
+
+class RequestStatus(Enum):
     """What can still be done with a link."""
 
     OPEN = "open"
@@ -41,14 +94,14 @@ class LinkClosed(Exception):
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenCredential:
     """What a person filled in."""
 
     secret: str = field(repr=False)
     username: str = field(default="", repr=False)
 
 
-def find(token: str) -> CredentialRequest | None:
+def find_request(token: str) -> CredentialRequest | None:
     """The request whose link has this token."""
     rows = CredentialRequest.objects.select_related("task__agent__current_version", "task__owner", "task__context")
     return rows.filter(digest=CredentialRequest.digest_of(token), task__context__deleted_at=None).first()
@@ -62,74 +115,74 @@ def may_answer(request: CredentialRequest, user: User | None) -> bool:
     return user is not None and (user.pk == owner or (user.is_staff and user.has_perm("credentials.add_credential")))
 
 
-def standing(request: CredentialRequest) -> Standing:
-    """How the request stands, by its row and its task's as they were read."""
+def request_status(request: CredentialRequest) -> RequestStatus:
+    """The status of the request, by its row and its task's as they were read."""
     if request.answer:
-        return Standing(request.answer)
+        return RequestStatus(request.answer)
     task = request.task
     waits = task.state == TaskState.AUTH_REQUIRED and task.status_at == request.asked_at
     if not waits:
-        return Standing.VOID
+        return RequestStatus.VOID
     newer = CredentialRequest.objects.filter(task=task, created_at__gt=request.created_at)
-    return Standing.EXPIRED if request.is_expired(timezone.now()) or newer.exists() else Standing.OPEN
+    return RequestStatus.EXPIRED if request.is_expired(timezone.now()) or newer.exists() else RequestStatus.OPEN
 
 
-def give(request: CredentialRequest, given: Given, by: User | None) -> None:
+def give(request: CredentialRequest, given: GivenCredential, by: User | None) -> None:
     """Keep the credential, in place of an older one, and let the task go on: once. Raises LinkClosed."""
-    with _answering(request, CredentialRequest.Answer.GIVEN, by) as (log, task):
-        _keep(task, request, given, by)
-        run = resuming.go_on(log, task.pk, because=f"A credential for {request.service} was given.")
+    _resume(request, by, given, (RequestStatus.OPEN,))
+
+
+def _resume(
+    request: CredentialRequest, by: User | None, given: GivenCredential | None, wanted: Sequence[RequestStatus]
+) -> None:
+    with _locked_to_answer(request, CredentialRequest.Answer.GIVEN, by, wanted) as (log, task):
+        if given is not None:
+            _store_credential(task, request, given, by)
+        run = accept.record_resume(log, task.pk, because=f"A credential for {request.service} was given.")
     if run is not None:
         publish(run)
 
 
 def decline(request: CredentialRequest, by: User | None) -> None:
     """End the task: it failed for want of the credential. Raises LinkClosed."""
-    with _answering(request, CredentialRequest.Answer.DECLINED, by) as (log, task):
+    with _locked_to_answer(request, CredentialRequest.Answer.DECLINED, by, (RequestStatus.OPEN,)) as (log, task):
         declined = Failed(f"The credential for {request.service} was declined.", "credential_declined")
-        finish.end_waiting(log, task, declined)
+        finish.fail_waiting(log, task, declined)
 
 
-def settle(agent: Agent, owner: User, by: User | None) -> None:
-    """Let the owner's tasks go on that wait for a credential of the agent: it came by another way than their links.
+def resume_waiting_tasks(agent: Agent, owner: User, by: User | None) -> None:
+    """Resume the owner's tasks that wait for a credential of the agent, which came by another way than their links.
 
-    Those whose links are too old go on as well.
+    Those whose links have expired go on as well.
     """
     waiting = Task.objects.filter(agent=agent, owner=owner, state=TaskState.AUTH_REQUIRED)
     for task in waiting:
         asked = CredentialRequest.objects.filter(task=task, asked_at=task.status_at, answer="").order_by("-created_at")
-        if (request := asked.first()) is None:
-            continue  # what it waits for is arranged elsewhere
-        run = None
-        with (
-            suppress(LinkClosed),
-            _answering(request, CredentialRequest.Answer.GIVEN, by, (Standing.OPEN, Standing.EXPIRED)) as (log, found),
-        ):
-            run = resuming.go_on(log, found.pk, because=f"A credential for {request.service} was given.")
-        if run is not None:
-            publish(run)
+        if request := asked.first():  # without one, what it waits for is arranged elsewhere
+            with suppress(LinkClosed):
+                _resume(request, by, None, (RequestStatus.OPEN, RequestStatus.EXPIRED))
 
 
 def renew(request: CredentialRequest) -> str:
-    """A new link for a question that still waits; gives its token. Raises LinkClosed.
+    """Make a new link for an expired request, and return its token. Raises LinkClosed.
 
     Of a task of nobody's none is made: the link is all that its holder shows, so its end has to be the end.
     """
     if request.task.owner_id is None:
         raise LinkClosed
-    with _still(request, (Standing.EXPIRED,)) as (_, task):
-        link = Link(request.service, request.auth_type)
+    with _locked(request, (RequestStatus.EXPIRED,)) as (_, task):
+        link = CredentialLink(request.service, request.auth_type)
         link.request(task, request.asked_at).save(force_insert=True)
     return link.token
 
 
 @contextmanager
-def _still(request: CredentialRequest, wanted: Sequence[Standing]) -> Iterator[tuple[Ledger, Task]]:
-    """The log and the task, under the context's lock, if the request still stands in such a way. Raises LinkClosed."""
+def _locked(request: CredentialRequest, wanted: Sequence[RequestStatus]) -> Iterator[tuple[Ledger, Task]]:
+    """The log and the task, under the context's lock, if the request still has such a status. Raises LinkClosed."""
     try:
         with ledger.writing(request.task.context_id) as log:
             now = CredentialRequest.objects.select_related("task").get(pk=request.pk)
-            if standing(now) not in wanted:
+            if request_status(now) not in wanted:
                 raise LinkClosed
             yield log, log.task(now.task_id)
     except (Context.DoesNotExist, CredentialRequest.DoesNotExist):  # it was cleared just now
@@ -137,13 +190,13 @@ def _still(request: CredentialRequest, wanted: Sequence[Standing]) -> Iterator[t
 
 
 @contextmanager
-def _answering(
+def _locked_to_answer(
     request: CredentialRequest,
     answer: CredentialRequest.Answer,
     by: User | None,
-    wanted: Sequence[Standing] = (Standing.OPEN,),
+    wanted: Sequence[RequestStatus],
 ) -> Iterator[tuple[Ledger, Task]]:
-    with _still(request, wanted) as (log, task):
+    with _locked(request, wanted) as (log, task):
         answered: dict[str, Any] = {"answer": answer, "answered_at": timezone.now(), "answered_by": by}
         CredentialRequest.objects.filter(pk=request.pk).update(**answered)
         yield log, task
@@ -153,7 +206,7 @@ def _answering(
     )  # fmt: skip
 
 
-def _keep(task: Task, request: CredentialRequest, given: Given, by: User | None) -> None:
+def _store_credential(task: Task, request: CredentialRequest, given: GivenCredential, by: User | None) -> None:
     mine = {"user_id": task.owner_id} if task.owner_id is not None else {"task_id": task.pk}
     Credential.objects.usable().update_or_create(
         agent_id=task.agent_id,
@@ -170,6 +223,6 @@ def _keep(task: Task, request: CredentialRequest, given: Given, by: User | None)
     )
 
 
-def forget_ended() -> None:
-    """Erase what was given to tasks of nobody's that have ended."""
-    Credential.objects.filter(task__state__in=TERMINAL).delete()
+def erase_task_credentials() -> None:
+    """Erase the credentials of tasks of nobody's that have ended."""
+    Credential.objects.filter(task__state__in=TERMINAL_STATES).delete()

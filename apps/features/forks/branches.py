@@ -1,6 +1,8 @@
-"""Where a conversation went on differently: the whole graph of its forks, who begins at the same place, who was chosen.
+"""The tree of a conversation's forks, the siblings of a message, the chosen leaf, and the branch points.
 
-A tree holds together by its contexts' parents, the cleared ones too; what is shared by their segments (`lineage`).
+A tree consists of contexts and their parents, deleted ones too; their segments say what they share (`lineage`).
+A branch point is a message. Conversations that were forked off between the same two messages go on from one place,
+whatever else (a rating, a new title) was recorded in between.
 """
 
 from __future__ import annotations
@@ -9,18 +11,23 @@ import uuid
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from django.db import connection
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.expressions import RawSQL
+from django.db.models.functions import Coalesce
 
 from apps.accounts.principals import Principal
 from apps.features.forks import forking
 from apps.features.forks.models import ChosenLeaf
-from apps.record.cold import restored
+from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
-from apps.record.models import Context, Message, Segment
-from db.transactions import transacting
+from apps.record.lineage import LogRange
+from apps.record.lookup import restored
+from apps.record.models import ENDLESS, Context, Message, Segment
+from db.sql import write_transaction
 
 ABOVE = """
     WITH RECURSIVE above(id, parent_id) AS (
@@ -36,7 +43,7 @@ MEMBERS = f"""{ABOVE}, tree(id) AS (
 
 @dataclass(frozen=True, slots=True)
 class Sibling:
-    """A way in which a conversation goes on from a place, with the message that begins it."""
+    """A conversation that goes on from a place, with its first message there."""
 
     context: Context
     message: Message
@@ -44,7 +51,7 @@ class Sibling:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A conversation in the tree; of one that was cleared nothing is told but where it was."""
+    """A conversation in the tree. Of a deleted one only its place is shown."""
 
     context: Context
     messages: int
@@ -66,46 +73,46 @@ class Tree:
 def tree(principal: Principal, context: uuid.UUID) -> Tree:
     """The whole tree that a conversation of the caller's is in; four queries. Raises ContextNotFound.
 
-    What was cleared is in it as long as something goes on from there.
+    A deleted conversation is in it as long as a fork goes on from there.
     """
-    everybody = members(context)
-    found = list(everybody.select_related("agent").order_by("created_at", "pk"))
+    members = tree_members(context)
+    found = list(members.select_related("agent").order_by("created_at", "pk"))
     by_key = {one.pk: one for one in found}
     asked = by_key.get(context)
     if asked is None or asked.owner_id != principal.user_id or asked.deleted_at is not None:
         raise ContextNotFound
-    ordered = _ordered(found)
-    counts = _message_counts(found, everybody)
+    ordered = _parents_first(found)
+    counts = _message_counts(found, members)
     chosen = ChosenLeaf.objects.visible_to(principal).filter(root=ordered[0].pk).values_list("leaf_id", flat=True)
     leaf = next((key for key in chosen if key in by_key and by_key[key].deleted_at is None), None)
     return Tree(ordered[0].pk, [Node(one, counts[one.pk]) for one in ordered], leaf)
 
 
 def siblings(context: Context, index: int) -> list[Sibling]:
-    """All ways in which conversations go on from where the message at `index` of one begins; the original first.
+    """All conversations that go on from just before the message at `index` of one, which is among them.
 
-    One of them is that message. Raises InvalidParams for an index out of range.
+    The original comes first. Raises InvalidParams for an index out of range.
     """
     if not 0 < index <= context.last_event:
         raise InvalidParams(f"There is no event {index}. Choose one from 1 to {context.last_event}.", "index")
-    place = forking.place_of(context, index - 1)
-    going_on = (_forks_at(place) | Context.objects.filter(pk=place.parent.pk)).filter(deleted_at=None)
-    for cold in going_on.exclude(cold_file=""):
+    point = forking.fork_point(context, index - 1)
+    contexts = (_forks_at(point) | Context.objects.filter(pk=point.parent.pk)).filter(deleted_at=None)
+    for cold in contexts.exclude(cold_file=""):
         restored(cold)
-    first = Message.objects.filter(context=OuterRef("pk"), index__gt=place.at).order_by("index").values("pk")[:1]
-    found = going_on.annotate(first=Subquery(first)).exclude(first=None)
-    original = place.parent.pk if place.parent.forked_at != place.at else None
+    first = Message.objects.filter(context=OuterRef("pk"), index__gt=point.at).order_by("index").values("pk")[:1]
+    found = contexts.annotate(first=Subquery(first)).exclude(first=None)
+    original = point.parent.pk if point.parent.forked_at != point.at else None
     by_age = sorted(found, key=lambda one: (one.pk != original, one.created_at, str(one.pk)))
     messages = Message.objects.in_bulk([one.first for one in by_age])
     return [Sibling(one, messages[one.first]) for one in by_age]
 
 
-def choose(principal: Principal, leaf: Context) -> None:
-    """Keep in which of a conversation's forks the caller, if known, is now."""
+def save_chosen_leaf(principal: Principal, leaf: Context) -> None:
+    """Remember which of a conversation's forks the caller, if known, looks at."""
     if principal.user_id is None:
         return
     root = _root(leaf.pk)
-    with transacting():
+    with write_transaction():
         ChosenLeaf.objects.update_or_create(user_id=principal.user_id, root_id=root, defaults={"leaf": leaf})
 
 
@@ -119,57 +126,161 @@ def choose_leaf(principal: Principal, context: uuid.UUID, leaf: uuid.UUID) -> No
         raise ContextNotFound
     if leaf not in found or _root(leaf) != _root(context):
         raise InvalidParams("There is no such session among the forks of this one. See its tree.", "leaf")
-    choose(principal, found[leaf])
+    save_chosen_leaf(principal, found[leaf])
 
 
-def _forks_at(place: forking.Place) -> QuerySet[Context]:
-    """The forks that begin at a place; those that share nothing are all of their tree's that do."""
-    if place.at == 0:
-        return members(place.parent.pk).filter(forked_at=0)
-    shared = Segment.objects.filter(source=place.parent, last=place.at).values("context")
-    return Context.objects.filter(pk__in=shared, forked_at=place.at)
+def _forks_at(point: forking.ForkPoint) -> QuerySet[Context]:
+    """The forks that begin at a point; at the beginning, all forks of the tree that share nothing."""
+    if point.at == 0:
+        return tree_members(point.parent.pk).filter(forked_at=0)
+    shared = Segment.objects.filter(source=point.parent, last=point.at).values("context")
+    return Context.objects.filter(pk__in=shared, forked_at=point.at)
 
 
-def members(context: uuid.UUID) -> QuerySet[Context]:
+def tree_members(context: uuid.UUID) -> QuerySet[Context]:
     """All contexts of the tree that a context is in."""
-    return Context.objects.filter(pk__in=_keys(MEMBERS, context))
+    return Context.objects.filter(pk__in=_recursive_ids(MEMBERS, context))
 
 
 def _root(context: uuid.UUID) -> uuid.UUID:
-    return Context.objects.filter(pk__in=_keys(ROOT, context)).values_list("pk", flat=True).get()
+    return Context.objects.filter(pk__in=_recursive_ids(ROOT, context)).values_list("pk", flat=True).get()
 
 
-def _keys(statement: str, context: uuid.UUID) -> RawSQL:
+def _recursive_ids(statement: str, context: uuid.UUID) -> RawSQL:
     key = Context._meta.pk.get_db_prep_value(context, connection)
     contexts = connection.ops.quote_name(Context._meta.db_table)
     return RawSQL(statement.format(contexts=contexts), [key])  # noqa: S611
 
 
-def _ordered(contexts: list[Context]) -> list[Context]:
-    """Parents before their children, those as they come; without what was cleared and leads to nothing."""
-    below: dict[uuid.UUID | None, list[Context]] = defaultdict(list)
+def _parents_first(contexts: list[Context]) -> list[Context]:
+    """Parents before their children, those as they come; without deleted ones from which nothing goes on."""
+    children: dict[uuid.UUID | None, list[Context]] = defaultdict(list)
     for one in contexts:
-        below[one.parent_id].append(one)
-    ordered, waiting = [], below[None][::-1]
+        children[one.parent_id].append(one)
+    ordered, waiting = [], children[None][::-1]
     while waiting:
         ordered.append(one := waiting.pop())
-        waiting += below[one.pk][::-1]
-    led_to: set[uuid.UUID | None] = set()
+        waiting += children[one.pk][::-1]
+    kept: set[uuid.UUID | None] = set()
     for one in reversed(ordered):
-        if one.deleted_at is None or one.pk in led_to:
-            led_to |= {one.pk, one.parent_id}
-    return [one for one in ordered if one.pk in led_to]
+        if one.deleted_at is None or one.pk in kept:
+            kept |= {one.pk, one.parent_id}
+    return [one for one in ordered if one.pk in kept]
 
 
 def _message_counts(contexts: list[Context], members: QuerySet[Context]) -> dict[uuid.UUID, int]:
-    """How many messages each conversation has, with its past: however many share that, it is read once."""
+    """How many messages each conversation has, with its past. A shared past is read once."""
     keys = members.values("pk")
-    indexes: dict[uuid.UUID, list[int]] = defaultdict(list)
-    said = Message.objects.filter(context__in=keys).order_by("context", "index").values_list("context_id", "index")
-    for context, index in said.iterator(5000):
-        indexes[context].append(index)
+    indexes = _message_indexes(Message.objects.filter(context__in=keys))
     counts = {one.pk: len(indexes[one.pk]) if one.forked_at is None else 0 for one in contexts}
-    stretches = Segment.objects.filter(context__in=keys).values_list("context_id", "source_id", "first", "last")
-    for context, source, first, last in stretches:
+    shared = Segment.objects.filter(context__in=keys).values_list("context_id", "source_id", "first", "last")
+    for context, source, first, last in shared:
         counts[context] += bisect_right(indexes[source], last) - bisect_left(indexes[source], first)
     return counts | {one.pk: one.cold_messages for one in contexts if one.cold_file}
+
+
+class Branch(NamedTuple):
+    """The session that a branch leads to, and the index of its own first message there."""
+
+    session: uuid.UUID
+    first_message: int
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPoint:
+    """The message at `index` is one of several that begin differently: the one at `position` (from 1) of `branches`.
+
+    The original comes first, the forks by age.
+    """
+
+    index: int
+    position: int
+    branches: list[Branch]
+
+
+class _Gap(NamedTuple):
+    """The place in a log before its own message `next`, at which forks begin; None is after its last message."""
+
+    source: uuid.UUID
+    next: int | None
+
+
+MessageIndexes = dict[uuid.UUID, list[int]]
+"""The indexes of the messages in each log."""
+
+
+def branch_points(context: Context) -> list[BranchPoint]:
+    """The branch points of a conversation by index: six queries at most, and one where nothing was ever forked."""
+    if context.parent_id is None and not Context.objects.filter(parent=context).exists():
+        return []
+    ranges = lineage.log_ranges(context, ENDLESS)
+    indexes = _message_indexes(Message.objects.filter(context__in={one.source for one in ranges}))
+    points = [_branch_point_at(gap, forks, ranges, indexes) for gap, forks in _forks_by_gap(ranges, indexes).items()]
+    points.insert(0, _first_branch_point(context, ranges[0], indexes))
+    by_index = {point.index: point for point in points if point is not None}
+    return sorted(by_index.values(), key=lambda point: point.index)
+
+
+def _message_indexes(messages: QuerySet[Message]) -> MessageIndexes:
+    indexes: MessageIndexes = defaultdict(list)
+    rows = messages.order_by("context", "index").values_list("context_id", "index")
+    for source, index in rows:
+        indexes[source].append(index)
+    return indexes
+
+
+def _forks_by_gap(ranges: list[LogRange], indexes: MessageIndexes) -> dict[_Gap, list[Branch]]:
+    """The forks that begin along these ranges, by the gap where they do, oldest first."""
+    shared = Segment.objects.filter(source__in={one.source for one in ranges}, context__forked_at=F("last"))
+    forks = shared.filter(context__deleted_at=None).annotate(first_message=_first_own_message("context"))
+    rows = forks.exclude(first_message=None).order_by("context__created_at", "context")
+    by_gap: dict[_Gap, list[Branch]] = defaultdict(list)
+    for source, at, fork, first_message in rows.values_list("source_id", "last", "context_id", "first_message"):
+        by_gap[_Gap(source, _next_index(indexes[source], at))].append(Branch(fork, first_message))
+    return by_gap
+
+
+def _next_index(indexes: list[int], at: int) -> int | None:
+    position = bisect_right(indexes, at)
+    return indexes[position] if position < len(indexes) else None
+
+
+def _branch_point_at(
+    gap: _Gap, forks: list[Branch], ranges: list[LogRange], indexes: MessageIndexes
+) -> BranchPoint | None:
+    """What a gap is on these ranges, which pass it in the source's own log or in a fork's; None if they do not."""
+    branches = forks if gap.next is None else [Branch(gap.source, gap.next), *forks]
+    for one, after in [*pairwise(ranges), (ranges[-1], None)]:
+        if one.source != gap.source:
+            continue
+        if gap.next is not None and one.first <= gap.next <= one.last:
+            return _branch_point(gap.source, gap.next, branches)
+        if after is not None and _next_index(indexes[one.source], one.last) == gap.next:
+            return _branch_point(after.source, _next_index(indexes[after.source], one.last), branches)
+    return None
+
+
+def _branch_point(source: uuid.UUID, index: int | None, branches: list[Branch]) -> BranchPoint | None:
+    """A branch point with more than one branch, of which this one was taken."""
+    positions = [position for position, branch in enumerate(branches, start=1) if branch.session == source]
+    if index is None or not positions or len(branches) == 1:
+        return None
+    return BranchPoint(index, positions[0], branches)
+
+
+def _first_branch_point(context: Context, first: LogRange, indexes: MessageIndexes) -> BranchPoint | None:
+    """The branch point at the first message, for forks that share nothing with the others of the tree."""
+    unshared = tree_members(context.pk).filter(Q(forked_at=0) | Q(parent=None), deleted_at=None)
+    begun = unshared.annotate(first_message=_first_own_message("pk")).exclude(first_message=None)
+    rows = begun.order_by(F("forked_at").asc(nulls_first=True), "created_at", "pk").values_list("pk", "first_message")
+    index = _next_index(indexes[first.source], 0)
+    is_here = index is not None and index <= first.last
+    return _branch_point(first.source, index if is_here else None, [Branch(*row) for row in rows])
+
+
+def _first_own_message(context: str) -> Coalesce:
+    """The index of a conversation's own first message; in cold storage about where that is; None without one."""
+    own = Message.objects.filter(context=OuterRef(context)).order_by("index").values("index")[:1]
+    path = "" if context == "pk" else f"{context}__"
+    cold = Case(When(**{f"{path}cold_messages__gt": 0}, then=Coalesce(F(f"{path}forked_at"), 0) + 2))
+    return Coalesce(Subquery(own), cold)

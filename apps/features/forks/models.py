@@ -6,7 +6,7 @@ from django.db import models
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.record.models.record import Context
+from apps.record.models import Context
 
 
 class ChosenLeafQuerySet(models.QuerySet["ChosenLeaf"]):

@@ -8,8 +8,8 @@ from celery import shared_task
 from celery.signals import worker_ready
 
 import db
-from apps.engine.embedded import NODE
-from apps.features.health.observing import observe
+from apps.engine.jobs import EMBEDDED_NODE
+from apps.features.health.monitoring import observe
 
 
 @shared_task(name="health.observe")  # type: ignore[untyped-decorator]
@@ -20,5 +20,5 @@ def observe_agents() -> None:
 @worker_ready.connect  # type: ignore[untyped-decorator]
 def observe_at_the_start(sender: Any = None, **_: Any) -> None:
     """What this process can load is known before the first period is over. The embedded worker does so itself."""
-    if getattr(sender, "hostname", "") != NODE:
+    if getattr(sender, "hostname", "") != EMBEDDED_NODE:
         db.later(observe)

@@ -8,4 +8,4 @@ class ModelAgentsConfig(AppConfig):
     def ready(self) -> None:
         from apps.features.model_agents import language_models  # it needs the registry of apps
 
-        language_models.use()
+        language_models.configure()

@@ -1,4 +1,4 @@
-"""Agents without code: a language model takes their turns, as the version of the agent says that the run goes by."""
+"""Agents without code: a language model takes their turns, by the version of the agent that the run names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agentkit import HandlerError, Outcome, SkillHandler, TaskContext, drive
 from agentkit.llm import AgentTool, LlmWorker, McpServer, NoModel
 from agentkit.llm.tools import Tool
 from agentkit.tools import ToolFunction
-from apps.agents import tool_secrets, tools
+from apps.agents import definitions
 from apps.agents.definitions import Definition
 from apps.agents.models import Agent
-from apps.agents.registration import explain
-from apps.engine.assignments import Aside, Assignment
+from apps.agents.registration import error_text
+from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.delegation import principal_of
 from apps.features.model_agents import language_models
 from apps.record.models import Task
@@ -23,7 +23,7 @@ from apps.record.models import Task
 NO_VERSION = "The agent {} has no version: save it once more in admin."
 
 
-class Defined(SkillHandler):
+class ModelHandler(SkillHandler):
     """What a definition does with a turn."""
 
     def __init__(self, worker: LlmWorker, *, streaming: bool) -> None:
@@ -34,7 +34,7 @@ class Defined(SkillHandler):
         return await self.worker.run(task, stream=self.streaming)
 
 
-async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcome:
+async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> Outcome:
     """Let the agent take one turn. Raises HandlerError where it lacks what its version speaks of."""
     agent = assignment.agent
     version = agent.current_version
@@ -50,7 +50,7 @@ async def execute(assignment: Assignment, task: TaskContext, _: Aside) -> Outcom
         max_steps=definition.max_steps,
         settings={name: value for name, value in settings.items() if value is not None},
     )
-    return await drive(Defined(worker, streaming=definition.streaming), task)
+    return await drive(ModelHandler(worker, streaming=definition.streaming), task)
 
 
 def ailment_of(agent: Agent) -> str:
@@ -60,34 +60,37 @@ def ailment_of(agent: Agent) -> str:
         return NO_VERSION.format(agent.slug)
     try:
         definition = Definition.read(version.content)
-        language_models.check(definition.model)
+        language_models.check_model(definition.model)
         _functions(definition.tools)
     except ValidationError as error:  # of a version that an older Parley made
-        return f"Its version {version.number} cannot be read: save it once more in admin. {explain(error)}"
+        return f"Its version {version.number} cannot be read: save it once more in admin. {error_text(error)}"
     except (NoModel, HandlerError) as error:
         return str(error)
     return ""
 
 
 def _functions(names: Iterable[str]) -> list[ToolFunction]:
-    known = tools.registered()
+    known = definitions.registered_tools()
     if missing := [name for name in names if name not in known]:
         raise HandlerError(f"There is no tool {', '.join(missing)} here: name its module in AGENT_TOOLS.")
     return [known[name].function for name in names]
 
 
 def _tools(agent: Agent, definition: Definition, task_id: str) -> list[Tool]:
-    """Its functions, the other agents that there are for the task's owner now, and the MCP servers that let it in."""
-    headers = tool_secrets.headers_of(agent, definition)
+    """Its functions, the agents that the task's owner may use now, and its MCP servers."""
+    headers = definitions.tool_server_headers(agent, definition)
     return [
         *_functions(definition.tools),
-        *(AgentTool(other.slug, f"{other.name}: {other.description}") for other in _others(definition.agents, task_id)),
+        *(
+            AgentTool(other.slug, f"{other.name}: {other.description}")
+            for other in _callable_agents(definition.agents, task_id)
+        ),
         *(McpServer(server.url, headers[server.url]) for server in definition.mcp_servers),
     ]
 
 
-def _others(slugs: Sequence[str], task_id: str) -> list[Agent]:
-    """Those of the agents that the task's owner may use: of others the model must not hear, nor tell."""
+def _callable_agents(slugs: Sequence[str], task_id: str) -> list[Agent]:
+    """Those of the agents that the task's owner may use. The model must not learn of others."""
     if not slugs:
         return []
     owner = principal_of(Task.objects.select_related("owner").get(pk=task_id))

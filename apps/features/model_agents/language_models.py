@@ -1,4 +1,4 @@
-"""The language models of this installation: by name at the endpoint that settings name, reached by the one way out."""
+"""The language models of this installation, by name, at the endpoint in settings. All calls go through `outbound`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from django.core.exceptions import ImproperlyConfigured
 
 import outbound
 from agentkit.llm import Surroundings, use_models, use_surroundings
-from agentkit.llm.models import require
-from apps.engine.hosting import ConnectionlessThreads
+from agentkit.llm.models import check_endpoint
+from apps.engine.handlers import ConnectionlessThreads
 from outbound import targets, transports
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+
 MEGABYTE = 1024 * 1024
 LIMITS = outbound.Limits(seconds=None, bytes=50 * MEGABYTE)  # a turn's own time limit ends what takes too long
 
 
-def use() -> None:
+def configure() -> None:
     """Give agents the models, tool servers and threads of this installation. Raises ImproperlyConfigured."""
     try:
-        host_of(settings.LLM_BASE_URL)
+        targets.allowed_hosts(settings.LLM_BASE_URL)
     except (outbound.Forbidden, ValueError) as error:
         raise ImproperlyConfigured(f"LLM_BASE_URL: {error}") from None
-    use_models(resolve)
+    use_models(build_model)
     use_surroundings(
         Surroundings(
             http_client=tool_server_client,
@@ -36,30 +37,21 @@ def use() -> None:
     )
 
 
-def resolve(name: str | None) -> Model:
+def build_model(name: str | None) -> Model:
     """The model of a name, by default `LLM_MODEL`. Raises agentkit.llm.NoModel."""
-    name = check(name)
+    name = check_model(name)
     base_url, key = settings.LLM_BASE_URL, settings.LLM_API_KEY
     from agentkit.llm.endpoints import openai_model
 
-    client = transports.client(outbound.exchange(LIMITS, also=host_of(base_url)))
+    client = transports.client(outbound.exchange(LIMITS, also=targets.allowed_hosts(base_url)))
     return openai_model(name, base_url, key, seconds=settings.LLM_SECONDS, http_client=client)
 
 
-def check(name: str | None) -> str:
+def check_model(name: str | None) -> str:
     """The model's name, by default `LLM_MODEL`. Raises agentkit.llm.NoModel where nothing says how it is reached."""
     name = name or settings.LLM_MODEL
-    require(name, settings.LLM_BASE_URL, settings.LLM_API_KEY)
+    check_endpoint(name, settings.LLM_BASE_URL, settings.LLM_API_KEY)
     return name
-
-
-def host_of(base_url: str) -> list[str]:
-    """The endpoint for `outbound.exchange(also=…)`. Raises outbound.Forbidden."""
-    if not base_url:
-        return []
-    target = targets.read(base_url)
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    return [f"{host}:{target.port}"]
 
 
 def tool_server_client(**options: Any) -> Any:

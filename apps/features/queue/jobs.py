@@ -6,7 +6,7 @@ import uuid
 from celery import shared_task
 
 from apps.engine.queue import SEND_QUEUED
-from apps.features.queue.sending import send_due
+from apps.features.queue.messages import send_due
 
 
 @shared_task(name=SEND_QUEUED)  # type: ignore[untyped-decorator]

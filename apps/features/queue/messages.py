@@ -1,36 +1,51 @@
-"""The queue of a session: what its owner says while an agent works waits here, in order, and is sent when that is done.
+"""The queue of a session: messages that its owner writes while an agent works are sent in order when it is done.
 
-A row is taken by compare-and-swap and goes in the transaction that records its message: whatever dies in between, it is
-sent once. `features.queue.sending` sends.
+A row is claimed by compare-and-swap and goes in the transaction that records its message: whatever dies in between, it
+is sent once. A ledger listener learns that a task has settled and names the session to the workers; the sweep finds
+what that missed.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from django.conf import settings
 from django.db import transaction
 
+import db
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.features.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet, parts_of
-from apps.record import blobs, unused_blobs
-from apps.record.errors import ContextNotFound, InvalidParams, Refusal, UnsupportedOperation
+from apps.engine import send
+from apps.engine.queue import publish_queue
+from apps.engine.send import Sent
+from apps.features.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
+from apps.record.content import blobs
+from apps.record.errors import (
+    ContentTypeNotSupported,
+    ContextNotFound,
+    InvalidParams,
+    Refusal,
+    TaskFinished,
+    UnsupportedOperation,
+)
 from apps.record.events import JSON
 from apps.record.ledger import Ledger
-from apps.record.lifecycle import TaskState
-from apps.record.models import Context, Message, Task
-from db import statements
-from db.transactions import transacting
+from apps.record.lookup import check_may_use
+from apps.record.models import Context, Event, Message, Task, TaskState
+from db import sql
+from db.sql import write_transaction
 
-MOST = 20  # messages of one session
+MAX_QUEUED = 20  # messages of one session
 REMOVED_SECONDS = 60  # in which what was deleted can be had back
-AT_ONCE = 500
+SWEPT_AT_ONCE = 500
 CLAIM_SECONDS = settings.ANSWER_SECONDS + 15  # within which a message was sent, or its sender died
 
-HELD = {
+HOLD_REASONS = {
     TaskState.CANCELED: "You stopped the work, so this waits. Send it now, or delete it.",
     TaskState.FAILED: "The work before it failed, so this waits. Send it now, or delete it.",
     TaskState.REJECTED: "The agent declined what was asked before, so this waits. Send it now, or delete it.",
@@ -41,7 +56,7 @@ HELD = {
 
 
 class QueueFull(UnsupportedOperation):
-    """So many messages wait already that no more are taken."""
+    """So many messages wait already that no more are claimed."""
 
 
 class QueuedNotFound(Refusal):
@@ -52,13 +67,13 @@ class BeingSent(UnsupportedOperation):
     """The message is being sent at this moment."""
 
 
-class NotNow(Refusal):
+class SessionBusy(Refusal):
     """Somebody works in the session, or asks something."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A message that this caller alone sends, by whom, and to whom in which session."""
+class ClaimedMessage:
+    """A message that one process alone sends, with its sender, its agent and its session."""
 
     row: QueuedMessage
     context: Context
@@ -78,7 +93,7 @@ class Taken:
         return {**ids, "role": "ROLE_USER", **self.row.message} | ({"taskId": str(self.task.pk)} if self.task else {})
 
 
-def add(principal: Principal, context: Context, key: str, message: JSON) -> bool:
+def enqueue(principal: Principal, context: Context, key: str, message: JSON) -> bool:
     """Queue a message (checked A2A parts, references) under a key; False where it was queued, deleted or sent before.
 
     Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound for a session that was
@@ -87,48 +102,58 @@ def add(principal: Principal, context: Context, key: str, message: JSON) -> bool
     if principal.user_id is None:
         raise ContextNotFound
     stored = {**message, "parts": blobs.store_large(message["parts"])}
-    with transacting():
-        if (now := _hold(context.pk)) is None or now.deleted_at:
+    with write_transaction():
+        if (now := _lock_context(context.pk)) is None or now.deleted_at:
             raise ContextNotFound
         if (same := QueuedMessage.everything.filter(context=context, message_id=key).first()) is not None:
             if same.message != stored:
                 raise InvalidParams("This messageId was used for another message. Use a new messageId.", "messageId")
             return False
-        if _is_said(context, key):
+        if _is_recorded(context, key):
             return False
         _check_room(context)
         QueuedMessage.objects.create(context=context, owner_id=principal.user_id, message_id=key, message=stored)
         blobs.count_uses(context.workspace_id, stored["parts"])
-        # From here on the end of a task is told to `features.queue.sending`.
+        # From here on the end of a task is told to `wake_after_settled_tasks`.
         Context.objects.filter(pk=context.pk, is_watched=False).update(is_watched=True)
     return True
 
 
-def change(context: Context, queued: uuid.UUID, text: str) -> None:
+def edit(context: Context, queued: uuid.UUID, text: str) -> None:
     """Let a queued message say something else; its files stay. Raises QueuedNotFound, BeingSent, InvalidParams."""
-    row = _found(context, queued)
-    files = [part for part in row.parts if "text" not in part or part.get("filename")]
-    parts = [*([{"text": text}] if text.strip() else []), *files]
-    if not parts:
-        raise InvalidParams("Write something, or delete the message.", "text")
-    free = QueuedMessage.objects.free().filter(pk=row.pk)
-    if not free.update(message={**row.message, "parts": parts}, problem=""):
-        raise BeingSent
+    said = blobs.store_large([{"text": text}]) if text.strip() else []
+    with write_transaction():
+        _lock_context(context.pk)  # nobody claims it meanwhile
+        row = _find(context, queued)
+        parts = [*said, *(part for part in row.parts if not _is_said(part))]
+        if not parts:
+            raise InvalidParams("Write something, or delete the message.", "text")
+        free = QueuedMessage.objects.free().filter(pk=row.pk)
+        if not free.update(message={**row.message, "parts": parts}, problem=""):
+            raise BeingSent
+        blobs.count_uses(context.workspace_id, said)
+        _release(context.workspace_id, [part for part in row.parts if _is_said(part)])
+
+
+def _is_said(part: JSON) -> bool:
+    """Is it text that is no file?"""
+    is_text = "text" in part or part.get("stored", {}).get("kind") == "text"
+    return is_text and not part.get("filename")
 
 
 def remove(context: Context, queued: uuid.UUID) -> None:
-    """Delete a queued message; `restore` brings it back for a while. Raises QueuedNotFound, BeingSent."""
-    with transacting():
-        _hold(context.pk)  # nobody takes it meanwhile
-        row = _found(context, queued)
-        if not QueuedMessage.objects.free().filter(pk=row.pk).update(removed_at=statements.database_time()):
+    """Delete a queued message; `undo_remove` brings it back for a while. Raises QueuedNotFound, BeingSent."""
+    with write_transaction():
+        _lock_context(context.pk)  # nobody claims it meanwhile
+        row = _find(context, queued)
+        if not QueuedMessage.objects.free().filter(pk=row.pk).update(removed_at=sql.database_time()):
             raise BeingSent
 
 
-def restore(context: Context, queued: uuid.UUID) -> None:
-    """Take back that a message was deleted: it is as it was, and where. Raises QueuedNotFound, QueueFull."""
-    with transacting():
-        _hold(context.pk)
+def undo_remove(context: Context, queued: uuid.UUID) -> None:
+    """Put a deleted message back in its place. Raises QueuedNotFound, QueueFull."""
+    with write_transaction():
+        _lock_context(context.pk)
         row = QueuedMessage.everything.filter(context=context, pk=queued).first()
         if row is None:
             raise QueuedNotFound
@@ -138,78 +163,154 @@ def restore(context: Context, queued: uuid.UUID) -> None:
                 raise QueuedNotFound
 
 
-def forget_removed() -> None:
-    """Drop what was deleted so long ago that nobody takes it back."""
-    long_ago = statements.database_time() - datetime.timedelta(seconds=REMOVED_SECONDS)
+def delete_removed() -> None:
+    """Erase what was deleted too long ago to be undone."""
+    long_ago = sql.database_time() - datetime.timedelta(seconds=REMOVED_SECONDS)
     removed = QueuedMessage.everything.filter(removed_at__lt=long_ago)
-    for row in removed.select_related("context")[:AT_ONCE]:
-        with transacting():
+    for row in removed.select_related("context")[:SWEPT_AT_ONCE]:
+        with write_transaction():
             _delete(removed.all(), row, row.context.workspace_id)
 
 
-def held(context: Context) -> str:
-    """Why what is queued is not sent by itself, as a sentence; empty where it is, or will be."""
-    newest = _newest(context)
-    return HELD.get(TaskState(newest.state), "") if newest else ""
+def hold_reason(context: Context) -> str:
+    """Why queued messages are held back, as a sentence; empty where they are sent by themselves."""
+    newest = _newest_task(context)
+    return HOLD_REASONS.get(TaskState(newest.state), "") if newest else ""
 
 
-def take_next(context_id: uuid.UUID) -> Taken | None:
-    """Take the first message of a queue, if it is its turn: nobody works or asks, nothing holds it."""
-    with transacting():
-        if (context := _hold(context_id)) is None or context.deleted_at or context.cold_file:
+def _check_room(context: Context) -> None:
+    if QueuedMessage.objects.filter(context=context).count() >= MAX_QUEUED:
+        raise QueueFull(f"{MAX_QUEUED} messages wait already. Wait until some are sent, or delete one.")
+
+
+def wake_after_settled_tasks(context: Context, events: Sequence[Event]) -> None:
+    """A ledger listener: when a task has settled, the queue of its session is sent after the commit."""
+    if any(event.settles for event in events):
+        transaction.on_commit(lambda: db.later(wake_queue, context.pk))
+
+
+def wake_queue(context_id: uuid.UUID) -> None:
+    """Name a session to the workers, if it has a queue."""
+    if QueuedMessage.everything.filter(context=context_id).exists():
+        publish_queue(context_id)
+
+
+def sweep_queues() -> int:
+    """Name sessions again whose queue is due, and say how many; drop what was deleted.
+
+    It is safe to run it anywhere, at any time, twice.
+    """
+    long_ago = sql.database_time() - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
+    due = QueuedMessage.objects.free().filter(queued_at__lt=long_ago).due().order_by("context")
+    sessions = list(due.values_list("context_id", flat=True).distinct()[:SWEPT_AT_ONCE])
+    for context_id in sessions:
+        publish_queue(context_id)
+    delete_removed()
+    return len(sessions)
+
+
+async def send_due(context_id: uuid.UUID) -> int:
+    """Send due messages in order, until a task works on one or something holds the rest. Returns how many were sent."""
+    sent = 0
+    while (claimed := await db.run(claim_next, context_id)) is not None:
+        try:
+            outcome = await _send_claimed(claimed)
+        except SessionBusy:
+            await db.run(release_claim, claimed)
+            break
+        except Refusal as refusal:
+            await db.run(release_claim, claimed, str(refusal))
+            break
+        sent += 1
+        if outcome.task is not None:
+            break
+    return sent
+
+
+async def send_now(context: Context, message: uuid.UUID) -> Sent:
+    """Send a queued message at once: to the task that works or asks, or as what comes next.
+
+    Raises QueuedNotFound, BeingSent, and errors.Refusal for what cannot be sent, which stays in the queue.
+    """
+    claimed = await db.run(claim, context, message)
+    try:
+        try:
+            return await _send_claimed(claimed)
+        except TaskFinished:
+            return await _send_claimed(dataclasses.replace(claimed, task=None))
+    except Refusal:
+        await db.run(release_claim, claimed)
+        raise
+
+
+async def _send_claimed(claimed: ClaimedMessage) -> Sent:
+    """Raises errors.Refusal; then the message is still this caller's to send, or to give back."""
+    await db.run(_check_agent, claimed)
+    delete = partial(delete_with_record, claimed)
+    sent = await send.send(claimed.principal, claimed.agent, claimed.message, extra_writes=delete)
+    await db.run(delete_sent, claimed)  # unless it went with the record
+    return sent
+
+
+def _check_agent(claimed: ClaimedMessage) -> None:
+    """Raises UnsupportedOperation, ContentTypeNotSupported: the agent may be another one by now."""
+    check_may_use(claimed.principal, claimed.agent)
+    if refused := claimed.agent.refused_type(claimed.row.parts):
+        raise ContentTypeNotSupported(f"{claimed.agent.name} does not take {refused}. Switch to another agent.")
+
+
+def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:
+    """Claim the first message of a queue, if it is its turn: nobody works or asks, nothing holds it."""
+    with write_transaction():
+        if (context := _lock_context(context_id)) is None or context.deleted_at or context.cold_file:
             return None
-        first = _sent_before_are_gone(context)
+        first = _first_unsent(context)
         if first is None or first.problem or first.is_being_sent or not first.owner.is_active:
             return None
         if not _is_idle(context):
             return None
-        newest = _newest(context)
+        newest = _newest_task(context)
         if newest is not None and newest.state in HELD_AFTER:
             return None
-        _claim(first)
-    return Taken(first, context, None)
+        _set_claimed(first)
+    return ClaimedMessage(first, context, None)
 
 
-def take(context: Context, queued: uuid.UUID) -> Taken:
-    """Take a message whatever holds it, for the task that works or asks. Raises QueuedNotFound, BeingSent."""
-    with transacting():
-        now = _hold(context.pk)
+def claim(context: Context, queued: uuid.UUID) -> ClaimedMessage:
+    """Claim a message whatever holds it, for the task that works or asks. Raises QueuedNotFound, BeingSent."""
+    with write_transaction():
+        now = _lock_context(context.pk)
         if now is None:
             raise ContextNotFound
-        row = _found(now, queued)
+        row = _find(now, queued)
         if row.is_being_sent:
             raise BeingSent
-        _claim(row)
+        _set_claimed(row)
         here = Task.objects.unfinished().select_related("agent").filter(context=now, agent=now.agent)
         working = here.order_by("-created_at", "-pk")
         asking = working.filter(state__in=(TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED))
-        return Taken(row, now, asking.first() or working.first())
+        return ClaimedMessage(row, now, asking.first() or working.first())
 
 
-def give_back(taken: Taken, problem: str = "") -> None:
-    """Let go of a message that could not be sent."""
-    QueuedMessage.objects.filter(pk=taken.row.pk).update(claimed_until=None, problem=problem)
+def release_claim(claimed: ClaimedMessage, problem: str = "") -> None:
+    """Give back a message that could not be sent."""
+    QueuedMessage.objects.filter(pk=claimed.row.pk).update(claimed_until=None, problem=problem)
 
 
-def settle(taken: Taken) -> None:
-    """What was sent waits no longer."""
-    with transacting():
-        _delete(QueuedMessage.objects.all(), taken.row, taken.context.workspace_id)
+def delete_sent(claimed: ClaimedMessage) -> None:
+    """Delete a message that was sent."""
+    with write_transaction():
+        _delete(QueuedMessage.objects.all(), claimed.row, claimed.context.workspace_id)
 
 
-def recorded(taken: Taken, log: Ledger, task: uuid.UUID) -> None:
-    """The same in the transaction that records the message. Raises NotNow where another task is not done."""
-    if taken.task is None and not _is_idle(log.context, besides=task):
-        raise NotNow
-    _delete(QueuedMessage.objects.all(), taken.row, taken.context.workspace_id)
+def delete_with_record(claimed: ClaimedMessage, log: Ledger, task: uuid.UUID) -> None:
+    """Delete it in the transaction that records it. Raises SessionBusy where another task is not done."""
+    if claimed.task is None and not _is_idle(log.context, besides=task):
+        raise SessionBusy
+    _delete(QueuedMessage.objects.all(), claimed.row, claimed.context.workspace_id)
 
 
-def _check_room(context: Context) -> None:
-    if QueuedMessage.objects.filter(context=context).count() >= MOST:
-        raise QueueFull(f"{MOST} messages wait already. Wait until some are sent, or delete one.")
-
-
-def _hold(context_id: uuid.UUID) -> Context | None:
+def _lock_context(context_id: uuid.UUID) -> Context | None:
     """The context, locked, with its agent."""
     return Context.objects.select_related("agent").select_for_update(of=("self",)).filter(pk=context_id).first()
 
@@ -219,51 +320,55 @@ def _is_idle(context: Context, besides: uuid.UUID | None = None) -> bool:
     return not (others.exclude(pk=besides) if besides else others).exists()
 
 
-def _newest(context: Context) -> Task | None:
+def _newest_task(context: Context) -> Task | None:
     return Task.objects.filter(context=context).order_by("-created_at", "-pk").first()
 
 
-def _is_said(context: Context, key: str) -> bool:
+def _is_recorded(context: Context, key: str) -> bool:
     return Message.objects.filter(context=context, message_id=key, role=Message.Role.USER).exists()
 
 
-def _sent_before_are_gone(context: Context) -> QueuedMessage | None:
-    """The first message that is not in the record yet: one that is was sent by somebody who died right after."""
+def _first_unsent(context: Context) -> QueuedMessage | None:
+    """The first message that is not recorded yet. A recorded one was sent by a process that died right after."""
     rows = QueuedMessage.objects.select_related("owner").filter(context=context)
     for row in rows:
-        if row.claimed_until is None or not _is_said(context, row.message_id):
+        if row.claimed_until is None or not _is_recorded(context, row.message_id):
             return row
         _delete(QueuedMessage.objects.all(), row, context.workspace_id)
     return None
 
 
-def _found(context: Context, queued: uuid.UUID) -> QueuedMessage:
+def _find(context: Context, queued: uuid.UUID) -> QueuedMessage:
     row = QueuedMessage.objects.select_related("owner").filter(context=context, pk=queued).first()
-    if row is not None and row.claimed_until is not None and _is_said(context, row.message_id):
+    if row is not None and row.claimed_until is not None and _is_recorded(context, row.message_id):
         row = None  # its sender died before it could say so
     if row is None:
         raise QueuedNotFound
     return row
 
 
-def _claim(row: QueuedMessage) -> None:
-    until = statements.database_time() + datetime.timedelta(seconds=CLAIM_SECONDS)
+def _set_claimed(row: QueuedMessage) -> None:
+    until = sql.database_time() + datetime.timedelta(seconds=CLAIM_SECONDS)
     QueuedMessage.objects.filter(pk=row.pk).update(claimed_until=until)
 
 
-def _delete(rows: QueuedMessageQuerySet, row: QueuedMessage, workspace: int) -> bool:
+def _delete(rows: QueuedMessageQuerySet, row: QueuedMessage, workspace: int) -> None:
+    """Delete the row if it is still one of these."""
     with transaction.atomic():
-        if not rows.filter(pk=row.pk).delete()[0]:
-            return False
-        blobs.release(workspace, row.parts)
-        if released := blobs.kept(row.parts).keys():
-            transaction.on_commit(lambda: unused_blobs.delete(released), robust=True)
-    return True
+        if rows.filter(pk=row.pk).delete()[0]:
+            _release(workspace, row.parts)
 
 
-def forget(context: Context) -> list[JSON]:
-    """Delete what is queued in a context that is being erased; gives the stored parts, which are to be released."""
+def _release(workspace: int, parts: list[JSON]) -> None:
+    """Count the content of parts as used no longer. Files that nobody uses go after the commit."""
+    blobs.release_uses(workspace, parts)
+    if released := blobs.stored_files(parts).keys():
+        transaction.on_commit(lambda: blobs.delete_unused(released), robust=True)
+
+
+def erase_queue(context: Context) -> list[JSON]:
+    """Delete the queue of a context that is being erased. Returns the stored parts, whose uses the caller releases."""
     queued = QueuedMessage.everything.filter(context=context)
-    stored = [part for part in parts_of(queued) if "stored" in part]
+    stored = [part for row in queued for part in row.parts if "stored" in part]
     queued.delete()
     return stored

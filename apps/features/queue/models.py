@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.db import models
@@ -11,11 +10,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.record.lifecycle import UNFINISHED, TaskState
-from apps.record.models.record import Context, Task
+from apps.record.models import UNFINISHED_STATES, Context, Task, TaskState
 
 HELD_AFTER = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
-"""How work may have ended after which the person decides what is said next."""
+"""The states of a task after which the person decides what is sent next."""
 
 
 class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
@@ -24,14 +22,14 @@ class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
         return self.filter(models.Q(claimed_until=None) | models.Q(claimed_until__lt=Now()))
 
     def due(self) -> QueuedMessageQuerySet:
-        """Those of sessions in which nobody works or asks, and which nothing holds; whose owner is not switched off."""
+        """Those of sessions where no task is unfinished, no message is stuck, and the owner is active."""
         beside = {"context": models.OuterRef("context")}
         tasks = Task.objects.filter(**beside)
         newest = tasks.order_by("-created_at", "-pk").values("state")[:1]
         stuck = QueuedMessage.objects.filter(**beside).exclude(problem="")
         return (
             self.filter(context__cold_file="", context__deleted_at=None, owner__is_active=True)
-            .filter(~models.Exists(tasks.filter(state__in=UNFINISHED)), ~models.Exists(stuck))
+            .filter(~models.Exists(tasks.filter(state__in=UNFINISHED_STATES)), ~models.Exists(stuck))
             .annotate(newest=models.Subquery(newest))
             .exclude(newest__in=HELD_AFTER)
         )
@@ -83,8 +81,3 @@ class QueuedMessage(models.Model):
     @property
     def is_being_sent(self) -> bool:
         return self.claimed_until is not None and self.claimed_until > timezone.now()
-
-
-def parts_of(queued: Iterable[QueuedMessage]) -> list[dict[str, Any]]:
-    """The parts of all of them."""
-    return [part for one in queued for part in one.parts]

@@ -1,4 +1,4 @@
-"""Texts as vectors of meaning, by a model behind an OpenAI-compatible `/embeddings`; without one, by nothing."""
+"""Embeddings of texts, by a model behind an OpenAI-compatible `/embeddings`; without a model there are none."""
 
 from __future__ import annotations
 
@@ -13,40 +13,36 @@ from typing import Any
 from django.conf import settings
 
 import outbound
-from apps.features.model_agents.language_models import host_of
+from outbound.targets import allowed_hosts
 
 log = logging.getLogger("parley.engine")
 
 Vector = Sequence[float]
 
 OPENAI = "https://api.openai.com/v1"
-AT_ONCE = 100  # texts of one call
-LONGEST = 8_000  # characters of a text: models take no more
+BATCH_SIZE = 100  # texts of one call
+MAX_TEXT_LENGTH = 8_000  # characters of a text: models take no more
 
 _kept: dict[tuple[str, str], Vector] = {}  # by model and text: those of the skills that were last compared
 
 
-class NoVectors(Exception):
+class EmbeddingFailed(Exception):
     """The model could not be asked; the text says why, for operators."""
 
 
-def are_used() -> bool:
-    return bool(settings.EMBEDDING_MODEL)
-
-
 async def vectors_of(asked: str, texts: Sequence[str]) -> tuple[Vector, list[Vector]] | None:
-    """The vector of a text that is asked for, and those of all skills, which are kept; None where there is no model.
+    """The vector of a search text, and those of all skills, which are cached; None where there is no model.
 
     Trouble with the model is logged and no error: words alone have to do then.
     """
     global _kept
-    if not are_used():
+    if not settings.EMBEDDING_MODEL:
         return None
     model, kept = settings.EMBEDDING_MODEL, _kept
     missing = [text for text in dict.fromkeys(texts) if (model, text) not in kept]
     try:
-        first, *others = await _embedded([asked, *missing])
-    except NoVectors as trouble:
+        first, *others = await _embed([asked, *missing])
+    except EmbeddingFailed as trouble:
         log.warning("skills are compared by their words alone: %s", trouble)
         return None
     known = kept | {(model, text): vector for text, vector in zip(missing, others, strict=True)}
@@ -54,26 +50,26 @@ async def vectors_of(asked: str, texts: Sequence[str]) -> tuple[Vector, list[Vec
     return first, [known[model, text] for text in texts]
 
 
-def likeness(one: Vector, other: Vector) -> float:
-    """How alike two meanings are, from 0 to 1: the cosine, of which nothing below 0 is told.
+def cosine_similarity(one: Vector, other: Vector) -> float:
+    """How alike two meanings are, from 0 to 1: the cosine, and 0 where it is negative.
 
     Vectors of different lengths, as of a model that was exchanged for another of the same name, are not alike.
     """
     return max(0.0, min(1.0, math.sumprod(one, other))) if len(one) == len(other) else 0.0
 
 
-async def _embedded(texts: Sequence[str]) -> list[Vector]:
-    """Raises NoVectors."""
+async def _embed(texts: Sequence[str]) -> list[Vector]:
+    """Raises EmbeddingFailed."""
     limits = outbound.Limits(seconds=settings.EMBEDDING_SECONDS, bytes=50 * 1024 * 1024)
     try:
-        async with outbound.exchange(limits, also=host_of(settings.LLM_BASE_URL)) as way:
-            return [vector for batch in batched(texts, AT_ONCE, strict=False) for vector in await _ask(way, batch)]
+        async with outbound.exchange(limits, also=allowed_hosts(settings.LLM_BASE_URL)) as way:
+            return [vector for batch in batched(texts, BATCH_SIZE, strict=False) for vector in await _ask(way, batch)]
     except outbound.OutboundError as error:
-        raise NoVectors(str(error)) from error
+        raise EmbeddingFailed(str(error)) from error
 
 
 async def _ask(way: outbound.Exchange, texts: Sequence[str]) -> list[Vector]:
-    body = {"model": settings.EMBEDDING_MODEL, "input": [text[:LONGEST] for text in texts]}
+    body = {"model": settings.EMBEDDING_MODEL, "input": [text[:MAX_TEXT_LENGTH] for text in texts]}
     headers = {"Content-Type": "application/json"}
     if settings.LLM_API_KEY:
         headers["Authorization"] = f"Bearer {settings.LLM_API_KEY}"
@@ -81,23 +77,23 @@ async def _ask(way: outbound.Exchange, texts: Sequence[str]) -> list[Vector]:
     async with way.send("POST", url, headers, json.dumps(body).encode()) as answer:
         content = await answer.read()
     if answer.status != 200:
-        raise NoVectors(f"{url} answered with the status {answer.status}.")
+        raise EmbeddingFailed(f"{url} answered with the status {answer.status}.")
     return _read(content, len(texts))
 
 
 def _read(content: bytes, expected: int) -> list[Vector]:
-    """The vectors of an answer, in the order of the texts, each of length 1. Raises NoVectors for what is none."""
+    """The vectors of an answer, in the order of the texts, each of length 1. Raises EmbeddingFailed."""
     try:
         rows: list[Any] = sorted(json.loads(content)["data"], key=lambda row: row["index"])
-        vectors = [_of_length_one(row["embedding"]) for row in rows]
+        vectors = [_normalized(row["embedding"]) for row in rows]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise NoVectors("The model's answer has no list of embeddings.") from error
+        raise EmbeddingFailed("The model's answer has no list of embeddings.") from error
     if len(vectors) != expected:
-        raise NoVectors(f"The model gave {len(vectors)} vectors for {expected} texts.")
+        raise EmbeddingFailed(f"The model gave {len(vectors)} vectors for {expected} texts.")
     return vectors
 
 
-def _of_length_one(numbers: Sequence[float]) -> Vector:
+def _normalized(numbers: Sequence[float]) -> Vector:
     """Raises ValueError for what has no direction."""
     length = math.hypot(*numbers)
     if not length or not math.isfinite(length):

@@ -13,12 +13,10 @@ from django.db.models import Count, Exists, F, OuterRef, prefetch_related_object
 
 import db
 from apps.accounts.principals import Principal
-from apps.agents import finding
-from apps.agents.matching import Index, Match
-from apps.agents.models import Agent
-from apps.agents.negotiation import GOOD_MATCH, Ask, Assessment, Facts, assess
-from apps.agents.stats import latency_ms
-from apps.agents.words import words_of
+from apps.agents import search
+from apps.agents.models import Agent, caller_latency_ms
+from apps.agents.negotiation import GOOD_MATCH, Assessment, Measurements, WorkRequest, assess
+from apps.agents.search import SkillIndex, SkillMatch, words_of
 from apps.features.routing import embeddings
 from apps.features.routing.embeddings import Vector
 from apps.record.models import Run
@@ -36,53 +34,86 @@ class Registry:
     stamps: Stamps
     agents: Mapping[int, Agent]
     owners: Sequence[int]  # of the index's texts: the key of the agent that each is a skill of
-    index: Index
+    index: SkillIndex
 
     @classmethod
     def read(cls) -> Registry:
         agents = {agent.pk: agent for agent in Agent.objects.enabled()}
         skills = [(key, skill) for key, agent in agents.items() for skill in agent.skills]
         stamps = {key: agent.updated_at for key, agent in agents.items()}
-        return cls(stamps, agents, [key for key, _ in skills], Index(skill for _, skill in skills))
+        return cls(stamps, agents, [key for key, _ in skills], SkillIndex(skill for _, skill in skills))
 
-    def matches(self, text: str, vectors: tuple[Vector, list[Vector]] | None) -> dict[int, list[Match]]:
-        """How the skills of each agent fit a text: by words, and where there are vectors by meaning as much."""
+    def matches(self, text: str, vectors: tuple[Vector, list[Vector]] | None) -> dict[int, list[SkillMatch]]:
+        """How the skills of each agent fit a text: by words, and with vectors half by meaning."""
         found = self.index.matches(words_of(text))
         if vectors is not None:
             asked, known = vectors
-            alike = (embeddings.likeness(asked, vector) for vector in known)
-            found = [_blended(match, likeness) for match, likeness in zip(found, alike, strict=True)]
-        by_agent: dict[int, list[Match]] = {}
+            alike = (embeddings.cosine_similarity(asked, vector) for vector in known)
+            found = [
+                replace(match, score=(match.score + likeness) / 2, likeness=likeness)
+                for match, likeness in zip(found, alike, strict=True)
+            ]
+        by_agent: dict[int, list[SkillMatch]] = {}
         for owner, match in zip(self.owners, found, strict=True):
             by_agent.setdefault(owner, []).append(match)
         return by_agent
 
 
-@dataclass(frozen=True)
-class Usable:
-    """The agents that a caller may use, with what is known of each right now."""
-
-    registry: Registry
-    facts: Mapping[int, Facts]
-
-
 _registry: Registry | None = None
-_reading = threading.Lock()
+_registry_lock = threading.Lock()
 
 
-async def rank(principal: Principal, ask: Ask, agent: Agent | None = None) -> list[Assessment]:
+async def rank_agents(principal: Principal, ask: WorkRequest, agent: Agent | None = None) -> list[Assessment]:
     """All agents that the caller may use but the router, the best first; those that would not take it come last.
 
     With an agent, which the caller may use, that one alone.
     """
-    usable = await db.run(look_up, principal, agent)
-    registry = usable.registry
+    registry, measured = await db.run(usable_agents, principal, agent)
     vectors = await embeddings.vectors_of(ask.text, [text.plain for text in registry.index.texts])
-    return await db.run(_ranked, usable, ask, vectors)
+
+    def assess_all() -> list[Assessment]:
+        matches = registry.matches(ask.text, vectors)
+        found = (assess(ask, registry.agents[key], facts, matches.get(key, [])) for key, facts in measured.items())
+        return sorted(found, key=lambda one: one.rank)
+
+    return await db.run(assess_all)
+
+
+def usable_agents(principal: Principal, agent: Agent | None = None) -> tuple[Registry, dict[int, Measurements]]:
+    """The agents that a caller may use, by key, with what is measured of each now.
+
+    Two queries, whatever the number of agents; more only after the registry has changed.
+    """
+    usable = Agent.objects.visible_to(principal).filter(pk=OuterRef("pk"))
+    known = Agent.objects.enabled().order_by().annotate(is_usable=Exists(usable))
+    measured = known.annotate(took=F("stats__took_p50"), waited=F("stats__waited_p50"))
+    rows = list(measured.values_list("pk", "slug", "updated_at", "is_usable", "took", "waited"))
+    registry = _current_registry({key: updated for key, _, updated, *_ in rows})
+    queues = queue_depths()
+    return registry, {
+        key: Measurements(caller_latency_ms(took, waited), queues.get(key, 0))
+        for key, slug, _, is_usable, took, waited in rows
+        if is_usable and key in registry.agents and (key == agent.pk if agent else slug != settings.ROUTER_AGENT)
+    }
+
+
+def queue_depths() -> dict[int, int]:
+    """How many turns are queued or running now, of each agent that has any."""
+    unfinished: Any = Run.objects.unfinished().values_list("task__agent").order_by()
+    return dict(unfinished.annotate(Count("pk")))
+
+
+def _current_registry(stamps: Stamps) -> Registry:
+    """The registry, read again where its stamps differ. One thread of a process reads, the others wait."""
+    global _registry
+    with _registry_lock:
+        if _registry is None or _registry.stamps != stamps:
+            _registry = Registry.read()
+        return _registry
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundAgent:
     """An agent that a search found, and how it fits what was searched for; the router is not assessed."""
 
     agent: Agent
@@ -94,20 +125,20 @@ class Found:
         return assessed is None, assessed.rank if assessed else (True, 0.0, ""), self.agent.slug
 
 
-async def search(principal: Principal, text: str, **narrowed: str) -> list[Found]:
+async def search_agents(principal: Principal, text: str, **narrowed: str) -> list[FoundAgent]:
     """The agents that the caller may use and that fit, the best first: by their words, or well enough by a skill.
 
-    `narrowed` is what else `finding.find` asks for. The agents' stats are loaded.
+    `narrowed` are the other arguments of `agents.search.find_agents`. The agents' stats are loaded.
     """
-    assessed = {one.agent.pk: one for one in await rank(principal, Ask(text))}
-    return await db.run(_found, principal, text, narrowed, assessed)
+    assessed = {one.agent.pk: one for one in await rank_agents(principal, WorkRequest(text))}
+    return await db.run(_matching_agents, principal, text, narrowed, assessed)
 
 
-def _found(
+def _matching_agents(
     principal: Principal, text: str, narrowed: Mapping[str, str], assessed: Mapping[int, Assessment]
-) -> list[Found]:
-    worded = {agent.pk for agent in finding.find(principal, text, **narrowed)}
-    found = [Found(agent, assessed.get(agent.pk)) for agent in finding.find(principal, **narrowed)]
+) -> list[FoundAgent]:
+    worded = {agent.pk for agent in search.find_agents(principal, text, **narrowed)}
+    found = [FoundAgent(agent, assessed.get(agent.pk)) for agent in search.find_agents(principal, **narrowed)]
     fitting = [one for one in found if one.agent.pk in worded or _fits(one.assessment)]
     prefetch_related_objects([one.agent for one in fitting], "stats")
     return sorted(fitting, key=lambda one: one.rank)
@@ -115,45 +146,3 @@ def _found(
 
 def _fits(assessment: Assessment | None) -> bool:
     return assessment is not None and any(match.score > GOOD_MATCH for match in assessment.matches)
-
-
-def look_up(principal: Principal, agent: Agent | None = None) -> Usable:
-    """Two queries, whatever the number of agents; more only after the registry has changed."""
-    usable = Agent.objects.visible_to(principal).filter(pk=OuterRef("pk"))
-    known = Agent.objects.enabled().order_by().annotate(is_usable=Exists(usable))
-    measured = known.annotate(took=F("stats__took_p50"), waited=F("stats__waited_p50"))
-    rows = list(measured.values_list("pk", "slug", "updated_at", "is_usable", "took", "waited"))
-    registry = _current({key: updated for key, _, updated, *_ in rows})
-    queues = queue_depths()
-    facts = {
-        key: Facts(latency_ms(took, waited), queues.get(key, 0))
-        for key, slug, _, is_usable, took, waited in rows
-        if is_usable and key in registry.agents and (key == agent.pk if agent else slug != settings.ROUTER_AGENT)
-    }
-    return Usable(registry, facts)
-
-
-def queue_depths() -> dict[int, int]:
-    """How many turns wait or are being worked on right now, of each agent that has any."""
-    unfinished: Any = Run.objects.unfinished().values_list("task__agent").order_by()
-    return dict(unfinished.annotate(Count("pk")))
-
-
-def _current(stamps: Stamps) -> Registry:
-    """The registry, read anew where it is not of these stamps; one thread of a process reads, the others wait."""
-    global _registry
-    with _reading:
-        if _registry is None or _registry.stamps != stamps:
-            _registry = Registry.read()
-        return _registry
-
-
-def _ranked(usable: Usable, ask: Ask, vectors: tuple[Vector, list[Vector]] | None) -> list[Assessment]:
-    registry = usable.registry
-    matches = registry.matches(ask.text, vectors)
-    found = (assess(ask, registry.agents[key], facts, matches.get(key, [])) for key, facts in usable.facts.items())
-    return sorted(found, key=lambda one: one.rank)
-
-
-def _blended(match: Match, likeness: float) -> Match:
-    return replace(match, score=(match.score + likeness) / 2, likeness=likeness)

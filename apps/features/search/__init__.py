@@ -1,4 +1,4 @@
 """Full text of conversations: what was said, what was delivered, and what conversations are called.
 
-`finding` searches; `indexing` brings the index up to date with the record, from behind; `forgetting` follows deletion.
+`queries` searches; `indexing` brings the index up to date with the record, from behind, and follows deletion.
 """

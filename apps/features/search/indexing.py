@@ -1,45 +1,62 @@
-"""Bringing the index up to date with the record. Nothing that writes the record does it: a job does, and who searches.
+"""Bringing the search index up to date with the record, later than the record: a job does it, and every search.
 
 How far each conversation is in the index says its `Indexed` row, which is locked while entries are written: whoever
-comes second finds the work done. What is read from files is read before that.
+comes second finds the work done. What is read from files is read before that. Nothing that writes the record indexes
+it; deletion and forks' inheritance change the index in their own transactions.
 """
 
 from __future__ import annotations
 
+import binascii
+import datetime
+import re
+import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
+from operator import or_
+from typing import Any
 
+from django.db import connection
 from django.db.models import F, Q
 from django.db.models.aggregates import Max
 
 from apps.accounts.principals import Principal
-from apps.features.search import entries
-from apps.features.search.contents import text_of
 from apps.features.search.models import Indexed, SearchEntry
+from apps.features.search.tokenizer import tokenize
+from apps.record.content import blobs
 from apps.record.events import EventType
-from apps.record.models import Artifact, Context, Event, Message
-from apps.record.models.record import ContextQuerySet
-from db.transactions import transacting
+from apps.record.models import Artifact, Context, ContextQuerySet, Event, Message
+from db.sql import write_transaction
 
 CONTEXTS_AT_ONCE = 100
 EVENTS_AT_ONCE = 1_000  # of all of these: it is what somebody who searches waits for, and what memory holds
 NEWEST_CONTEXTS = 200  # of a caller, that are looked at when something is searched
 NEWEST_EVENTS = 20_000  # of the whole record, that are looked at every few seconds
+MAX_WORDS = 16_000  # of one entry: PostgreSQL counts places up to 16,383
+MAX_WORD_BYTES = 500_000  # of its words: a tsvector may have a megabyte
+UPDATED_FIELDS = ("owner", "index", "at", "name", "text", "words")
+MAX_TEXT_LENGTH = 400_000  # characters of one message or artifact that are looked at
+MAX_PIECE_LENGTH = 60_000  # characters of one of its parts, so that a long file does not hide what stands beside it
+MAX_FILE_BYTES = 400_000  # bytes of a file that are read
+TEXT_MEDIA_TYPES = re.compile(
+    r"text/.*|application/(json|xml|yaml|x-yaml|toml|javascript|sql|x-sh|x-ndjson|csv)|.*\+(json|xml|yaml)"
+)
+CONTROL_TO_SPACE = str.maketrans(dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000)], " "))
 
 
 @dataclass(frozen=True, slots=True)
-class Unindexed:
-    """The events of a conversation that are next: those after `after`, up to `upto`."""
+class UnindexedEvents:
+    """The next events of a conversation to be indexed: those after `after`, up to `upto`."""
 
     context: Context
     after: int
     upto: int
 
-    def covers(self, context: str, index: str) -> Q:
-        return Q(**{context: self.context, f"{index}__gt": self.after, f"{index}__lte": self.upto})
 
-
-def findable() -> ContextQuerySet:
+def indexable_contexts() -> ContextQuerySet:
     """Conversations of somebody, that people lead: not those in which agents work for other agents.
 
     What is in cold storage was indexed before, and is found as it was.
@@ -53,102 +70,230 @@ def catch_up(principal: Principal) -> int:
 
     Returns how many conversations it brought further.
     """
-    newest = findable().visible_to(principal).order_by("-updated_at", "-pk")[:NEWEST_CONTEXTS]
-    return advance(_behind(findable().filter(pk__in=newest.values("pk"))))
+    newest = indexable_contexts().visible_to(principal).order_by("-updated_at", "-pk")[:NEWEST_CONTEXTS]
+    return index_contexts(_behind(indexable_contexts().filter(pk__in=newest.values("pk"))))
 
 
 def catch_up_newest() -> int:
-    """Bring the conversations of the newest events in the whole record further."""
+    """Index the conversations of the newest events in the whole record."""
     last = Event.objects.aggregate(last=Max("pk"))["last"] or 0
     grown = Event.objects.filter(pk__gt=last - NEWEST_EVENTS).values("context")
-    return advance(_behind(findable().filter(pk__in=grown)))
+    return index_contexts(_behind(indexable_contexts().filter(pk__in=grown)))
 
 
 def catch_up_all() -> int:
-    """Bring any that are behind further; this reads all conversations' rows, which takes a while."""
-    return advance(_behind(findable()))
+    """Index any conversations that are behind. It reads all conversations' rows, which takes a while."""
+    return index_contexts(_behind(indexable_contexts()))
 
 
-def complete(context: Context) -> None:
-    """Bring all of a conversation into the index, before its rows go where nobody looks for words."""
-    while advance(_behind(findable().filter(pk=context.pk))):
+def index_completely(context: Context) -> None:
+    """Index all of a conversation, before its rows leave the tables."""
+    while index_contexts(_behind(indexable_contexts().filter(pk=context.pk))):
         pass
 
 
-def begin_anew() -> None:
-    """Let everything be indexed again. Entries stay until they are replaced, so that what is there is found."""
-    with transacting():
+def reset_index() -> None:
+    """Have everything indexed again. Entries stay, and are found, until they are replaced."""
+    with write_transaction():
         Indexed.objects.update(upto=0)
 
 
 def _behind(contexts: ContextQuerySet) -> list[Context]:
-    """Some of them of which something is not in the index, the newest first."""
+    """Some of the conversations that are not completely indexed, the newest first."""
     behind = contexts.filter(Q(indexed=None) | Q(indexed__upto__lt=F("last_event"))).select_related("indexed")
     return list(behind.defer("memory").order_by("-updated_at", "-pk")[:CONTEXTS_AT_ONCE])
 
 
-def advance(contexts: list[Context]) -> int:
-    """Index the next stretch of these conversations, or of the first of them; returns of how many.
+def index_contexts(contexts: list[Context]) -> int:
+    """Index the next events of these conversations, or of the first of them; returns of how many.
 
     A few statements for all of them.
     """
-    stretches = list(_next(contexts))
-    if not stretches:
+    batches = list(_next_events(contexts))
+    if not batches:
         return 0
-    made = [*_titles(stretches), *_messages(stretches), *_artifacts(stretches)]
-    with transacting():
-        current = entries.lock(stretch.context.pk for stretch in stretches)
+    titles = [
+        make_entry(one.context, SearchEntry.Kind.SESSION, "", 0, one.context.created_at, one.context.title)
+        for one in batches
+    ]
+    made = [*titles, *_message_entries(batches), *_artifact_entries(batches)]
+    with write_transaction():
+        current = lock_indexed(batch.context.pk for batch in batches)
         cleared = set(Context.objects.filter(pk__in=current).exclude(deleted_at=None).values_list("pk", flat=True))
-        good = {
-            stretch.context.pk: stretch.upto
-            for stretch in stretches
-            if current[stretch.context.pk] == stretch.after and stretch.context.pk not in cleared
+        current_ends = {
+            batch.context.pk: batch.upto
+            for batch in batches
+            if current[batch.context.pk] == batch.after and batch.context.pk not in cleared
         }
-        entries.upsert([one for one in made if one.context_id in good])
-        Indexed.objects.bulk_update([Indexed(context_id=key, upto=upto) for key, upto in good.items()], ["upto"])
-    return len(stretches)
+        upsert_entries([one for one in made if one.context_id in current_ends])
+        Indexed.objects.bulk_update(
+            [Indexed(context_id=key, upto=upto) for key, upto in current_ends.items()], ["upto"]
+        )
+    return len(batches)
 
 
-def _next(contexts: list[Context]) -> Iterator[Unindexed]:
+def _next_events(contexts: list[Context]) -> Iterator[UnindexedEvents]:
     left = EVENTS_AT_ONCE
     for context in contexts:
         after = context.indexed.upto if hasattr(context, "indexed") else 0
         upto = min(context.last_event, after + left)
         if after < upto:
-            yield Unindexed(context, after, upto)
+            yield UnindexedEvents(context, after, upto)
             left -= upto - after
 
 
-def _titles(stretches: list[Unindexed]) -> Iterator[SearchEntry]:
-    for context in (stretch.context for stretch in stretches):
-        yield entries.entry(context, SearchEntry.Kind.SESSION, "", 0, context.created_at, context.title)
-
-
-def _messages(stretches: list[Unindexed]) -> Iterator[SearchEntry]:
-    contexts = {stretch.context.pk: stretch.context for stretch in stretches}
-    said = Message.objects.filter(_any(stretch.covers("context", "index") for stretch in stretches))
+def _message_entries(batches: list[UnindexedEvents]) -> Iterator[SearchEntry]:
+    contexts = {batch.context.pk: batch.context for batch in batches}
+    said = Message.objects.filter(_covered(batches))
     for one in said.only("context_id", "index", "role", "parts", "created_at").iterator(500):
         context = contexts[one.context_id]
         text = text_of(one.parts)
-        yield entries.entry(context, SearchEntry.Kind.MESSAGE, str(one.pk), one.index, one.created_at, text, one.role)
+        yield make_entry(context, SearchEntry.Kind.MESSAGE, str(one.pk), one.index, one.created_at, text, one.role)
 
 
-def _artifacts(stretches: list[Unindexed]) -> Iterator[SearchEntry]:
+def _artifact_entries(batches: list[UnindexedEvents]) -> Iterator[SearchEntry]:
     """Artifacts count from the event that delivers them."""
-    contexts = {stretch.context.pk: stretch.context for stretch in stretches}
-    ends = Event.objects.filter(
-        _any(stretch.covers("context", "index") for stretch in stretches), type=EventType.AGENT_COMPLETE
-    )
+    contexts = {batch.context.pk: batch.context for batch in batches}
+    ends = Event.objects.filter(_covered(batches), type=EventType.AGENT_COMPLETE)
     delivered = {end.task_id: end for end in ends.only("task_id", "context_id", "index", "at")}
     for one in Artifact.objects.delivered().filter(task__in=delivered).iterator(100):
         end = delivered[one.task_id]
-        key = entries.key_of(one.task_id, one.artifact_id)
+        key = f"{one.task_id}/{one.artifact_id}"
         text = "\n".join(filter(None, (one.name, one.description, text_of(one.parts))))
-        yield entries.entry(contexts[end.context_id], SearchEntry.Kind.ARTIFACT, key, end.index, end.at, text, one.name)
+        yield make_entry(contexts[end.context_id], SearchEntry.Kind.ARTIFACT, key, end.index, end.at, text, one.name)
 
 
-def _any(conditions: Iterable[Q]) -> Q:
-    found = Q()
-    for condition in conditions:
-        found |= condition
-    return found
+def _covered(batches: list[UnindexedEvents]) -> Q:
+    """The condition for rows of these events."""
+    conditions = (Q(context=one.context, index__gt=one.after, index__lte=one.upto) for one in batches)
+    return reduce(or_, conditions, Q())
+
+
+def text_of(parts: Iterable[dict[str, Any]]) -> str:
+    """The searchable text of these parts, one below the other."""
+    pieces: list[str] = []
+    left = MAX_TEXT_LENGTH
+    for piece in chain.from_iterable(map(_pieces, parts)):
+        if left <= 0:
+            break
+        pieces.append(piece[: min(left, MAX_PIECE_LENGTH)])
+        left -= len(pieces[-1]) + 1
+    return "\n".join(pieces).translate(CONTROL_TO_SPACE)
+
+
+def _pieces(part: dict[str, Any]) -> Iterator[str]:
+    if name := part.get("filename"):
+        yield str(name)
+    kind = part.get("stored", {}).get("kind", "")
+    media_type = str(part.get("mediaType") or "").partition(";")[0].strip().lower()
+    if "text" in part:
+        yield str(part["text"])
+    elif "data" in part:
+        yield from _json_values(part["data"])
+    elif kind in ("text", "data") or (("raw" in part or kind == "raw") and TEXT_MEDIA_TYPES.fullmatch(media_type)):
+        yield _first_bytes(part).decode(errors="replace")
+
+
+def _json_values(value: Any) -> Iterator[str]:
+    """The words and numbers of JSON, without the names of its fields."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting.extend(reversed(one.values()))
+        elif isinstance(one, list):
+            waiting.extend(reversed(one))
+        elif isinstance(one, str) or (isinstance(one, int | float) and not isinstance(one, bool)):
+            yield str(one)
+
+
+def _first_bytes(part: dict[str, Any]) -> bytes:
+    """The first bytes of a file; none of a missing one, so that its message is still indexed."""
+    try:
+        return blobs.head_of(part, MAX_FILE_BYTES)
+    except (OSError, binascii.Error):
+        return b""
+
+
+def make_entry(
+    context: Context, kind: str, key: str, index: int, at: datetime.datetime, text: str, name: str = ""
+) -> SearchEntry:
+    """An entry, not written yet, of somebody's conversation. Of a very long text the beginning can be found."""
+    assert context.owner_id is not None
+    found, end = _first_words(text)
+    return SearchEntry(
+        context=context,
+        owner_id=context.owner_id,
+        kind=kind,
+        key=key,
+        index=index,
+        at=at,
+        name=name,
+        text=text[:end] if end < len(text) else text,
+        words=words_value(found, context.owner_id),
+    )
+
+
+def _first_words(text: str) -> tuple[list[str], int]:
+    """The words that are kept, and where they end."""
+    found: list[str] = []
+    size = 0
+    for word in tokenize(text):
+        size += len(word.text.encode())
+        if len(found) == MAX_WORDS or size > MAX_WORD_BYTES:
+            return found, word.start
+        found.append(word.text)
+    return found, len(text)
+
+
+def words_value(found: list[str], owner: int) -> str:
+    """The words as the database takes them; on PostgreSQL with the mark of their owner."""
+    if connection.vendor != "postgresql":
+        return " ".join(found)
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for place, word in enumerate(found, start=1):
+        places[word].append(str(place))
+    return " ".join([f"'{owner_mark(owner)}'", *(f"'{word}':{','.join(at)}" for word, at in places.items())])
+
+
+def owner_mark(owner: int) -> str:
+    """A word that nobody can write. With it the index finds one owner's entries without reading others'."""
+    return f"@{owner}"
+
+
+def upsert_entries(made: list[SearchEntry]) -> None:
+    """Write the entries, in place of older ones of the same message, artifact or title."""
+    SearchEntry.objects.bulk_create(
+        made,
+        batch_size=200,
+        update_conflicts=True,
+        unique_fields=("context", "kind", "key"),
+        update_fields=UPDATED_FIELDS,
+    )
+
+
+def lock_indexed(contexts: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
+    """Lock the `Indexed` rows of these conversations, inside a transaction; gives how far each is.
+
+    A row that is missing is made: also who deletes entries waits here for who is writing some.
+    """
+    keys = sorted(contexts)
+    Indexed.objects.bulk_create([Indexed(context_id=key) for key in keys], ignore_conflicts=True)
+    locked = Indexed.objects.select_for_update().filter(pk__in=keys).order_by("pk")
+    return dict(locked.values_list("pk", "upto"))
+
+
+def delete_entries(context: Context) -> None:
+    """Nothing of the conversation is found any more."""
+    lock_indexed([context.pk])
+    SearchEntry.objects.filter(context=context).delete()
+    Indexed.objects.filter(pk=context.pk).update(upto=context.last_event)
+
+
+def move_entries(context: Context, heir: Context, upto: int) -> None:
+    """Give the entries up to that event, a past that was shared, to the heir."""
+    known = lock_indexed([context.pk, heir.pk])
+    moved = SearchEntry.objects.filter(context=context, index__lte=upto)
+    moved.exclude(kind=SearchEntry.Kind.SESSION).update(context=heir)
+    if known[context.pk] < upto:  # what was not in the index yet comes into it as the heir's
+        Indexed.objects.filter(pk=heir.pk, upto__gt=known[context.pk]).update(upto=known[context.pk])

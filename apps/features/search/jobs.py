@@ -18,7 +18,7 @@ def index_newest() -> None:
 
 @shared_task(name="search.index_all")  # type: ignore[untyped-decorator]
 def index_all() -> None:
-    """What the quick look did not see, such as what was said before there was an index."""
+    """Index what `index_newest` does not see, such as what was said before there was an index."""
     _repeat(indexing.catch_up_all)
 
 

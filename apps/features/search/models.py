@@ -1,4 +1,4 @@
-"""The index that finds words in conversations: made of the record, to be made anew from it at any time."""
+"""The full-text index of conversations. It can be made again from the record at any time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.record.models.record import Context
+from apps.record.models import Context
 
 
 class WordsField(models.Field):  # type: ignore[type-arg]
     """The words of a text in order: a tsvector on PostgreSQL, on SQLite the text of which FTS5 keeps an index.
 
-    It is given in the form that `search.entries` makes for the database, and nobody reads it.
+    It is given in the form that `search.indexing` makes for the database, and nobody reads it.
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
@@ -27,7 +27,7 @@ class WordsField(models.Field):  # type: ignore[type-arg]
 
 class SearchEntryQuerySet(models.QuerySet["SearchEntry"]):
     def visible_to(self, principal: Principal) -> SearchEntryQuerySet:
-        """What stands in a caller's own conversations; who is not known finds nothing."""
+        """The entries of a caller's own conversations; an anonymous caller finds nothing."""
         return self.filter(owner=principal.user_id, context__deleted_at=None) if principal.is_known else self.none()
 
 
@@ -65,7 +65,7 @@ class SearchEntry(models.Model):
 
 
 class SearchWords(models.Model):
-    """SQLite's FTS5 table over the entries' words, which `search.tables` makes."""
+    """SQLite's FTS5 table over the entries' words, which `search.sql` makes."""
 
     entry = models.OneToOneField(
         SearchEntry, primary_key=True, db_column="rowid", on_delete=models.DO_NOTHING, related_name="found"

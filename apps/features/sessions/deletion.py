@@ -1,121 +1,124 @@
-"""Deleting a conversation: what runs there is canceled, and nothing of it stays but a tombstone and a line of audit."""
+"""Deleting a conversation: its running work is canceled, and only a tombstone and an audit line stay.
+
+Sessions are deleted by their owners, and by retention: when they are older than their workspace or agent keeps them.
+"""
 
 from __future__ import annotations
 
+import datetime
 import logging
 import uuid
 from contextlib import suppress
 from functools import partial
 
 from django.db import transaction
+from django.db.models import Q
 
-from apps.accounts import audit
+from apps.accounts import models
+from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import canceling
-from apps.features.archive import restoring
-from apps.features.archive.files import DamagedArchive
-from apps.features.forks import inheritance
-from apps.record import addressing, cold, ledger, lineage, notifications
-from apps.record.errors import ContextNotFound
+from apps.engine import cancel
+from apps.record import ledger, lineage, lookup, notifications
+from apps.record.errors import ContextNotFound, Refusal
 from apps.record.events import EventType
-from apps.record.models import Artifact, Context, Event, Message, Task
+from apps.record.hooks import hook
+from apps.record.lookup import DamagedArchive
+from apps.record.models import Artifact, Context, ContextQuerySet, Event, Message, Task
 from apps.record.projection import tombstone_of
-from db.transactions import transacting
+from db import sql
+from db.sql import write_transaction
 
 logger = logging.getLogger("parley.clearing")
 
 Actor = Principal | str
 """Who deletes: a caller, or the name of a rule."""
 
-
-def clear(principal: Principal, agent: Agent, context_id: str) -> None:
-    """Delete the caller's context with this agent. Raises ContextNotFound, also for one that was deleted before.
-
-    The caller may use the same contextId again: that opens another conversation, which knows nothing of this one.
-    """
-    context = addressing.context_of(principal, context_id)
-    if context is None or context.agent_id != agent.pk:
-        raise ContextNotFound
-    clear_found(context, principal)
-
-
-def clear_session(principal: Principal, session: uuid.UUID) -> None:
-    """Delete the caller's context of this key, with whatever agent. Raises ContextNotFound."""
-    context = Context.objects.visible_to(principal).filter(pk=session).first()
-    if context is None:
-        raise ContextNotFound
-    clear_found(context, principal)
-
-
-def clear_untouched(context: Context, actor: Actor) -> bool:
-    """Delete a context in which nothing has happened since it was read; says whether it was deleted.
-
-    Raises ContextNotFound.
-    """
-    try:
-        clear_found(context, actor, untouched_at=context.last_event)
-    except _Touched:
-        return False
-    return True
-
-
-def clear_found(context: Context, actor: Actor, untouched_at: int | None = None) -> None:
-    """Delete a context that the actor may delete. Raises ContextNotFound where somebody else did so just now."""
-    with transacting():
-        lineage.hold_still(context.workspace_id)
-        _clear_with_children(context, actor, untouched_at)
-
-
-UNUSABLE = (DamagedArchive, FileNotFoundError)
+UNREADABLE_ARCHIVE = (DamagedArchive, FileNotFoundError)
+RETENTION = "retention"
+SESSIONS_AT_ONCE = 100
 
 
 class _Touched(Exception):
     """Something happened in the context."""
 
 
-def _clear_with_children(context: Context, actor: Actor, untouched_at: int | None = None) -> None:
-    """Clear the conversations in which agents worked for this one, then itself, then those that came meanwhile.
+def delete_context(principal: Principal, agent: Agent, context_id: str) -> None:
+    """Delete the caller's context with this agent. Raises ContextNotFound, also for one that was deleted before.
+
+    The caller may use the same contextId again: that opens another conversation, which knows nothing of this one.
+    """
+    context = lookup.context_of(principal, context_id)
+    if context is None or context.agent_id != agent.pk:
+        raise ContextNotFound
+    delete(context, principal)
+
+
+def delete_session(principal: Principal, session: uuid.UUID) -> None:
+    """Delete the caller's context of this key, with whatever agent. Raises ContextNotFound."""
+    delete(lookup.find_session(principal, session), principal)
+
+
+def delete_if_untouched(context: Context, actor: Actor) -> bool:
+    """Delete a context in which nothing has happened since it was read; says whether it was deleted.
+
+    Raises ContextNotFound.
+    """
+    try:
+        delete(context, actor, untouched_at=context.last_event)
+    except _Touched:
+        return False
+    return True
+
+
+def delete(context: Context, actor: Actor, untouched_at: int | None = None) -> None:
+    """Delete a context that the actor may delete. Raises ContextNotFound where somebody else did so just now."""
+    with write_transaction():
+        lineage.lock_shared_logs(context.workspace_id)
+        _delete_with_children(context, actor, untouched_at)
+
+
+def _delete_with_children(context: Context, actor: Actor, untouched_at: int | None = None) -> None:
+    """Delete the conversations in which agents worked for this one, then itself, then those that came meanwhile.
 
     What agents did for tasks that forks share stays with those.
     """
-    _bring_back(context, actor)
-    tasks = inheritance.unshared_tasks(context)
-    _clear_children(tasks, actor)
-    _clear(context, actor, untouched_at)
-    _clear_children(tasks, actor)
+    _restore_from_archive(context, actor)
+    tasks = lineage.unshared_tasks(context)
+    _delete_children(tasks, actor)
+    _delete_alone(context, actor, untouched_at)
+    _delete_children(tasks, actor)
 
 
-def _bring_back(context: Context, actor: Actor) -> None:
-    """Only what is in the tables can be deleted thoroughly. A file that is of no use any more is simply deleted."""
+def _restore_from_archive(context: Context, actor: Actor) -> None:
+    """Restore the context, and forks of it, so that all their rows are deleted. A damaged file is discarded."""
     try:
-        cold.restored(context)
-    except UNUSABLE:
+        lookup.restored(context)
+    except UNREADABLE_ARCHIVE:
         logger.exception("session %s is deleted with what its file held; uses of stored files stay counted", context.pk)
-        _clear_children(restoring.tasks_of(context), actor)  # while it is known which they are
-        restoring.drop(context)
+        _delete_children(hook("DISCARD_ARCHIVE")(context), actor)
     for fork in Context.objects.filter(segments__source=context).exclude(cold_file="").distinct():
         try:
-            cold.restored(fork)  # what it begins with becomes its own
-        except UNUSABLE:
+            lookup.restored(fork)  # what it begins with becomes its own
+        except UNREADABLE_ARCHIVE:
             logger.exception("session %s, a fork of one that is deleted, stays as it is", fork.pk)
 
 
-def _clear_children(tasks: list[uuid.UUID], actor: Actor) -> None:
+def _delete_children(tasks: list[uuid.UUID], actor: Actor) -> None:
     for child in Context.objects.filter(parent_task__in=tasks, deleted_at=None):
         with suppress(ContextNotFound):
-            _clear_with_children(child, actor)
+            _delete_with_children(child, actor)
 
 
-def _clear(context: Context, actor: Actor, untouched_at: int | None) -> None:
+def _delete_alone(context: Context, actor: Actor, untouched_at: int | None) -> None:
     stopped = []
     try:
         with ledger.writing(context) as log:
             if untouched_at not in (None, context.last_event):
                 raise _Touched
-            audit.write(audit.Act.SESSION_DELETED, context.pk, actor, _counts(context))
+            models.write_audit_line(models.AuditAct.SESSION_DELETED, context.pk, actor, _row_counts(context))
             for task in Task.objects.unfinished().filter(context=context).order_by("created_at", "pk"):
-                stopped += canceling.record_cancel(log, task.pk)
+                stopped += cancel.record_cancel(log, task.pk)
             log.add(EventType.SESSION_DELETED, tombstone_of(context))
     except Context.DoesNotExist:
         raise ContextNotFound from None
@@ -123,7 +126,7 @@ def _clear(context: Context, actor: Actor, untouched_at: int | None) -> None:
         transaction.on_commit(partial(notifications.stop, run))
 
 
-def _counts(context: Context) -> dict[str, int]:
+def _row_counts(context: Context) -> dict[str, int]:
     """How many rows of its own it has."""
     return {
         "events": Event.objects.filter(context=context).count(),
@@ -131,3 +134,40 @@ def _counts(context: Context) -> dict[str, int]:
         "tasks": Task.objects.filter(context=context).count(),
         "artifacts": Artifact.objects.filter(task__context=context).count(),
     }
+
+
+def expired_sessions() -> ContextQuerySet:
+    """The sessions that are overdue, in cold storage or not, the longest untouched first.
+
+    One in which something has not ended is not untouched, however long that takes.
+    """
+    now = sql.database_time()
+    rules = Q(pk=None)
+    for holder, model in (("workspace", Workspace), ("agent", Agent)):
+        lengths = model._base_manager.exclude(retention_days=None).values_list("retention_days", flat=True).distinct()
+        for days in filter(None, lengths):
+            rules |= Q(**{f"{holder}__retention_days": days}, updated_at__lt=now - datetime.timedelta(days=days))
+    at_work = Task.objects.unfinished().values("context")
+    sessions = Context.objects.listed().filter(rules, deleted_at=None).exclude(pk__in=at_work)
+    return sessions.order_by("updated_at", "pk")
+
+
+def delete_expired_sessions() -> int:
+    """Delete some of what is overdue, and say how many sessions. It is safe to run it anywhere, at any time, twice."""
+    skipped = 0
+    while True:
+        due = list(expired_sessions()[skipped : skipped + SESSIONS_AT_ONCE])
+        deleted = sum(map(_delete_expired, due))
+        skipped += len(due) - deleted  # what cannot be deleted stays the oldest
+        if deleted or len(due) < SESSIONS_AT_ONCE:
+            return deleted
+
+
+def _delete_expired(context: Context) -> bool:
+    try:
+        return delete_if_untouched(context, RETENTION)
+    except Refusal:  # somebody deleted it at this moment
+        return False
+    except Exception:
+        logger.exception("session %s could not be deleted by its retention rule", context.pk)
+        return False

@@ -1,4 +1,4 @@
-"""What a person notes of a conversation for themselves: that it stays on top of their list, and how far they saw it."""
+"""Marks that a person sets on a conversation for themselves: pinned, and how far it was seen."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from django.utils import timezone
 from apps.accounts.principals import Principal
 from apps.features.sessions.models import SessionMark
 from apps.record.errors import ContextNotFound
-from apps.record.models import Context, Message
-from apps.record.models.record import ContextQuerySet
-from db.transactions import transacting
+from apps.record.lookup import find_session
+from apps.record.models import Context, ContextQuerySet, Message
+from db.sql import write_transaction
 
 
-def mark(
+def update_mark(
     principal: Principal, session: uuid.UUID, *, pinned: bool | None = None, seen: int | None = None
 ) -> SessionMark:
-    """Pin a conversation of the caller's or unpin it, and say up to which event it was seen; what is None stays.
+    """Pin or unpin a conversation of the caller's, and note up to which event it was seen. What is None stays.
 
     What was seen once stays seen, and nobody has seen what is not there yet. Raises ContextNotFound.
     """
-    context = Context.objects.visible_to(principal).filter(pk=session).first()
-    if context is None or principal.user_id is None:
+    context = find_session(principal, session)
+    if principal.user_id is None:
         raise ContextNotFound
-    with transacting():
+    with write_transaction():
         own, _ = SessionMark.objects.get_or_create(user_id=principal.user_id, context=context)
         row = SessionMark.objects.filter(pk=own.pk)
         if pinned is not None:
@@ -37,19 +37,19 @@ def mark(
 
 
 def with_marks(contexts: ContextQuerySet, principal: Principal) -> ContextQuerySet:
-    """Contexts, each with `pinned_at`, `seen`, and whether an agent said something that was not: `unread`."""
+    """Contexts, each with `pinned_at`, `seen`, and `unread`: whether an agent has said something since."""
     own = SessionMark.objects.visible_to(principal).filter(context=OuterRef("pk"))
     seen = Coalesce(Subquery(own.values("seen")[:1]), 0)
     said = Message.objects.filter(context=OuterRef("pk"), role=Message.Role.AGENT, index__gt=OuterRef("seen"))
     return contexts.annotate(pinned_at=Subquery(own.values("pinned_at")[:1]), seen=seen).annotate(unread=Exists(said))
 
 
-def pinned(principal: Principal) -> Q:
+def pinned_filter(principal: Principal) -> Q:
     """Of contexts, those that the caller pinned."""
     keys = SessionMark.objects.visible_to(principal).filter(pinned_at__isnull=False)
     return Q(pk__in=keys.values("context"))
 
 
-def forget(context: Context) -> None:
-    """Delete what people noted of a context that is being erased."""
+def erase_marks(context: Context) -> None:
+    """Delete the marks on a context that is being erased."""
     SessionMark.objects.filter(context=context).delete()

@@ -1,4 +1,4 @@
-"""What a person notes of a conversation for themselves. No part of replay."""
+"""Marks that a person sets on a conversation for themselves. No part of replay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.record.models.record import Context
+from apps.record.models import Context
 
 
 class SessionMarkQuerySet(models.QuerySet["SessionMark"]):

@@ -1,10 +1,23 @@
-"""Downloads of what is kept in files, for who may see the conversation."""
+"""Downloads of what is kept in files, for who may see the conversation: one part, or all that a session delivered.
+
+The ZIP of a session is made while it is sent: it holds a few pieces at a time.
+"""
+
+from __future__ import annotations
 
 import asyncio
+import io
+import mimetypes
 import re
+import unicodedata
 import uuid
+import zipfile
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from io import BufferedIOBase
+from itertools import batched
+from pathlib import PurePosixPath
 from typing import cast
 
 from django.db.models import Exists, OuterRef
@@ -12,32 +25,40 @@ from django.http import FileResponse, Http404, HttpRequest, HttpResponse, Stream
 from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 
-from apps.accounts.credentials import BadCredentials, principal_of
+import db
+from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
-from apps.features.sharing.bundles import Bundle, safe_name
-from apps.record import blobs, lineage, media_types
-from apps.record.cold import restored_or_none
-from apps.record.events import EventType
+from apps.record import lineage
+from apps.record.content import blobs, parts
+from apps.record.content.parts import media_type_of, pieces_joined
+from apps.record.errors import ContextNotFound
+from apps.record.events import JSON, EventType
+from apps.record.lineage import number_versions
+from apps.record.lookup import find_restored_session
 from apps.record.models import Artifact, Context, Event
 
 MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
-OF_A_LINK = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-"""Headers of what anybody who has a link may read: it is nowhere kept, and no other site is told of it."""
+LINK_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+"""Headers of what anybody with a link may read: nobody keeps it, and no other site learns of it."""
 
-PIECE = 256 * 1024  # bytes of a download that are read at once
+READ_BYTES = 256 * 1024  # bytes of a download that are read at once
 SAFE_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain")
-"""What a browser shows and does not run. A PDF has scripts: `web/downloads.py` takes them out where one looks at it."""
+"""What a browser shows and does not run. A PDF may hold scripts: `previews/pdf.py` removes them for viewing."""
+ARTIFACTS_AT_ONCE = 10  # artifacts whose parts are held at once
+EARLIEST_YEAR = 1980  # the first year that a ZIP knows
+RESERVED_NAME = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+FORBIDDEN_CHARACTERS = re.compile(r'[<>:"|?*/\\]')  # in names of files, on one system or another
 
 
 def principal_from(request: HttpRequest) -> Principal:
     """The caller by API key, or by session. Raises BadCredentials."""
     if authorization := request.headers.get("Authorization", ""):
-        return principal_of(authorization)
-    return request.user.principal if isinstance(request.user, User) else principal_of("")
+        return api_key_principal(authorization)
+    return request.user.principal if isinstance(request.user, User) else api_key_principal("")
 
 
-def file(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpResponseBase:
+def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpResponseBase:
     """A stored part's content. Somebody else's is not found."""
     try:
         principal = principal_from(request)
@@ -47,25 +68,27 @@ def file(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpRespon
         )
     if not principal.may(READ):
         return HttpResponse(f"This API key may not do this: it lacks the scope {READ}.", status=403)
-    context = restored_or_none(Context.objects.visible_to(principal).filter(pk=context_id).first())
-    part = find_part(context, sha256) if context else None
+    try:
+        part = find_part(find_restored_session(principal, context_id), sha256)
+    except ContextNotFound:
+        raise Http404 from None
     if part is None:
         raise Http404
-    return as_file(part, sha256[:12], is_download="download" in request.GET)
+    return file_response(part, sha256[:12], is_download="download" in request.GET)
 
 
-def as_file(part: blobs.Part, name: str, *, is_download: bool) -> FileResponse:
+def file_response(part: blobs.Part, name: str, *, is_download: bool) -> FileResponse:
     """The content of a part that is no link, as a response that no browser takes for a page of ours.
 
-    `name` is for a part that has no file name. What could run somewhere, or is not what it is said to be, is a download
-    in any case.
+    `name` is for a part without a file name. Content that a browser could run, or whose type is wrong, is always a
+    download.
     """
     media_type = part.get("mediaType") or ""
     if not MEDIA_TYPE.fullmatch(media_type):
-        media_type = media_types.PLAIN
-    media_type = media_types.believed(media_type, blobs.beginning_of(part, media_types.HEAD))
+        media_type = parts.OCTET_STREAM
+    media_type = parts.verified_media_type(media_type, blobs.head_of(part, parts.HEAD_BYTES))
     response = FileResponse(
-        blobs.opened(part),
+        blobs.open_content(part),
         as_attachment=is_download or media_type not in SAFE_INLINE,
         filename=part.get("filename") or name,
         content_type=media_type,
@@ -76,19 +99,19 @@ def as_file(part: blobs.Part, name: str, *, is_download: bool) -> FileResponse:
     return response
 
 
-def streamed(response: FileResponse) -> FileResponse:
-    """A file whose pieces are read off the event loop, one at a time."""
+def stream_response(response: FileResponse) -> FileResponse:
+    """The same response, reading the file in threads, a piece at a time."""
     response.streaming_content = _pieces(cast(BufferedIOBase, response.file_to_stream))
     return response
 
 
 async def _pieces(file: BufferedIOBase) -> AsyncIterator[bytes]:
-    while piece := await asyncio.to_thread(file.read, PIECE):
+    while piece := await asyncio.to_thread(file.read, READ_BYTES):
         yield piece
 
 
-def as_zip(context: Context, bundle: Bundle) -> StreamingHttpResponse:
-    """All that is bundled of a session, made while it is sent."""
+def zip_response(context: Context, bundle: Bundle) -> StreamingHttpResponse:
+    """The ZIP of a bundle, made while it is sent."""
     response = StreamingHttpResponse(bundle.zipped(), content_type="application/zip")
     response["Content-Disposition"] = content_disposition_header(True, f"{safe_name(str(context))}.zip") or ""
     response["X-Content-Type-Options"] = "nosniff"
@@ -98,11 +121,11 @@ def as_zip(context: Context, bundle: Bundle) -> StreamingHttpResponse:
 
 def find_part(context: Context, sha256: str) -> blobs.Part | None:
     """The stored part of this digest among what the context shows: messages, artifacts, and those being made."""
-    found = (part for parts in _shown(context, sha256) for part in parts)
+    found = (part for parts in _parts_naming(context, sha256) for part in parts)
     return next((part for part in found if part.get("stored", {}).get("sha256") == sha256), None)
 
 
-def _shown(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
+def _parts_naming(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
     """The parts of all that may name the digest."""
     for message in lineage.messages(context).filter(parts__icontains=sha256):
         yield message.parts
@@ -114,3 +137,110 @@ def _shown(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
     chunks = Event.objects.filter(context=context, type=EventType.ARTIFACT_UPDATE, payload__icontains=sha256)
     for chunk in chunks.filter(Exists(being_made)):
         yield chunk.parts
+
+
+def bundle_of_session(context: Context, *, every_version: bool = False) -> Bundle:
+    """The artifacts of a session: the newest version of each name, or every one. One query, beside segments."""
+    delivered = lineage.artifacts(context).order_by("first_event")
+    listed = list(delivered.values_list("pk", "first_event", "name", "artifact_id"))
+    if not every_version:
+        return Bundle(dict.fromkeys({name or own: pk for pk, _, name, own in listed}.values()))
+    versions = number_versions(row[1:] for row in listed)
+    counted = Counter(name or own for _, _, name, own in listed)
+    return Bundle({pk: versions[first] if counted[name or own] > 1 else None for pk, first, name, own in listed})
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The keys of artifacts in their order, each with its version where several have the same name."""
+
+    keys: dict[int, int | None]
+
+    async def zipped(self) -> AsyncIterator[bytes]:
+        """The pieces of the ZIP. Links to other places are listed in `links.txt`."""
+        outlet, names, links = _ZipBuffer(), UniqueNames(), list[str]()
+        with zipfile.ZipFile(outlet, "w", zipfile.ZIP_DEFLATED) as archive:
+            for keys in batched(self.keys, ARTIFACTS_AT_ONCE):
+                for row in await db.run(_read_artifacts, keys):
+                    for part in pieces_joined(row.parts):
+                        if "url" in part:
+                            links.append(f"{part.get('filename') or row}\t{part['url']}\n")
+                            continue
+                        info = _zip_entry(row, part, names.unique(_part_name(row, part, self.keys[row.pk])))
+                        pieces = _write_entry(archive, outlet, info, part)
+                        while piece := await asyncio.to_thread(next, pieces, b""):
+                            yield piece
+            if links:
+                archive.writestr(names.unique("links.txt"), "".join(links))
+        yield outlet.take()
+
+
+def _read_artifacts(keys: tuple[int, ...]) -> list[Artifact]:
+    return list(Artifact.objects.filter(pk__in=keys).order_by("first_event"))
+
+
+def _part_name(row: Artifact, part: JSON, version: int | None) -> str:
+    """A part's file name: its own or its artifact's, with a version if there are several, and an extension."""
+    given = PurePosixPath(parts.safe_file_name(part.get("filename") or str(row)))
+    ending = given.suffix or mimetypes.guess_extension(media_type_of(part)) or ""
+    stem = given.name.removesuffix(given.suffix)
+    return f"{stem} v{version}{ending}" if version else f"{stem}{ending}"
+
+
+def _zip_entry(row: Artifact, part: JSON, name: str) -> zipfile.ZipInfo:
+    made = row.created_at.timetuple()[:6]
+    info = zipfile.ZipInfo(name, made if made[0] >= EARLIEST_YEAR else (EARLIEST_YEAR, 1, 1, 0, 0, 0))
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info.external_attr = 0o644 << 16
+    info.file_size = part["stored"]["size"] if "stored" in part else 0
+    return info
+
+
+def _write_entry(archive: zipfile.ZipFile, outlet: _ZipBuffer, info: zipfile.ZipInfo, part: JSON) -> Iterator[bytes]:
+    """Write one file of the ZIP, and yield the bytes of the ZIP as they come."""
+    with blobs.open_content(part) as source, archive.open(info, "w") as target:
+        while piece := source.read(READ_BYTES):
+            target.write(piece)
+            if taken := outlet.take():
+                yield taken
+
+
+class _ZipBuffer(io.RawIOBase):
+    """A buffer that the ZIP is written to, and from which its bytes are taken as it grows."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def write(self, piece: bytes) -> int:  # type: ignore[override]
+        self._written += piece
+        return len(piece)
+
+    def take(self) -> bytes:
+        taken, self._written = bytes(self._written), bytearray()
+        return taken
+
+
+class UniqueNames:
+    """Makes names for the files of one folder: safe on every system, and no two alike."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, int] = {}
+
+    def unique(self, wanted: str) -> str:
+        safe = safe_name(wanted)
+        path, name = PurePosixPath(safe), safe
+        while (key := _folded(name)) in self._used:
+            self._used[_folded(safe)] += 1
+            name = f"{path.stem} ({self._used[_folded(safe)]}){path.suffix}"
+        self._used[key] = 1
+        return name
+
+
+def safe_name(wanted: str) -> str:
+    """The last component of a name, without what a system forbids in names, or reads as something else."""
+    name = FORBIDDEN_CHARACTERS.sub("_", parts.safe_file_name(wanted)).rstrip(". ")
+    return f"_{name}" if RESERVED_NAME.fullmatch(name) else name or "file"
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()

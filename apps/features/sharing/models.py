@@ -9,7 +9,7 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
-from apps.record.models.record import Context
+from apps.record.models import Context
 
 
 class Share(models.Model):

@@ -1,7 +1,7 @@
 """Sharing a conversation: a link by which anybody may read it as it was, and nothing else.
 
-Whoever has the link sees messages, and, where that was granted, files and artifacts, and forks. Of the owner they see
-the name that the owner chose to be called by. Nothing that is said later is shown.
+Whoever has the link sees the messages and, where that was granted, files, artifacts and forks. They see the owner's
+chosen name, and nothing that is said later.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from django.utils import timezone
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.features.sharing.models import Share
-from apps.record import lineage, replay
-from apps.record.cold import restored
+from apps.record import lineage, projection
+from apps.record.content.parts import pieces_joined
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import JSON
+from apps.record.lookup import find_restored_session, restored
 from apps.record.models import Artifact, Context, Message
-from apps.record.parts import pieces_joined
 
-MOST_BRANCHES = 100
-MOST_SHARES = 100  # of one session
+MAX_BRANCHES = 100
+MAX_SHARES = 100  # of one session
 
 
 class ShareNotFound(ContextNotFound):
@@ -34,7 +34,7 @@ class ShareNotFound(ContextNotFound):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One session as it is shown: what it is itself or, of a fork, what it has beyond what it was forked from."""
+    """One session as it is shown; of a fork only what comes after its beginning."""
 
     context: Context
     upto: int
@@ -73,7 +73,7 @@ class Snapshot:
         return found.part(kind, index, number)
 
 
-def make(
+def create_share(
     principal: Principal,
     session: uuid.UUID,
     *,
@@ -86,9 +86,9 @@ def make(
 
     Raises ContextNotFound, InvalidParams.
     """
-    context = _own(principal, session)
-    if Share.objects.filter(context=context, revoked_at=None).count() >= MOST_SHARES:
-        raise InvalidParams(f"A session has at most {MOST_SHARES} links. Take one back first.")
+    context = _own_session(principal, session)
+    if Share.objects.filter(context=context, revoked_at=None).count() >= MAX_SHARES:
+        raise InvalidParams(f"A session has at most {MAX_SHARES} links. Take one back first.")
     upto = context.last_event if at is None else at
     if not 1 <= upto <= context.last_event:
         raise InvalidParams(f"There is no event {upto}. The newest is {context.last_event}.", "at")
@@ -96,43 +96,43 @@ def make(
     share = Share.objects.create(
         context=context,
         upto=upto,
-        title=context.title if upto == context.last_event else replay.rebuild(context.pk, upto).context.title,
+        title=context.title if upto == context.last_event else projection.rebuild(context.pk, upto).context.title,
         digest=Share.digest_of(token),
         with_artifacts=with_artifacts,
         with_branches=with_branches,
-        branches={str(fork.pk): fork.last_event for fork in _forks(context, upto)} if with_branches else {},
+        branches={str(fork.pk): fork.last_event for fork in _shared_forks(context, upto)} if with_branches else {},
         expires_at=timezone.now() + lifetime,
     )
     return share, token
 
 
-def of_session(principal: Principal, session: uuid.UUID) -> list[Share]:
-    """The links to the caller's session that were not taken back, the newest first. Raises ContextNotFound."""
-    return list(Share.objects.filter(context=_own(principal, session), revoked_at=None))
+def list_shares(principal: Principal, session: uuid.UUID) -> list[Share]:
+    """The links to the caller's session that were not revoked, the newest first. Raises ContextNotFound."""
+    return list(Share.objects.filter(context=_own_session(principal, session), revoked_at=None))
 
 
 def revoke(principal: Principal, session: uuid.UUID, share: uuid.UUID) -> None:
-    """Take a link back. Raises ContextNotFound, ShareNotFound for one that is none, any more."""
-    links = Share.objects.filter(context=_own(principal, session), pk=share, revoked_at=None)
+    """Revoke a link. Raises ContextNotFound, and ShareNotFound for one that is unknown or revoked already."""
+    links = Share.objects.filter(context=_own_session(principal, session), pk=share, revoked_at=None)
     if not links.update(revoked_at=timezone.now()):
         raise ShareNotFound
 
 
-def _own(principal: Principal, session: uuid.UUID) -> Context:
-    context = Context.objects.visible_to(principal).listed().filter(pk=session).first()
-    if context is None or not principal.is_known:
+def _own_session(principal: Principal, session: uuid.UUID) -> Context:
+    context = find_restored_session(principal, session)
+    if context.parent_task is not None or not principal.is_known:
         raise ContextNotFound
-    return restored(context)
+    return context
 
 
-def _forks(context: Context, upto: int) -> list[Context]:
-    """What was forked from the session as far as it is shown, and from those in turn; the oldest first."""
+def _shared_forks(context: Context, upto: int) -> list[Context]:
+    """The forks of the session as far as it is shown, then the forks of those; the oldest first."""
     found: list[Context] = []
     newest = list(_forked_from(context, upto))
-    while newest and len(found) < MOST_BRANCHES:
+    while newest and len(found) < MAX_BRANCHES:
         found += newest
         newest = [fork for parent in newest for fork in _forked_from(parent, parent.last_event)]
-    return found[:MOST_BRANCHES]
+    return found[:MAX_BRANCHES]
 
 
 def _forked_from(parent: Context, upto: int) -> Iterator[Context]:
@@ -140,8 +140,8 @@ def _forked_from(parent: Context, upto: int) -> Iterator[Context]:
     yield from forks.order_by("created_at", "pk")
 
 
-def find(token: str) -> Snapshot:
-    """What a link shows. Raises ShareNotFound: it is unknown, expired, taken back, or its session was deleted."""
+def find_snapshot(token: str) -> Snapshot:
+    """What a link shows. Raises ShareNotFound where it is unknown, expired or revoked, or its session was deleted."""
     share = Share.objects.select_related("context__owner").filter(digest=Share.digest_of(token)).first()
     if share is None or not share.is_open(timezone.now()) or share.context.deleted_at is not None:
         raise ShareNotFound
@@ -151,7 +151,7 @@ def find(token: str) -> Snapshot:
         _branch(share, restored(fork), share.branches[str(fork.pk)], after=fork.forked_at or 0) for fork in forks
     ]
     owner = share.context.owner
-    return Snapshot(share, owner.name if owner else "", branches, _names(branches))
+    return Snapshot(share, owner.name if owner else "", branches, _agent_names(branches))
 
 
 def _branch(share: Share, context: Context, upto: int, *, after: int) -> Branch:
@@ -163,11 +163,11 @@ def _branch(share: Share, context: Context, upto: int, *, after: int) -> Branch:
     return Branch(context, upto, list(messages), artifacts)
 
 
-def _names(branches: Sequence[Branch]) -> dict[int, str]:
+def _agent_names(branches: Sequence[Branch]) -> dict[int, str]:
     wrote = {said.agent_id for branch in branches for said in branch.messages if said.agent_id}
     return dict(Agent.objects.filter(pk__in=wrote).values_list("pk", "name"))
 
 
-def forget(context: Context) -> None:
-    """Take back the links to a context that is being erased."""
+def erase_shares(context: Context) -> None:
+    """Delete the links to a context that is being erased."""
     Share.objects.filter(context=context).delete()

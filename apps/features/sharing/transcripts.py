@@ -7,20 +7,18 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.record import lineage
+from apps.record.content.parts import is_file, media_type_of, pieces_joined, size_of
+from apps.record.events import JSON
 from apps.record.models import Artifact, Context, Message
-from apps.record.parts import is_file, media_type_of, pieces_joined, size_of
 
-JSON = dict[str, Any]
-
-TIME = "%Y-%m-%d %H:%M"
+TIME_FORMAT = "%Y-%m-%d %H:%M"
 UNITS = ("B", "kB", "MB", "GB")
-MARKS = re.compile(r"([\\`*_\[\]<>#|])")
+MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
 
 
 def markdown_of(context: Context) -> str:
@@ -31,53 +29,55 @@ def markdown_of(context: Context) -> str:
     for artifact in lineage.artifacts(context).order_by("first_event"):
         made[artifact.task_id].append(artifact)
     last_of_task = {one.task_id: one.index for one in said if one.role == Message.Role.AGENT}
-    blocks = [f"# {_plain(str(context))}"]
+    blocks = [f"# {_escape(str(context))}"]
     for one in said:
-        blocks += [_head(one, agents), *_parts(one.parts)]
+        blocks += [_heading(one, agents), *_part_blocks(one.parts)]
         if last_of_task.get(one.task_id) == one.index:
-            blocks += [_named(artifact) for artifact in made[one.task_id] if not _repeats(artifact, one)]
+            blocks += [
+                _artifact_line(artifact) for artifact in made[one.task_id] if not _repeats_message(artifact, one)
+            ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _head(said: Message, agents: dict[int, str]) -> str:
+def _heading(said: Message, agents: dict[int, str]) -> str:
     who = agents.get(said.agent_id, "Agent") if said.role == Message.Role.AGENT and said.agent_id else "You"
-    return f"## {_plain(who)} · {timezone.localtime(said.created_at).strftime(TIME)}"
+    return f"## {_escape(who)} · {timezone.localtime(said.created_at).strftime(TIME_FORMAT)}"
 
 
-def _parts(parts: list[JSON]) -> Iterator[str]:
+def _part_blocks(parts: list[JSON]) -> Iterator[str]:
     for part in parts:
         if is_file(part):
-            yield f"- File: {_described(part)}"
+            yield f"- File: {_file_details(part)}"
         elif "text" in part:
             yield part["text"].strip()
         else:
             yield f"```json\n{json.dumps(part['data'], ensure_ascii=False, indent=2)}\n```"
 
 
-def _named(artifact: Artifact) -> str:
-    described = ", ".join(_described({"filename": "", **part}) for part in pieces_joined(artifact.parts))
-    return f"- Made: {_plain(artifact.name or artifact.artifact_id)} ({described})"
+def _artifact_line(artifact: Artifact) -> str:
+    described = ", ".join(_file_details({"filename": "", **part}) for part in pieces_joined(artifact.parts))
+    return f"- Made: {_escape(artifact.name or artifact.artifact_id)} ({described})"
 
 
-def _described(part: JSON) -> str:
+def _file_details(part: JSON) -> str:
     """A file's name, type and size; of one that is elsewhere its address."""
-    about = part["url"] if "url" in part else f"{media_type_of(part)}, {_bytes(size_of(part) or 0)}"
-    return f"{_plain(part['filename'])} ({about})" if part.get("filename") else about
+    about = part["url"] if "url" in part else f"{media_type_of(part)}, {_readable_size(size_of(part) or 0)}"
+    return f"{_escape(part['filename'])} ({about})" if part.get("filename") else about
 
 
-def _bytes(size: int) -> str:
+def _readable_size(size: int) -> str:
     amount, unit = float(size), 0
     while amount >= 1000 and unit < len(UNITS) - 1:
         amount, unit = amount / 1000, unit + 1
     return f"{amount:.0f} {UNITS[unit]}" if amount >= 10 or not unit else f"{amount:.1f} {UNITS[unit]}"
 
 
-def _repeats(artifact: Artifact, said: Message) -> bool:
+def _repeats_message(artifact: Artifact, said: Message) -> bool:
     """Is the artifact nothing but the words of the message?"""
     words = [part.get("text") for part in pieces_joined(artifact.parts)]
     return bool(words) and words == [part.get("text") for part in said.parts]
 
 
-def _plain(name: str) -> str:
+def _escape(name: str) -> str:
     """A name in one line, of which nothing counts as Markdown."""
-    return MARKS.sub(r"\\\1", " ".join(name.split()))
+    return MARKDOWN_CHARACTERS.sub(r"\\\1", " ".join(name.split()))

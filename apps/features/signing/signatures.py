@@ -21,28 +21,28 @@ from django.urls import Resolver404, resolve
 from django.utils import timezone
 from rfc8785 import CanonicalizationError
 
-from apps.accounts.keyring import CannotDecrypt
-from apps.agents import cards, identity, jose
-from apps.agents.jose import BadSignature
+from apps.accounts.encryption import CannotDecrypt
+from apps.agents import cards, identity, signing
 from apps.agents.models import Agent, SigningKey
-from apps.agents.signing_keys import signer_of
-from apps.record import blobs, wire
-from apps.record.digests import canonical
+from apps.agents.signing import BadSignature, signer_of
+from apps.record import wire
+from apps.record.content import blobs
+from apps.record.content.strict_json import canonical
 from apps.record.events import JSON
 from apps.record.models import Artifact, Run, Task
 
 log = logging.getLogger("parley.signatures")
 
 INLINE_BYTES = 64 * 1024  # content over this stands in the statement as its SHA-256
-CONTENT = ("text", "raw", "data", "url", "stored")  # a part has exactly one of them: its content, or where that is
+CONTENT_FIELDS = ("text", "raw", "data", "url", "stored")  # a part has one of them: its content, or where that is
 SHA256 = re.compile(r"[0-9a-f]{64}")
 KEY_ID = re.compile(r"[\w-]{43}", re.ASCII)
-UNFIT = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError, CanonicalizationError)
+STATEMENT_ERRORS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError, CanonicalizationError)
 """What a statement raises of something that has none."""
 
 
 class Verdict(StrEnum):
-    """What is to be thought of an artifact's signature. Everything but `GOOD` means: do not rely on it."""
+    """What a check of an artifact's signature found. Rely on nothing but `GOOD`."""
 
     GOOD = "good"
     BROKEN = "broken"
@@ -51,7 +51,7 @@ class Verdict(StrEnum):
     MISSING = "missing"
 
 
-def sign(
+def sign_artifacts(
     task: Task, delivered: Iterable[tuple[Artifact, list[JSON]]], inputs: Mapping[uuid.UUID, str]
 ) -> dict[str, JSON]:
     """The signatures by the task's agent of artifacts with these parts, by their ids.
@@ -68,11 +68,13 @@ def sign(
     made = list(delivered)
     if missing := {row.run for row, _ in made if row.run} - inputs.keys():
         inputs = {**inputs, **dict(Run.objects.filter(pk__in=missing).values_list("pk", "input_hash"))}
-    found = {row.artifact_id: _sign(task, row, parts, inputs, signer) for row, parts in made}
+    found = {row.artifact_id: _sign_artifact(task, row, parts, inputs, signer) for row, parts in made}
     return {artifact_id: signature for artifact_id, signature in found.items() if signature}
 
 
-def _sign(task: Task, row: Artifact, parts: list[JSON], inputs: Mapping[uuid.UUID, str], signer: jose.Signer) -> JSON:
+def _sign_artifact(
+    task: Task, row: Artifact, parts: list[JSON], inputs: Mapping[uuid.UUID, str], signer: signing.Signer
+) -> JSON:
     claims = {
         "agent": identity.did_of(task.agent),
         "created": wire.timestamp(timezone.now()),
@@ -81,7 +83,7 @@ def _sign(task: Task, row: Artifact, parts: list[JSON], inputs: Mapping[uuid.UUI
     artifact = {"artifactId": row.artifact_id, "name": row.name, "parts": parts}
     try:
         payload = canonical(statement(artifact, claims, str(task.pk), task.context.context_id))
-    except UNFIT:
+    except STATEMENT_ERRORS:
         log.warning("artifact %s of task %s has no canonical form, and stays unsigned", row.artifact_id, task.pk)
         return {}
     return {**claims, "signature": signer.sign(payload)}
@@ -100,7 +102,7 @@ def statement(artifact: JSON, claims: JSON, task_id: str, context_id: str) -> JS
         "contextId": context_id,
         "created": claims["created"],
         "inputSnapshot": claims["inputSnapshot"],
-        "parts": [_stated(part) for part in artifact["parts"]],
+        "parts": [_part_statement(part) for part in artifact["parts"]],
     }
 
 
@@ -112,8 +114,8 @@ def verify(row: Artifact) -> tuple[Verdict, SigningKey | None]:
     if not row.signature:
         return Verdict.MISSING, None
     task_id, context_id = str(row.task_id), row.task.context.context_id
-    verdict, key = _judge(wire.stored_artifact(row), row.signature, task_id, context_id)
-    if verdict == Verdict.GOOD and not (key and key.agent and _made(key.agent, row)):
+    verdict, key = _check(wire.stored_artifact(row), row.signature, task_id, context_id)
+    if verdict == Verdict.GOOD and not (key and key.agent and _is_by_its_maker(key.agent, row)):
         return Verdict.BROKEN, key
     return verdict, key
 
@@ -123,52 +125,52 @@ def verdict_on(row: Artifact) -> Verdict:
     return verify(row)[0]
 
 
-def _made(signer: Agent, row: Artifact) -> bool:
-    """Is it the task's agent, or the one that took the turn in its place?"""
+def _is_by_its_maker(signer: Agent, row: Artifact) -> bool:
+    """Did the signer make the artifact, as the task's agent or as the one that took the turn in its place?"""
     by_its_agent = signer.pk == row.task.agent_id
     return by_its_agent or (row.run is not None and Run.objects.filter(pk=row.run, agent=signer).exists())
 
 
 def verdict_on_wire(artifact: JSON, task_id: str, context_id: str) -> Verdict:
     """Does the signature hold of an artifact that came from outside, in the form in which GetTask shows it?"""
-    signature = _member(_member(artifact, "metadata"), cards.signature_extension())
+    signature = _member(_member(artifact, "metadata"), cards.signature_extension_uri())
     if not signature:
         return Verdict.MISSING
-    verdict, key = _judge(artifact, signature, task_id, context_id)
+    verdict, key = _check(artifact, signature, task_id, context_id)
     if verdict == Verdict.GOOD and not (key and key.agent and signature["agent"] == identity.did_of(key.agent)):
         return Verdict.BROKEN
     return verdict
 
 
-def _judge(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tuple[Verdict, SigningKey | None]:
-    """What to think of the signature, and the key that it names."""
+def _check(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tuple[Verdict, SigningKey | None]:
+    """The verdict on the signature, and the key that it names."""
     key = None
     try:
-        key = _key_of(signature["signature"])
+        key = _signing_key(signature["signature"])
         if key is None:
             return Verdict.UNKNOWN_KEY, None
         payload = canonical(statement(artifact, signature, task_id, context_id))
-        jose.check(signature["signature"], payload, key.public, key.algorithm)
-    except (BadSignature, *UNFIT):
+        signing.verify(signature["signature"], payload, key.public, key.algorithm)
+    except (BadSignature, *STATEMENT_ERRORS):
         return Verdict.BROKEN, key  # whatever is wrong with its form, it is not what was signed
     return Verdict.REVOKED if key.revoked_at else Verdict.GOOD, key
 
 
-def _key_of(signature: str) -> SigningKey | None:
+def _signing_key(signature: str) -> SigningKey | None:
     """The key that a signature names, known or not. Raises BadSignature."""
-    kid = str(jose.header_of(signature).get("kid"))
+    kid = str(signing.unverified_header(signature).get("kid"))
     known = SigningKey.objects.select_related("agent").defer("private")
     return known.filter(kid=kid).first() if KEY_ID.fullmatch(kid) else None
 
 
-def _stated(part: JSON) -> JSON:
-    """A part as it stands in the statement: as it is, or with the SHA-256 of its content in place of that."""
-    if len([name for name in CONTENT if name in part]) != 1:
+def _part_statement(part: JSON) -> JSON:
+    """A part as the statement has it: as it is, or with the SHA-256 of its content in place of a long content."""
+    if len([name for name in CONTENT_FIELDS if name in part]) != 1:
         raise ValueError("A part has exactly one content.")
     content = _content(part)
     if len(content) <= INLINE_BYTES:
         return blobs.inline(part)
-    rest = {name: value for name, value in part.items() if name not in CONTENT}
+    rest = {name: value for name, value in part.items() if name not in CONTENT_FIELDS}
     return {"sha256": hashlib.sha256(content).hexdigest(), **rest}
 
 
@@ -180,34 +182,34 @@ def _content(part: JSON) -> bytes:
         return str(part["text"]).encode()
     if "data" in part:
         return canonical(part["data"])
-    if (sha256 := _stored_behind(part)) is None:
+    if (sha256 := _stored_sha256(part)) is None:
         return b""
     content = blobs.content_of({"stored": {"sha256": sha256}})
     stored = part.get("stored", {})
-    travels_as_json = stored.get("kind") == "data" and stored["size"] <= wire.INLINE_AT_EDGE
+    travels_as_json = stored.get("kind") == "data" and stored["size"] <= wire.MAX_INLINE_BYTES
     return canonical(json.loads(content)) if travels_as_json else content
 
 
 def _decoded(raw: str) -> bytes:
-    """Raises ValueError for another spelling than the one that base64 has for these bytes."""
+    """Decode plain base64. Raises ValueError for any other spelling of the same bytes."""
     content = base64.b64decode(raw)
     if base64.b64encode(content).decode() != raw:
         raise ValueError("The content is not in plain base64.")
     return content
 
 
-def _stored_behind(part: JSON) -> str | None:
+def _stored_sha256(part: JSON) -> str | None:
     """The name of the file that holds the content of a part that is stored, or is a link to our own files.
 
     Raises ValueError for what cannot be the name of one.
     """
-    name = part["stored"]["sha256"] if "stored" in part else _linked(part["url"])
+    name = part["stored"]["sha256"] if "stored" in part else _sha256_in_url(part["url"])
     if name is not None and not SHA256.fullmatch(name):
         raise ValueError("A stored content is named by its SHA-256.")
     return name
 
 
-def _linked(url: str) -> str | None:
+def _sha256_in_url(url: str) -> str | None:
     if not url.startswith(f"{settings.PUBLIC_BASE_URL}/"):
         return None
     try:

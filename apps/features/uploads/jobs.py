@@ -2,9 +2,9 @@
 
 from celery import shared_task
 
-from apps.features.uploads import opening
+from apps.features.uploads import resumable
 
 
 @shared_task(name="uploads.sweep")  # type: ignore[untyped-decorator]
 def sweep_uploads() -> None:
-    opening.sweep()
+    resumable.delete_expired()

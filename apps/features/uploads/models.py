@@ -23,9 +23,9 @@ class UploadQuerySet(models.QuerySet["Upload"]):
 
 
 class Upload(models.Model):
-    """One file on its way. How far it is says the file of what came so far, and nothing else.
+    """A file that is being uploaded. Only the length of the file on disk says how much of it is there.
 
-    A whole one is stored content, of which the upload itself is one use until it expires.
+    A whole upload is stored content, and counts as one use of it until it expires.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 ROWS, COLUMNS, CELLS = 200, 40, 4000  # that are shown at most
-LONGEST = 300  # characters of a cell
+LONGEST_CELL = 300  # characters of a cell
 DELIMITERS = ",;\t|"
-LOOKED_AT = 30  # records by which the delimiter is known
+SAMPLED_RECORDS = 30  # records that are read to find the delimiter
 NUMBER = re.compile(r"[-+−]?\d*[.,]?\d+(e[-+]?\d{1,3})?\s?%?", re.IGNORECASE)
 GROUPED = re.compile(r"[-+−]?\d{1,3}([,  ]\d{3})+(\.\d+)?")
 LONGEST_NUMBER = 40  # characters
@@ -20,13 +20,13 @@ LONGEST_NUMBER = 40  # characters
 type Row = list[str]
 
 
-class NoTable(ValueError):
+class NotATable(ValueError):
     """This cannot be read as a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By which column rows are sorted, from 0, and which way."""
+    """The column that rows are sorted by, counted from 0, and the direction."""
 
     column: int
     is_down: bool = False
@@ -46,7 +46,7 @@ class Column:
 
     @property
     def query(self) -> str:
-        """What asks for the next order: up, down, and back to the file's own."""
+        """The query for the next order: ascending, descending, then the file's own."""
         if self.order is None:
             return f"&sort={self.number}"
         return "" if self.order.is_down else f"&sort={self.number}&down"
@@ -68,16 +68,16 @@ class Table:
 
 
 def table_of(text: str, order: Order | None = None, *, is_cut: bool = False) -> Table:
-    """The table that a text is. `is_cut`: it goes on, and its last row may be half. Raises NoTable."""
+    """The text as a table. `is_cut` says that the last row may be incomplete. Raises NotATable."""
     delimiter = _delimiter(text)
     try:
         read = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
     except csv.Error as error:
-        raise NoTable from error
+        raise NotATable from error
     if is_cut and len(read) > 1:
         read.pop()
     if not read:
-        raise NoTable
+        raise NotATable
     has_head = not all(_number(cell) is not None for cell in read[0])
     names = read.pop(0) if has_head else []
     return _laid_out(names, read, order)
@@ -103,7 +103,7 @@ def _laid_out(names: Row, rows: list[Row], order: Order | None) -> Table:
 
 
 def _sorted(rows: list[Row], order: Order) -> list[Row]:
-    """Numbers by their value, words without regard to capitals; what is empty comes last, either way."""
+    """Sort numbers by value and words without regard to case. Empty cells come last in both directions."""
     is_numeric = _is_numeric(rows, order.column)
     key: Callable[[str], float | str] = (lambda cell: _number(cell) or 0.0) if is_numeric else str.casefold
     filled = [row for row in rows if _cell(row, order.column)]
@@ -121,7 +121,7 @@ def _cell(row: Row, column: int) -> str:
 
 
 def _number(cell: str) -> float | None:
-    """The number that a cell is. A comma is a decimal one, unless it parts groups of three."""
+    """The value of a cell, if it is a number. A comma is a decimal comma, unless it separates groups of three."""
     plain = cell.strip()
     if len(plain) > LONGEST_NUMBER:
         return None
@@ -133,8 +133,8 @@ def _number(cell: str) -> float | None:
 
 
 def _delimiter(text: str) -> str:
-    """The sign that parts the first records most evenly, and into the most columns."""
-    lines = list(islice((line for line in text[:20_000].splitlines(keepends=True) if line.strip()), LOOKED_AT))
+    """The delimiter that splits the first records most evenly, and into the most columns."""
+    lines = list(islice((line for line in text[:20_000].splitlines(keepends=True) if line.strip()), SAMPLED_RECORDS))
 
     def fitness(delimiter: str) -> tuple[float, int]:
         try:
@@ -148,4 +148,4 @@ def _delimiter(text: str) -> str:
 
 
 def _cut(cell: str) -> str:
-    return cell if len(cell) <= LONGEST else cell[:LONGEST] + "…"
+    return cell if len(cell) <= LONGEST_CELL else cell[:LONGEST_CELL] + "…"

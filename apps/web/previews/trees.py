@@ -1,4 +1,4 @@
-"""JSON as a tree that opens and closes: details and lists, made safe, never more than a page holds well."""
+"""JSON as a tree that opens and closes: safe HTML of bounded size."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from django.utils.safestring import SafeString, mark_safe
 
-BRANCHES = 200  # members that are shown of one object or array
-NODES = 2_000  # of a whole tree
-DEPTH = 40
-LONGEST = 500  # characters of a string
-OPEN = 2  # levels that are open at first, as long as they are short
-SHORT = 40  # members
+MOST_MEMBERS = 200  # members that are shown of one object or array
+MOST_NODES = 2_000  # of a whole tree
+MOST_DEPTH = 40
+LONGEST_TEXT = 500  # characters of a string
+OPEN_LEVELS = 2  # levels that are open at first, as long as they are short
+MOST_OPEN_MEMBERS = 40  # members
 
 
-class NoTree(ValueError):
+class NotATree(ValueError):
     """Why this cannot be read as JSON, in a sentence."""
 
 
 class Members(list[tuple[str, Any]]):
-    """An object as it is written: in its order, and with a name as often as it stands there."""
+    """An object as it is written: in its order, with repeated names."""
 
 
 class Figure(str):
@@ -30,30 +30,30 @@ class Figure(str):
 
 
 def tree_of(text: str) -> SafeString:
-    """The tree as HTML. Raises NoTree."""
+    """The tree as HTML. Raises NotATree."""
     try:
         value = json.loads(text, object_pairs_hook=Members, parse_int=Figure, parse_float=Figure)
     except json.JSONDecodeError as error:
-        raise NoTree(f"This is no valid JSON: line {error.lineno}, column {error.colno}.") from error
+        raise NotATree(f"This is no valid JSON: line {error.lineno}, column {error.colno}.") from error
     except RecursionError as error:
-        raise NoTree("This is nested too deeply to be shown as a tree.") from error
-    return mark_safe("".join(["<ul class='tree'>", *_Drawing().node("", value, 0), "</ul>"]))  # noqa: S308 (see `_Drawing`)
+        raise NotATree("This is nested too deeply to be shown as a tree.") from error
+    return mark_safe("".join(["<ul class='tree'>", *_TreeWriter().node("", value, 0), "</ul>"]))  # noqa: S308 (see `_TreeWriter`)
 
 
-class _Drawing:
-    """Draws a tree; whatever comes from the file is escaped in `_key` and `_leaf`, and nowhere else is any."""
+class _TreeWriter:
+    """Draws a tree. Only `_key` and `_leaf` write text of the file, and they escape it."""
 
     def __init__(self) -> None:
-        self.left = NODES
+        self.left = MOST_NODES
 
     def node(self, key: str, value: Any, depth: int) -> Iterator[str]:
         self.left -= 1
         if not isinstance(value, list) or not value:
             yield f"<li>{key}{_leaf(value)}</li>"
-        elif depth >= DEPTH:
+        elif depth >= MOST_DEPTH:
             yield f"<li>{key}<span class='tree-more'>{_size_of(value)}, too deep to be shown here</span></li>"
         else:
-            is_open = " open" if depth == 0 or (depth < OPEN and len(value) <= SHORT) else ""
+            is_open = " open" if depth == 0 or (depth < OPEN_LEVELS and len(value) <= MOST_OPEN_MEMBERS) else ""
             yield f"<li><details{is_open}><summary>{key}<span class='tree-size'>{_size_of(value)}</span></summary><ul>"
             yield from self.members(value, depth + 1)
             yield "</ul></details></li>"
@@ -61,7 +61,7 @@ class _Drawing:
     def members(self, value: list[Any], depth: int) -> Iterator[str]:
         named = isinstance(value, Members)
         for place, member in enumerate(value):
-            if place == BRANCHES or self.left <= 0:
+            if place == MOST_MEMBERS or self.left <= 0:
                 yield f"<li class='tree-more'>… and {len(value) - place:,} more. Download the file to see all.</li>"
                 return
             name, inner = member if named else (place, member)
@@ -91,4 +91,4 @@ def _size_of(value: list[Any]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"

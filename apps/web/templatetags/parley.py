@@ -1,4 +1,4 @@
-"""Signs that pages share: icons, an agent's letter in its own hue, states."""
+"""What pages share: icons, avatars of agents, and the signs of states."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.web.finding import KINDS
+
+AGENT_KINDS = {
+    Agent.Kind.HOSTED: "Runs here",
+    Agent.Kind.REMOTE: "Runs elsewhere",
+    Agent.Kind.MODEL: "A language model, set up here",
+    Agent.Kind.PLAN: "A plan that others work at",
+}
+"""What each kind of agent is, in plain words."""
+
 
 register = template.Library()
 
+LONGEST_SHOWN = 20_000  # characters of a document in a page; all of it is a link away
 HUES = 12  # classes hue-0 … hue-11 of the stylesheet
 
 STATES = {
@@ -29,7 +38,7 @@ STATES = {
     "rejected": ("failed", "Declined"),
     "canceled": ("canceled", "Stopped"),
 }
-"""How each state of a task looks, and what it is called."""
+"""The sign and the label of each state of a task."""
 
 HEALTH = {
     "degraded": ("waiting", "Has trouble at the moment"),
@@ -40,31 +49,31 @@ HEALTH = {
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A sign of the sprite `static/icons.svg`; decoration, so a label must stand beside it."""
+    """An icon of the sprite `static/icons.svg`. It is decoration, so it needs a label beside it."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
 
 
 @register.filter
 def at(mapping: Mapping[Any, Any] | str, key: Any) -> Any:
-    """The value of a key, where there is a mapping and it has one."""
+    """The value of a key; None where there is no mapping, or no such key."""
     return mapping.get(key) if isinstance(mapping, Mapping) else None
 
 
 @register.simple_tag
 def avatar(agent: Agent) -> SafeString:
-    """The agent's letter in its own hue."""
+    """The first letter of the agent's name, on the agent's color."""
     letter = agent.name[:1].upper()
     return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue_of(agent), letter)
 
 
 def hue_of(agent: Agent) -> int:
-    """Made from its slug, so that it stays."""
+    """A number that depends on the slug alone, so that it stays the same."""
     return zlib.crc32(agent.slug.encode()) % HUES
 
 
 @register.simple_tag
 def health(agent: Agent, viewer: User) -> SafeString:
-    """How an agent is that is not well: a sign and a word for everybody, and why for operators."""
+    """The health of an agent that is not well: a sign and words, and for operators the reason."""
     if agent.health == Agent.Health.OK:
         return SafeString("")
     look, word = HEALTH[agent.health]
@@ -77,7 +86,7 @@ def health(agent: Agent, viewer: User) -> SafeString:
 
 @register.simple_tag
 def condition(agent: Agent, viewer: User) -> SafeString:
-    """How an agent is, also where it is well: a sign and a word; and why not, for operators."""
+    """The health of any agent."""
     if agent.health != Agent.Health.OK:
         return health(agent, viewer)
     return format_html('<span class="health"><span class="sign sign-done">{}</span> Well</span>', icon("done"))
@@ -85,14 +94,14 @@ def condition(agent: Agent, viewer: User) -> SafeString:
 
 @register.filter
 def kind_words(agent: Agent) -> str:
-    """Where it runs, in people's words."""
-    return KINDS[Agent.Kind(agent.kind)]
+    """Where it runs, in plain words."""
+    return AGENT_KINDS[Agent.Kind(agent.kind)]
 
 
 @register.simple_tag
 def state_sign(state: str | None) -> SafeString:
-    """The sign of a task's state: a shape, a colour and a word for readers."""
-    look, word = STATES.get(state or "", ("none", "Answered"))
+    """The sign of a task's state, with a label for screen readers."""
+    look, word = _state_label(state)
     return format_html(
         '<span class="sign sign-{}" title="{}">{}<span class="visually-hidden">{}</span></span>',
         look, word, icon(look), word,
@@ -101,8 +110,8 @@ def state_sign(state: str | None) -> SafeString:
 
 @register.simple_tag
 def state_mark(state: str | None, x: int, y: int) -> SafeString:
-    """The sign of a task's state within a picture, around a point of it."""
-    look, word = STATES.get(state or "", ("none", "Answered"))
+    """The sign of a task's state in an SVG, around a point."""
+    look, word = _state_label(state)
     return format_html(
         '<g class="sign-{}"><circle class="under" cx="{}" cy="{}" r="10"></circle>'
         '<use href="{}#{}" x="{}" y="{}" width="18" height="18"><title>{}</title></use></g>',
@@ -113,10 +122,21 @@ def state_mark(state: str | None, x: int, y: int) -> SafeString:
 @register.filter
 def state_word(state: str | None) -> str:
     """What a task's state is called."""
-    return STATES.get(state or "", ("none", "Answered"))[1]
+    return _state_label(state)[1]
 
 
 @register.filter
-def state_look(state: str) -> str:
+def state_look(state: str | None) -> str:
     """The sign of a task's state."""
-    return STATES.get(state, ("none", "Answered"))[0]
+    return _state_label(state)[0]
+
+
+def _state_label(state: str | None) -> tuple[str, str]:
+    """The sign and the name of a task's state. A message that was answered without a task has none."""
+    return STATES.get(state or "", ("none", "Answered"))
+
+
+@register.filter
+def beginning(text: str) -> str:
+    """A document as far as a page shows it."""
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "\n…"

@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from console.commands import QuickCommand
-from examples.first_login import FirstLogin
-from examples.loading import AGENTS, PLANS, load
+from django.core.management.base import BaseCommand
+
+from examples.showcase import AGENTS, PLANS, FirstLogin, load_showcase
 
 
-class Command(QuickCommand):
+class Command(BaseCommand):
     help = "Makes the showcase's users and agents where they are missing; changes nothing that people changed."
+    requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        loaded = load()
+        loaded = load_showcase()
         for problem in loaded.problems:
             self.stderr.write(self.style.WARNING(problem))
         slugs = ", ".join([*(shown.slug for shown in AGENTS), *PLANS])

@@ -3,36 +3,25 @@
 Importing it is quick: the model library is imported when a model is first asked.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agentkit.llm.deciding import skill_by_model
-from agentkit.llm.functions import LlmFunction
-from agentkit.llm.models import NoModel, has_model, use_models
-from agentkit.llm.scripting import Asked, Returned, Scripted, UseTool, scripted
-from agentkit.llm.surroundings import Surroundings, use_surroundings
+from agentkit.llm.agents import LlmFunction, LlmWorker, skill_by_model
+from agentkit.llm.models import NoModel, Scripted, Surroundings, has_model, scripted, use_models, use_surroundings
+from agentkit.llm.scripting import Asked, Returned, UseTool
 from agentkit.llm.tools import AgentTool, McpServer
-from agentkit.llm.workers import LlmWorker
-from agentkit.messages import Message
 from agentkit.selecting import by_model
-from agentkit.threads import Thread
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage
+    from agentkit.llm.conversations import from_model_messages, to_model_messages
 
 
-def to_model_messages(thread: Iterable[Message]) -> "list[ModelMessage]":
-    """A thread as messages of pydantic-ai. Of files, texts are included, and images of the newest message."""
+def __getattr__(name: str) -> Any:
+    """`to_model_messages` and `from_model_messages`, which import the model library."""
+    if name not in ("to_model_messages", "from_model_messages"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from agentkit.llm import conversations
 
-    return conversations.to_model_messages(thread)
-
-
-def from_model_messages(messages: "Iterable[ModelMessage]") -> Thread:
-    """What was said in messages of pydantic-ai, as a thread; calls of tools and their results are left out."""
-    from agentkit.llm import conversations
-
-    return conversations.from_model_messages(messages)
+    return getattr(conversations, name)
 
 
 __all__ = [

@@ -1,23 +1,41 @@
-"""Between what was said here and the messages of the model library, which this module imports: import it late."""
+"""Between a task and the messages of the model library: prompts, what the model does, and where it was suspended.
+
+This module imports the model library: import it late.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import AsyncIterable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
+import pydantic_core
+from pydantic_ai import RunContext, capture_run_messages
 from pydantic_ai.messages import (
+    AgentStreamEvent,
     BinaryContent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
     TextPart,
+    TextPartDelta,
+    ThinkingPart,
     UserContent,
     UserPromptPart,
 )
 
+from agentkit.context import BOOKMARK, Suspended, TaskContext
+from agentkit.errors import UnreadableContent
 from agentkit.messages import File, Message
-from agentkit.parts import UnreadableContent
-from agentkit.threads import Thread
+from agentkit.turns import Thread
 
 FILE_CHARACTERS = 100_000  # of one text file that a model is shown
 IMAGE_BYTES = 10 * 1024 * 1024
@@ -66,10 +84,10 @@ def words_of(message: Message, *, without: Container[int] = ()) -> str:
     """All that a message says, in words: its text, its data as JSON, its files but those at the places of `without`."""
     files = [file for at, file in enumerate(message.files) if at not in without]
     data = [json.dumps(value, ensure_ascii=False) for value in message.data]
-    return "\n\n".join(filter(None, [message.text, *data, *map(_described, files)])) or "(nothing)"
+    return "\n\n".join(filter(None, [message.text, *data, *map(_file_as_text, files)])) or "(nothing)"
 
 
-def _described(file: File) -> str:
+def _file_as_text(file: File) -> str:
     name = file.name or "without a name"
     if file.url is not None:
         return f"[A link to a file: {file.url}]"
@@ -91,3 +109,81 @@ def _image(file: File) -> BinaryContent | None:
         return BinaryContent(file.read(), media_type=file.media_type)
     except UnreadableContent:
         return None
+
+
+@contextmanager
+def bookmarked(task: TaskContext, instructions: str, messages: Sequence[Message]) -> Iterator[list[ModelMessage]]:
+    """Gives what an earlier turn said of this conversation; keeps it for the next where this one is suspended."""
+    page = _bookmark_name(instructions, messages)
+    before = ModelMessagesTypeAdapter.validate_python(task.memory.pop(page, []))
+    with capture_run_messages() as said:
+        try:
+            yield before
+        except Suspended:
+            new = [message for message in said if message.run_id is not None]
+            while new and not isinstance(new[-1], ModelResponse):
+                new.pop()  # what the tools of the last step gave; they are called again
+            task.memory[page] = ModelMessagesTypeAdapter.dump_python(new, mode="json")
+            raise
+
+
+def _bookmark_name(instructions: str, messages: Sequence[Message]) -> str:
+    told: list[Any] = [instructions, *(message.parts for message in messages)]
+    return BOOKMARK + hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+PARAGRAPH = "\n\n"
+
+
+class EventReporter:
+    """Tells the task; `text` is what was streamed, all steps' words as paragraphs."""
+
+    def __init__(self, task: TaskContext, *, stream: bool) -> None:
+        self.text = ""
+        self._task = task
+        self._stream = stream
+        self._calls: dict[str, str] = {}  # what a call of a tool is named by the model, and in the record
+
+    async def follow(self, _: RunContext[TaskContext], events: AsyncIterable[AgentStreamEvent]) -> None:
+        """Called by the model library for each step: a model's answer, or the tools that it called."""
+        is_new = True
+        async for event in events:
+            match event:
+                case (
+                    PartStartEvent(part=TextPart(content=words))
+                    | PartDeltaEvent(delta=TextPartDelta(content_delta=words))
+                ):
+                    is_new = await self._stream_text(words, is_new=is_new)
+                case PartEndEvent(part=ThinkingPart(content=thought)) if thought:
+                    await self._task.thought(thought)
+                case FunctionToolCallEvent(part=call):
+                    # Some endpoints count calls anew in each step.
+                    is_repeated = call.tool_call_id in self._calls
+                    own_id = None if is_repeated else call.tool_call_id
+                    self._calls[call.tool_call_id] = await self._task.tool_call(
+                        call.tool_name, call.args_as_dict(), own_id
+                    )
+                case FunctionToolResultEvent(part=result):
+                    call_id, failed = self._calls[result.tool_call_id], result.outcome != "success"
+                    content = recordable(result.content)
+                    await self._task.tool_result(call_id, result.tool_name, content, is_error=failed)
+
+    async def _stream_text(self, words: str, *, is_new: bool) -> bool:
+        """Streams a piece of text; gives whether the step's text is still to begin."""
+        if not words or not self._stream:
+            return is_new
+        piece = PARAGRAPH + words if is_new and self.text else words
+        self.text += piece
+        await self._task.token(piece)
+        return False
+
+
+def recordable(content: Any) -> Any:
+    """A tool's result as JSON values; files are named, not kept."""
+    return pydantic_core.to_jsonable_python(_without_files(content), fallback=str)
+
+
+def _without_files(content: Any) -> Any:
+    if isinstance(content, BinaryContent):
+        return f"[{content.media_type}, {len(content.data)} bytes]"
+    return [_without_files(one) for one in content] if isinstance(content, list) else content

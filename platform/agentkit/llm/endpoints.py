@@ -1,18 +1,40 @@
-"""Endpoints that speak OpenAI's chat completions API. This module imports the model library: import it late."""
+"""Models as the model library takes them: OpenAI-compatible endpoints, and scripted ones; and their errors.
+
+This module imports the model library: import it late.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import inspect
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+import pydantic_core
 from openai import AsyncOpenAI, Timeout
 from pydantic_ai import UnexpectedModelBehavior
-from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent
+from pydantic_ai import exceptions as library
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+from agentkit.errors import AgentFailure
+from agentkit.llm.conversations import asked_in
+from agentkit.llm.scripting import Asked, Respond, Returned, UseTool
 
 OPENAI = "https://api.openai.com/v1"
 RETRIES = 2  # of a request that is refused for now (408, 409, 429, 5xx) or breaks off before it is answered
@@ -24,7 +46,7 @@ MISSHAPEN = (AttributeError, TypeError, ValueError, LookupError, RecursionError)
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def _refuse_misshapen() -> Iterator[None]:
     """An answer that cannot be read is one that cannot be used. Raises UnexpectedModelBehavior."""
     try:
         yield
@@ -34,7 +56,7 @@ def _reading() -> Iterator[None]:
 
 class _Stream(OpenAIStreamedResponse):
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        with _reading():
+        with _refuse_misshapen():
             async for event in super()._get_event_iterator():
                 yield event
 
@@ -43,11 +65,11 @@ class EndpointModel(OpenAIChatModel):
     """A model with an HTTP client of its own, which ends with the `async with` block of the model."""
 
     async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
-        with _reading():
+        with _refuse_misshapen():
             return await super().request(*args, **kwargs)
 
     async def _process_streamed_response(self, *args: Any, **kwargs: Any) -> OpenAIStreamedResponse:
-        with _reading():
+        with _refuse_misshapen():
             return await super()._process_streamed_response(*args, **kwargs)
 
     @property
@@ -87,3 +109,122 @@ def openai_model(
         OpenAIProvider(openai_client=client) if is_openai else OpenAICompatibleProvider("llm", openai_client=client)
     )
     return EndpointModel(name, provider=provider)
+
+
+WORD = re.compile(r"\S+\s*|\s+")  # text is streamed word by word
+
+
+def function_model(label: str, respond: Respond) -> Model:
+    """The model that `respond` speaks for."""
+
+    async def reply_to(messages: list[ModelMessage], info: AgentInfo) -> str | list[UseTool]:
+        reply = respond(asked(messages, info))
+        return as_reply(await reply if inspect.isawaitable(reply) else reply, info)
+
+    async def at_once(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        reply = await reply_to(messages, info)
+        if isinstance(reply, str):
+            return ModelResponse(parts=[TextPart(reply)])
+        return ModelResponse(parts=[ToolCallPart(call.tool, call.arguments) for call in reply])
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        reply = await reply_to(messages, info)
+        if isinstance(reply, str):
+            for piece in WORD.findall(reply):
+                yield piece
+            return
+        for number, call in enumerate(reply):
+            call_id = f"call-{len(messages)}-{number}"
+            yield {number: DeltaToolCall(call.tool, json.dumps(call.arguments), tool_call_id=call_id)}
+
+    return FunctionModel(at_once, stream_function=stream, model_name=label)
+
+
+def as_reply(reply: Any, info: AgentInfo) -> str | list[UseTool]:
+    """Text, or the calls that say it: a typed value is given by calling the tool of the output."""
+    if isinstance(reply, str):
+        return reply
+    if isinstance(reply, UseTool):
+        return [reply]
+    if isinstance(reply, Sequence) and reply and all(isinstance(one, UseTool) for one in reply):
+        return list(reply)
+    value = pydantic_core.to_jsonable_python(reply)
+    if not info.output_tools:
+        return json.dumps(value, ensure_ascii=False)
+    output = info.output_tools[0]
+    key = output.outer_typed_dict_key
+    return [UseTool(output.name, **({key: value} if key else value))]
+
+
+def asked(messages: Sequence[ModelMessage], info: AgentInfo) -> Asked:
+    """What the messages of a request say, in the author's words."""
+    # The requests of this run: the first brings the newest message, the others what the answers to it led to.
+    run = [message for message in messages if isinstance(message, ModelRequest) and message.run_id is not None]
+    earlier = messages[: messages.index(run[0])]
+    functions = [tool.name for tool in info.function_tools]
+    results = [
+        Returned(part.tool_name, part.content, part.outcome != "success")
+        for request in run
+        for part in request.parts
+        if isinstance(part, ToolReturnPart) and part.tool_name in functions
+    ]
+    again = [one for one in run[1:] if not any(getattr(part, "tool_name", None) in functions for part in one.parts)]
+    return Asked(
+        text=asked_in(run[0]),
+        earlier=[
+            ("agent", one.text or "") if isinstance(one, ModelResponse) else ("user", asked_in(one)) for one in earlier
+        ],
+        instructions=info.instructions or "",
+        tools=functions,
+        results=results,
+        attempt=1 + len(again),
+    )
+
+
+DETAIL_LENGTH = 2000  # characters
+TRY_LATER = "Try again later."
+FAILURES: tuple[tuple[type[Exception], str, str], ...] = (
+    (library.ModelAuthenticationError, "model_key", "The language model refuses the key. An operator must correct it."),
+    (library.ModelNotFoundError, "model_unknown", "Its endpoint does not know the language model {model}."),
+    (library.ModelQuotaExceededError, "model_quota", "The quota of the language model is used up."),
+    (library.ModelRateLimitError, "model_busy", f"The language model has too much to do. {TRY_LATER}"),
+    (library.ModelContextWindowExceededError, "too_long", "The conversation is too long for the language model."),
+    (library.ModelRequestRejectedError, "model_refused", "The language model does not take this request."),
+    (library.ModelRequestTimeout, "model_timeout", f"The language model did not answer in time. {TRY_LATER}"),
+    (library.ModelTimeoutError, "model_timeout", f"The language model did not answer in time. {TRY_LATER}"),
+    (library.ModelConnectionError, "model_unreachable", f"The language model cannot be reached. {TRY_LATER}"),
+    (library.ModelAPIError, "model_failed", f"The language model failed. {TRY_LATER}"),
+    (library.ContentFilterError, "model_refused", "The language model's filter keeps it from answering this."),
+    (library.OutputTokenLimitExceeded, "model_cut_off", "The language model's answer is longer than it may be."),
+    (library.UserError, "agent_unfit", "The agent is set up in a way that cannot work. An operator must look at it."),
+    (library.UnexpectedModelBehavior, "model_unfit", "The language model gave no answer that can be used."),
+)
+
+
+class ModelFailed(AgentFailure):
+    """A language model could not be used; the text is for people, `detail` for operators."""
+
+
+@contextmanager
+def as_model_failures(model: str, secrets: Iterable[str] = ()) -> Iterator[None]:
+    """Raise the model library's errors as `ModelFailed`, without these secrets."""
+    try:
+        yield
+    except Exception as error:
+        for kind, code, sentence in FAILURES:
+            if isinstance(error, kind):
+                raise ModelFailed(sentence.format(model=model), code, error_detail(error, secrets)) from None
+        raise
+
+
+def error_detail(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """The error and what caused it, for operators."""
+    chain = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__
+    text = " <- ".join(f"{type(one).__name__}: {one}" for one in chain)
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "***")
+    return text[:DETAIL_LENGTH]

@@ -11,10 +11,10 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.toolsets import AbstractToolset
 
 from agentkit.context import TaskContext
-from agentkit.llm.failures import detail_of
-from agentkit.llm.surroundings import surroundings
+from agentkit.errors import AgentFailure
+from agentkit.llm.endpoints import error_detail
+from agentkit.llm.models import surroundings
 from agentkit.llm.tools import McpServer
-from agentkit.outcomes import AgentFailure
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ async def connect(server: McpServer, stack: AsyncExitStack) -> AbstractToolset[T
         await toolset.list_tools()
     except Exception as error:
         sentence = f"The tool server {server.label} cannot be used. Try again later."
-        raise AgentFailure(sentence, "tools_unreachable", detail_of(error, server.secrets)) from None
+        raise AgentFailure(sentence, "tools_unreachable", error_detail(error, server.secrets)) from None
     only = server.only
     return toolset if only is None else toolset.filtered(lambda _, tool: tool.name in only)
 

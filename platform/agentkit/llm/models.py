@@ -1,18 +1,27 @@
-"""Which language model answers: by name, as the host resolves it, or one that the author brings."""
+"""Which language model answers: by name, as the host resolves it, one that the author brings, or a scripted one.
+
+A scripted model is a function of the author's, offline; it is named `scripted` wherever models are named. This module
+is quick to import; the model library is imported in a thread when a model is first asked.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from agentkit.llm.scripting import Scripted
-from agentkit.outcomes import AgentFailure
+from agentkit.errors import AgentFailure
+from agentkit.llm.scripting import Respond
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
+
 
 Resolve = Callable[[str | None], "Model"]
 """Gives the model of a name, or the default one; raises `NoModel`. It is made for one use, and closed after it."""
@@ -20,7 +29,7 @@ Resolve = Callable[[str | None], "Model"]
 type AnyModel = "str | Model | Scripted | None"
 """A name (None: the default), a model of pydantic-ai, which its owner closes, or a scripted one."""
 
-UNSET = (
+NOT_CONFIGURED = (
     "No language model is configured. Set LLM_MODEL, and LLM_BASE_URL or LLM_API_KEY, to the model that is to answer."
 )
 
@@ -28,7 +37,7 @@ UNSET = (
 class NoModel(AgentFailure):
     """There is no language model to ask; the text says what to set."""
 
-    def __init__(self, message: str = UNSET) -> None:
+    def __init__(self, message: str = NOT_CONFIGURED) -> None:
         super().__init__(message, "no_model")
 
 
@@ -49,13 +58,13 @@ def from_environment(name: str | None) -> Model:
 
 def endpoint_model(name: str, base_url: str, api_key: str) -> Model:
     """A model of OpenAI's API, or of another endpoint that speaks it. Raises NoModel where something is lacking."""
-    require(name, base_url, api_key)
+    check_endpoint(name, base_url, api_key)
     from agentkit.llm.endpoints import openai_model
 
     return openai_model(name, base_url, api_key)
 
 
-def require(name: str, base_url: str, api_key: str) -> None:
+def check_endpoint(name: str, base_url: str, api_key: str) -> None:
     """Raises NoModel unless this is enough to reach a model."""
     if not name:
         raise NoModel
@@ -77,10 +86,10 @@ async def has_model() -> bool:
 
 
 @asynccontextmanager
-async def lent(wanted: AnyModel) -> AsyncIterator[Model]:
+async def open_model(wanted: AnyModel) -> AsyncIterator[Model]:
     """The model for one use; what was made for it is closed at its end. Raises NoModel."""
     if isinstance(wanted, Scripted):
-        made = _scripted(wanted)
+        made = _scripted_model(wanted)
     elif wanted is None or isinstance(wanted, str):
         made = _resolve(wanted)
     else:
@@ -90,7 +99,7 @@ async def lent(wanted: AnyModel) -> AsyncIterator[Model]:
         yield made
 
 
-def _scripted(wanted: Scripted) -> Model:
+def _scripted_model(wanted: Scripted) -> Model:
     if wanted.unless_configured:
         with suppress(NoModel):
             return _resolve(None)
@@ -98,3 +107,78 @@ def _scripted(wanted: Scripted) -> Model:
 
 
 _resolve: Resolve = from_environment
+
+
+SCRIPTED = "scripted"
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Made by `scripted`."""
+
+    respond: Respond
+    label: str
+    unless_configured: bool
+
+    @cached_property
+    def model(self) -> Model:
+        """As the model library takes it."""
+        from agentkit.llm.endpoints import function_model
+
+        return function_model(self.label, self.respond)
+
+
+def scripted(respond: Respond, *, name: str = "", unless_configured: bool = False) -> Scripted:
+    """An offline model for `model=`: `respond(asked)` gives text, a `UseTool` of a tool, several, or a typed value.
+
+    It is named `scripted`, or `scripted:<name>`, in usage and in the answer's metadata.
+
+    Args:
+        unless_configured: use the default language model instead where there is one.
+    """
+    return Scripted(respond, f"{SCRIPTED}:{name}" if name else SCRIPTED, unless_configured)
+
+
+def no_programs(command: str) -> bool:
+    """May this command line be started as a tool server? None may."""
+    return False
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Without a host, tools run in the event loop's own threads, and programs are not started.
+
+    Attributes:
+        http_client: makes an `httpx2.AsyncClient` from the keyword arguments of one.
+        may_start: may this command line be started as a tool server?
+        threads: where tools run that are not async.
+    """
+
+    http_client: Callable[..., Any] | None = None
+    may_start: Callable[[str], bool] = no_programs
+    threads: Executor | None = None
+
+
+def use_surroundings(given: Surroundings) -> None:
+    """Say, as a host, what language models work with; `Surroundings()` is what scripts have."""
+    global _surroundings
+    _surroundings = given
+
+
+def surroundings() -> Surroundings:
+    """As the host said."""
+    return _surroundings
+
+
+_surroundings = Surroundings()
+
+
+_imported: set[str] = set()  # not `sys.modules`, where a module stands before it is imported to its end
+
+
+async def import_in_thread(*modules: str) -> None:
+    """Imports modules in a thread, unless that is done."""
+    for module in modules:
+        if module not in _imported:
+            await asyncio.to_thread(importlib.import_module, module)
+            _imported.add(module)

@@ -1,16 +1,10 @@
-"""A model that is no language model: a function of the author's answers, offline, and says so wherever it is named."""
+"""What offline models are asked and answer: plain values, so that a script needs no model library."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pydantic_ai.models import Model
-
-SCRIPTED = "scripted"
+from typing import Any
 
 
 class UseTool:
@@ -53,30 +47,3 @@ class Asked:
 
 Respond = Callable[[Asked], Any]
 """Gives text (streamed word by word), a `UseTool` or a list of them, or the value of a typed output; sync or async."""
-
-
-@dataclass(frozen=True)
-class Scripted:
-    """Made by `scripted`."""
-
-    respond: Respond
-    label: str
-    unless_configured: bool
-
-    @cached_property
-    def model(self) -> Model:
-        """As the model library takes it."""
-        from agentkit.llm.scripts import function_model
-
-        return function_model(self.label, self.respond)
-
-
-def scripted(respond: Respond, *, name: str = "", unless_configured: bool = False) -> Scripted:
-    """An offline model for `model=`: `respond(asked)` gives text, a `UseTool` of a tool, several, or a typed value.
-
-    It is named `scripted`, or `scripted:<name>`, in usage and in the answer's metadata.
-
-    Args:
-        unless_configured: use the default language model instead where there is one.
-    """
-    return Scripted(respond, f"{SCRIPTED}:{name}" if name else SCRIPTED, unless_configured)

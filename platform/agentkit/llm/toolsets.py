@@ -1,21 +1,35 @@
-"""The tools of a worker as the model library takes them, which this module imports: import it late."""
+"""The tools of a worker as the model library takes them: functions, other agents and MCP servers.
+
+This module imports the model library: import it late.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import functools
+import inspect
+import json
+import logging
+import typing
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic_ai import RunContext, Tool
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+import pydantic_core
+from pydantic_ai import RunContext, Tool, ToolFailed
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
+from pydantic_ai.messages import BinaryContent, ToolReturn
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 
-from agentkit.context import TaskContext
-from agentkit.llm.calling import Bounded, function_tool
+from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.llm.conversations import words_of
-from agentkit.llm.importing import imported
+from agentkit.llm.models import import_in_thread, surroundings
 from agentkit.llm.tools import AgentTool, McpServer
 from agentkit.llm.tools import Tool as AnyTool
 from agentkit.messages import Message
+from agentkit.tools import ToolFunction, traits_of
 
 Toolset = AbstractToolset[TaskContext]
 
@@ -24,7 +38,7 @@ def functions_and_agents(tools: Sequence[AnyTool]) -> list[Toolset]:
     """What needs no connection; made once for a worker."""
     found = [one for one in tools if not isinstance(one, McpServer)]
     made = [_agent_tool(one) if isinstance(one, AgentTool) else function_tool(one) for one in found]
-    return [Bounded(FunctionToolset(made))] if made else []
+    return [BoundedToolset(FunctionToolset(made))] if made else []
 
 
 @asynccontextmanager
@@ -34,21 +48,21 @@ async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[Toolset]]:
     if not servers:
         yield []
         return
-    await imported("agentkit.llm.mcp_servers")
+    await import_in_thread("agentkit.llm.mcp_servers")
     from agentkit.llm.mcp_servers import connect
 
     async with AsyncExitStack() as stack:
-        yield [Bounded(await connect(server, stack)) for server in servers]
+        yield [BoundedToolset(await connect(server, stack)) for server in servers]
 
 
 def _agent_tool(tool: AgentTool) -> Tool[TaskContext]:
     async def ask(ctx: RunContext[TaskContext], message: str) -> str:
-        return _said(await ctx.deps.call(tool.slug, message))
+        return _child_answer(await ctx.deps.call(tool.slug, message))
 
     return Tool(ask, takes_ctx=True, name=tool.name, description=tool.description)
 
 
-def _said(result: Any) -> str:
+def _child_answer(result: Any) -> str:
     """The words of a child's result, and what it delivered that is not in them."""
     delivered = []
     for artifact in result.artifacts:
@@ -57,3 +71,83 @@ def _said(result: Any) -> str:
         if content != result.text:
             delivered.append(f"{artifact.name}:\n{content}" if artifact.name else content)
     return "\n\n".join([result.text, *delivered])
+
+
+MOST_ERROR_CHARACTERS = 1000  # characters of an error that a model is told
+MOST_RESULT_CHARACTERS = 100_000  # characters of a result that a model is given
+
+logger = logging.getLogger(__name__)
+
+
+def function_tool(function: ToolFunction) -> Tool[TaskContext]:
+    """A function as a tool. A parameter annotated `TaskContext` (`SyncTaskContext`) is given the task at hand."""
+    traits = traits_of(function)
+    hints = typing.get_type_hints(function, include_extras=True)
+    parameters = inspect.signature(function).parameters.values()
+    given_task = [one.name for one in parameters if hints.get(one.name) in (TaskContext, SyncTaskContext)]
+    is_async = inspect.iscoroutinefunction(function)
+
+    async def call(ctx: RunContext[TaskContext], /, *args: Any, **kwargs: Any) -> Any:
+        run = _on_loop if is_async else _in_thread
+        return await run(functools.partial(function, *args, **kwargs), given_task, ctx.deps)
+
+    first = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_ONLY, annotation=RunContext[TaskContext])
+    others = [one for one in parameters if one.name not in given_task]
+    call.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
+    call.__annotations__ = {"ctx": RunContext[TaskContext]} | {
+        name: hint for name, hint in hints.items() if name not in given_task
+    }
+    call.__name__, call.__doc__ = traits.name, function.__doc__
+    # Where the docstring is the description, the library takes it apart: what is said of parameters goes to them.
+    is_docstring = traits.description == inspect.cleandoc(function.__doc__ or "")
+    return Tool(call, takes_ctx=True, name=traits.name, description=None if is_docstring else traits.description)
+
+
+async def _on_loop(call: functools.partial[Any], given_task: list[str], task: TaskContext) -> Any:
+    return await call(**dict.fromkeys(given_task, task))
+
+
+async def _in_thread(call: functools.partial[Any], given_task: list[str], task: TaskContext) -> Any:
+    loop = asyncio.get_running_loop()
+    face = SyncTaskContext.over(task, loop)
+    context = contextvars.copy_context()
+    work = functools.partial(context.run, call, **dict.fromkeys(given_task, face))
+    try:
+        value = await loop.run_in_executor(surroundings().threads, work)
+    except asyncio.CancelledError:
+        face.release()
+        raise
+    return await value if inspect.isawaitable(value) else value
+
+
+@dataclass
+class BoundedToolset(WrapperToolset[TaskContext]):
+    """Tools whose errors go back to the model, and that give it no more than it can read."""
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[TaskContext], tool: ToolsetTool[TaskContext]
+    ) -> Any:
+        try:
+            return bounded_result(await super().call_tool(name, tool_args, ctx, tool))
+        except (CallDeferred, ApprovalRequired):
+            raise
+        except (ModelRetry, ToolFailed) as told:
+            raise type(told)(_cut(told.message, MOST_ERROR_CHARACTERS)) from told
+        except Exception as error:
+            logger.warning("the tool %s failed", name, exc_info=error)
+            raise ToolFailed(_cut(f"{type(error).__name__}: {error}", MOST_ERROR_CHARACTERS)) from error
+
+
+def bounded_result(value: Any) -> Any:
+    """What a tool gave, as JSON values; as text where it is too long."""
+    if isinstance(value, ToolReturn | BinaryContent):
+        return value
+    if isinstance(value, list) and any(isinstance(one, BinaryContent) for one in value):
+        return value
+    plain = value if isinstance(value, str) else pydantic_core.to_jsonable_python(value, fallback=str)
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return plain if len(text) <= MOST_RESULT_CHARACTERS else _cut(text, MOST_RESULT_CHARACTERS)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]} [the first {most} of {len(text)} characters]"

@@ -1,5 +1,5 @@
-// Following sessions: over a WebSocket, or by server-sent events where there is none; from a position on, and again and
-// again from where the line broke. What comes is told once, whatever came twice.
+// Following sessions over a WebSocket, or by server-sent events where there is none, from a position on. It reconnects by itself,
+// and tells nothing twice.
 
 const ALL = "/ws/events"; // the line of all sessions
 const SILENCE = 30000; // ms without a word after which a line counts as lost; the server speaks every 15 s

@@ -1,11 +1,11 @@
-// What can be done with a message: a menu at its button, by pointer and by keyboard.
-import { api } from "../api.js";
+// What can be done with a message: the buttons at it, and its menu, by pointer and by keyboard.
+import { copyText, sayCopied } from "../clipboard.js";
+import { keepWith } from "../compose/drafts.js";
 import { h, icon } from "../dom.js";
-import { uuid } from "../ids.js";
-import { copyText } from "../copying.js";
-import { toast } from "../toast.js";
-import { choices, withArrows } from "./menus.js";
-import { idOf } from "./recorded.js";
+import { choices, withArrows } from "../menu.js";
+import { placeMenu } from "../place.js";
+import { api, uuid } from "../requests.js";
+import { reportNotLoaded, toast } from "../toast.js";
 
 const PATIENCE = 60_000; // ms
 
@@ -13,6 +13,8 @@ export function start(page) {
   document.getElementById("items").addEventListener("click", ({ target }) => {
     const button = target.closest(".actions button");
     if (button) ACTS[button.dataset.act](page, page.view.itemOf(button.closest("li")), button);
+    else if (target.matches(".copy-code")) copyCode(target);
+    else if (target.matches(".show-all")) showAll(target);
   });
 }
 
@@ -32,11 +34,10 @@ function more(page, item, button) {
   menu.append(...entries(page, item).map((entry) => choice(menu, entry)));
   document.getElementById("main").append(menu);
   withArrows(menu);
-  menu.addEventListener("keydown", (event) => event.key === "Tab" && menu.hidePopover());
   menu.addEventListener("toggle", ({ newState }) => newState === "closed" && closed(page, item, menu, button));
   menu.showPopover();
   button.setAttribute("aria-expanded", "true");
-  place(menu, button);
+  placeMenu(menu, button);
   choices(menu)[0].focus();
 }
 
@@ -61,18 +62,9 @@ function choice(menu, { name, sign, run, href }) {
   const act = () => {
     menu.dataset.done = "";
     menu.hidePopover();
-    run()?.catch?.(() => import("../failed.js").then(({ sayLater }) => sayLater(), () => {}));
+    run()?.catch?.(() => reportNotLoaded());
   };
   return h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: act }, inside);
-}
-
-/** Below its button, or above where there is no room; on a phone the stylesheet puts it at the thumb. */
-function place(menu, button) {
-  const at = button.getBoundingClientRect();
-  const { width, height } = menu.getBoundingClientRect();
-  const top = at.bottom + height + 8 > innerHeight ? Math.max(8, at.top - height - 4) : at.bottom + 4;
-  menu.style.setProperty("--left", `${Math.max(8, Math.min(at.right - width, innerWidth - width - 8))}px`);
-  menu.style.setProperty("--top", `${top}px`);
 }
 
 function closed(page, item, menu, button) {
@@ -88,13 +80,7 @@ function opener(page, item, button) {
 }
 
 async function edit(page, item) {
-  const editing = await import("./editing.js");
-  editing.edit(page, item);
-}
-
-async function refer(page, item) {
-  const referring = await import("./referring.js");
-  referring.refer(page, item);
+  (await import("./editing.js")).edit(page, item);
 }
 
 let away = null; // takes away what is said of a branch that is being made, until the page goes there
@@ -106,6 +92,7 @@ async function forked(page, how, item = null) {
   if (away) return;
   away = toast("Making a branch…", { stays: 2 * PATIENCE, over: () => (away = null) });
   try {
+    const { idOf } = await import("./editing.js");
     const asked = { ...how, ...(item && { messageId: await idOf(page, item) }) };
     const about = JSON.stringify(asked);
     keys[about] ??= uuid();
@@ -116,4 +103,75 @@ async function forked(page, how, item = null) {
     page.complain(problem.message);
     away = away?.();
   }
+}
+
+async function copyCode(button) {
+  if (await copyText(button.closest(".code").querySelector("pre").innerText)) sayCopied(button);
+}
+
+/** The focus goes to what is shown. */
+function showAll(button) {
+  const message = button.closest(".message");
+  button.remove();
+  message.tabIndex = -1;
+  message.focus({ preventScroll: true });
+}
+
+const LONGEST = 60; // characters of what a chip says
+
+/** The next message refers to the task of `item`. */
+function refer(page, item) {
+  const { composer } = page;
+  const name = nameOf(page, item);
+  add(composer, item.taskId, name);
+  page.announce(`Your next message refers to: ${name}`);
+  composer.words.focus();
+}
+
+/** Those of a draft that comes back: [task, name] each. */
+export function recallReferences(composer, references) {
+  for (const [task, name] of references) add(composer, task, name);
+}
+
+function add(composer, task, name) {
+  const list = chips(composer);
+  if (!list.querySelector(`[data-reference="${task}"]`)) list.append(referenceChip(composer, task, name));
+  writeReferences(composer);
+}
+
+function chips(composer) {
+  const notes = document.getElementById("composer-notes");
+  const known = notes.querySelector(".refers");
+  if (known) return known;
+  const list = h("ul", { class: "plain refers", "aria-label": "What your next message refers to" });
+  notes.append(list);
+  composer.form.addEventListener("cleared", () => {
+    list.replaceChildren();
+    writeReferences(composer);
+  });
+  return list;
+}
+
+function referenceChip(composer, task, name) {
+  const away = () => {
+    element.remove();
+    writeReferences(composer);
+    composer.words.focus();
+  };
+  const remove = h("button", { type: "button", class: "quiet round", "aria-label": `Do not refer to ${name}`, onclick: away }, icon("close"));
+  const element = h("li", { class: "chip", "data-reference": task }, icon("refer"), h("span", { class: "name", dir: "auto" }, name), remove);
+  return element;
+}
+
+function writeReferences(composer) {
+  const chosen = [...document.querySelectorAll("#composer-notes [data-reference]")];
+  composer.also = chosen.map(({ dataset }) => ["reference", dataset.reference]);
+  keepWith(composer, { references: chosen.map((one) => [one.dataset.reference, one.textContent]) });
+}
+
+/** How the message begins, as one reads it. */
+function nameOf(page, item) {
+  const text = page.element(item)?.querySelector(".prose")?.innerText ?? item.text;
+  const line = text.trim().replace(/\s+/g, " ");
+  return line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line || "An earlier task";
 }

@@ -1,6 +1,6 @@
 // ‹ 2/3 › at the messages where ways part. Each way is a session of its own; its name is a link.
-import { api } from "../api.js";
 import { h } from "../dom.js";
+import { api } from "../requests.js";
 
 const CAME_BY = "parley.branch"; // where the switcher led: there the focus goes on
 const REST = 3000; // ms between two looks at what others did

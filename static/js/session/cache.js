@@ -1,6 +1,6 @@
-// Keeping what a page has, and what comes, as soon as a turn is over, or when the person or the line goes away in the middle of
-// one. `old.js` and `older.js` take it from there.
-import { keptOf } from "./kept.js";
+// What a browser keeps of sessions: what a page has and what comes, as soon as a turn is over, or when the person or the line goes
+// away in the middle of one. It may be thrown away at any time. Entries lie in blocks without gaps, {session, first, until,
+// entries}; another user, or another format of entries, has another database (`device.js` deletes them at a sign-out).
 
 const QUIET = 1500; // ms without news before they are written
 const PIECES = { agent_token_start: ["completed"], agent_token: ["completed"] }; // and when they are not needed any more
@@ -22,12 +22,11 @@ class Cache {
       clearTimeout(this.due);
       this.due = setTimeout(() => this.write(page.state), QUIET);
     });
-    const pruning = import("./pruning.js").catch(() => ({})); // the next page does it
-    pruning.then(({ prune }) => prune?.(this.kept));
+    prune(this.kept);
     page.on("line", (name) => {
       if (name !== "gone") return;
       this.isGone = true;
-      pruning.then(({ drop }) => drop?.(this.kept));
+      dropKept(this.kept);
     });
     addEventListener("pagehide", () => this.write(page.state));
   }
@@ -38,4 +37,122 @@ class Cache {
     this.kept.keep(this.until + 1, last, this.news.splice(0).filter(isWhole));
     this.until = last;
   }
+}
+
+const AT_ONCE = 300; // entries that are given at once, on the way up
+
+export function keptOf(page) {
+  return (page.kept ??= new Kept(page.id, page.beginning.format));
+}
+
+class Kept {
+  constructor(session, format) {
+    this.session = session;
+    this.base = new Promise((ready) => {
+      const opening = indexedDB.open(`sessions.${document.body.dataset.user}.${format}`, 1);
+      opening.onupgradeneeded = () => {
+        opening.result.createObjectStore("blocks", { keyPath: ["session", "until"] });
+        opening.result.createObjectStore("sessions", { keyPath: "session" });
+      };
+      opening.onsuccess = ({ target: { result } }) => {
+        result.onversionchange = () => result.close();
+        ready(result);
+      };
+      opening.onerror = opening.onblocked = () => ready(null);
+    }).catch(() => null);
+  }
+
+  /** Entries `first` to `until`, all that there are. */
+  async keep(first, until, entries) {
+    const { session } = this;
+    const stores = await this.stores("readwrite");
+    if (until >= first) stores?.blocks.put({ session, first, until, entries });
+    stores?.sessions.put({ session, opened: Date.now() });
+  }
+
+  /** What was before index `before`, {first, entries}; null where that is not known. */
+  async before(before) {
+    let first = before;
+    let entries = [];
+    while (entries.length < AT_ONCE && first > 1) {
+      const edge = first;
+      const [block] = await this.blocks(edge - 1, 1);
+      if (!block || block.first >= edge) break;
+      entries = block.entries.filter(({ index }) => index < edge).concat(entries);
+      first = block.first;
+    }
+    return first < before ? { first, entries } : null;
+  }
+
+  /** Those that end at an index or after it. */
+  async blocks(until, most = undefined) {
+    const stores = await this.stores("readonly");
+    const range = IDBKeyRange.bound([this.session, until], [this.session, Infinity]);
+    return stores ? answer(stores.blocks.getAll(range, most)) : [];
+  }
+
+  async stores(mode) {
+    const base = await this.base;
+    try {
+      const work = base?.transaction(["blocks", "sessions"], mode);
+      return work && { blocks: work.objectStore("blocks"), sessions: work.objectStore("sessions") };
+    } catch {
+      return null; // it was closed, because it is thrown away
+    }
+  }
+}
+
+const answer = (request) =>
+  new Promise((done) => {
+    request.onsuccess = () => done(request.result);
+    request.onerror = () => done([]);
+  });
+
+const MOST = 50; // sessions
+
+async function prune(kept) {
+  const stores = await kept.stores("readonly");
+  const known = stores?.sessions.getAll() ?? {};
+  known.onsuccess = () => {
+    const newestFirst = known.result.sort((one, other) => other.opened - one.opened);
+    for (const { session } of newestFirst.slice(MOST)) dropKept(kept, session);
+  };
+}
+
+async function dropKept(kept, session = kept.session) {
+  const stores = await kept.stores("readwrite");
+  stores?.blocks.delete(IDBKeyRange.bound([session, 0], [session, Infinity]));
+  stores?.sessions.delete(session);
+}
+
+const PATIENCE = 400; // ms in which what was kept is of use to who opens a page
+
+/** A page that the service worker had kept, and that is not what the server would make of it by now, or cannot be known to be. */
+export function startOld(page) {
+  const { isAlone, isGone } = page.old;
+  if (isAlone) recall(page);
+  if (isGone) dropKept(keptOf(page));
+  if (page.standing) page.stand();
+  page.tell("old");
+}
+
+/** Have a page take what the browser knows beyond it. What is not there soon is not waited for, and taken when it is. */
+export async function recall(page) {
+  const known = after(keptOf(page), page.state.last);
+  const taken = known.then(async (entries) => {
+    await page.take(entries);
+    page.opened = Math.max(page.opened, entries.at(-1)?.index ?? 0);
+  });
+  await Promise.race([taken, new Promise((done) => setTimeout(done, PATIENCE))]);
+}
+
+/** What follows on index `last`; nothing, where nothing is known. */
+async function after(kept, last) {
+  const found = [];
+  for (const { first, until, entries } of await kept.blocks(last + 1)) {
+    if (first > last + 1) break;
+    found.push(...entries.filter(({ index }) => index > last));
+    last = until;
+  }
+  return found;
 }

@@ -1,10 +1,8 @@
 // Saying something else in the place of a message of one's own: it is said in a fork, and this session stays as it is.
-import { api } from "../api.js";
+import { draftOf, dropDraft, keepDraft } from "../compose/drafts.js";
 import { h } from "../dom.js";
-import { draftOf, dropDraft, keepDraft } from "../drafts.js";
-import { uuid } from "../ids.js";
-import { isMac } from "../shortcuts.js";
-import { idOf } from "./recorded.js";
+import { api, uuid } from "../requests.js";
+import { isMac } from "../shell/shortcuts.js";
 
 let open = null; // the one editor
 
@@ -23,6 +21,13 @@ export function edit(page, item) {
 export function editLast(page) {
   const item = page.state.items.findLast((one) => one.role === "user" && one.index);
   if (item) edit(page, item);
+}
+
+/** The id by which the client API knows an item's message. */
+export async function idOf(page, { index }) {
+  const { items } = await api("GET", `/sessions/${page.id}/messages?index=${index}`);
+  if (!items.length) throw new Error("This message is no longer there. Load the page again.");
+  return items[0].id;
 }
 
 class Editor {

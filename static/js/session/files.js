@@ -1,14 +1,25 @@
 // The files of a session, listed anew as the server draws them when there are more. What is unfolded stays so, what has the
 // focus keeps it, and a line stays the element that it is, so that who presses it then has pressed it: where it is, as long as
 // it says the same, and also when what was being made is delivered.
-import { drawnAnew } from "./renewing.js";
+import { h, safe } from "../dom.js";
+import { setChildren } from "../place.js";
 
 const $ = (id) => document.getElementById(id);
+const newest = new WeakMap(); // how often each list was asked for
+
+/** What a list has by now (`data-address`), in an element; null where that cannot be read, or was asked for again meanwhile. */
+export async function fetchDrawn(list) {
+  const asked = (newest.get(list) ?? 0) + 1;
+  newest.set(list, asked);
+  const answer = await fetch(list.dataset.address).catch(() => null); // it is read again when the line is back
+  const html = answer?.ok && !answer.redirected ? await answer.text().catch(() => null) : null;
+  return html === null || asked !== newest.get(list) ? null : safe(h("div"), html);
+}
 
 /** Whether they could be read. The panel is told of it by "renewed". */
 export async function renewFiles() {
   const list = $("artifacts");
-  const fresh = await drawnAnew(list);
+  const fresh = await fetchDrawn(list);
   if (fresh) replace(list, [...fresh.children]);
   count(); // also what a page lists that was kept
   if (fresh) list.dispatchEvent(new Event("renewed", { bubbles: true }));
@@ -34,8 +45,7 @@ function replace(list, fresh) {
   const lines = new Map(linesOf(lists).map((line) => [line.dataset.key, line]));
   const unfolded = new Set(Array.from(list.querySelectorAll("details[open]"), ({ dataset }) => dataset.name));
   const items = fresh.map((item) => same.get(keysOf(item).join()) ?? grown(item, lines, unfolded));
-  for (const item of [...list.children]) if (!items.includes(item)) item.remove();
-  items.forEach((item, place) => list.children[place] === item || list.insertBefore(item, list.children[place] ?? null));
+  setChildren(list, items);
   const folds = fold ? [...list.querySelectorAll("details")] : [];
   const back = folds.find(({ dataset }) => dataset.name === fold)?.firstElementChild ?? focused;
   if (!back?.isConnected || back === document.activeElement) return;

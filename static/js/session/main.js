@@ -1,7 +1,5 @@
-// A conversation's page: this module only puts its parts together. What a conversation does not need is not loaded.
-import { Composer, LOST } from "../composer.js";
-import { Features } from "./features.js";
-import { learning } from "./lessons.js";
+// A conversation's page: puts its parts together. What a conversation does not need is not loaded.
+import { Composer, LOST } from "../compose/composer.js";
 import { SessionPage } from "./page.js";
 import { isBusy } from "./reducer.js";
 
@@ -10,38 +8,88 @@ const $ = (id) => document.getElementById(id);
 const isNews = (state) => state.last > (page.opened ?? Infinity);
 const hasUnsent = () => localStorage.unsent;
 
-/** What the list of sessions has as read needs no word of it. */
+/** What the list of sessions shows as read need not be marked again. */
 function isUnread(state) {
   const row = document.querySelector(`.recent [data-key="${page.id}"]`);
   return state.last > page.beginning.last || !row || row.matches(".unread");
 }
 
-/** Each module has `start(page)`; it is loaded once, when the state is so or at the first event of that name there. */
+/** Each is loaded and started (`start`, or what is named) once: when the state is so, or at the first such event there. */
 const FEATURES = [
   { load: () => import("./panel.js"), on: { click: "#to-panel, #items [data-artifact], .artifact-open" } },
-  { load: () => import("./unfinished.js"), when: ({ artifacts }) => Object.keys(artifacts).length },
-  { load: () => import("./turned.js"), when: ({ title, agent }) => title || agent.slug !== page.beginning.agent.slug },
-  { load: () => import("./asked.js"), when: () => $("items").querySelector(".question") },
-  { load: () => import("./questions.js"), on: { input: "#items form.question", submit: "#items form.question" } },
+  { load: () => import("./making.js"), when: ({ artifacts }) => Object.keys(artifacts).length },
+  { load: () => import("./title.js"), when: ({ title, agent }) => title || agent.slug !== page.beginning.agent.slug },
+  { load: () => import("./questions.js"), when: () => $("items").querySelector(".question") },
+  { load: () => import("./answers.js"), on: { input: "#items form.question", submit: "#items form.question" } },
   { load: () => import("./queue.js"), when: hasUnsent, on: { click: "#queued button", focusin: "#queued" } },
   { load: () => import("./stars.js"), on: { click: "#items .star" } },
-  { load: () => import("./old.js"), when: () => page.old },
-  { load: () => import("./beside.js"), when: () => page.old || page.hasTurned },
+  { load: () => import("./cache.js"), start: "startOld", when: () => page.old },
+  { load: () => import("./refresh.js"), when: () => page.old || page.hasTurned },
   {
     load: () => import("./sending.js"),
     when: hasUnsent,
     on: { input: "#composer", click: "#items [data-again], #items [data-retry], #items [data-take-back]" },
   },
-  { load: () => import("./actions.js"), on: { click: "#items .actions button" } },
-  { load: () => import("./code.js"), on: { click: "#items .copy-code, #items .show-all" } },
+  { load: () => import("./actions.js"), on: { click: "#items .actions button, #items .copy-code, #items .show-all" } },
   { load: () => import("./stopping.js"), on: { click: "#composer .stop" } },
   { load: () => import("./shown.js"), when: () => navigator.serviceWorker?.controller },
   { load: () => import("./cache.js"), when: (state) => isNews(state) && !isBusy(state) },
   { load: () => import("./announcer.js"), when: (state) => page.hasTurned && isNews(state) },
   { load: () => import("./seen.js"), when: isUnread },
-  { load: () => import("./menus.js"), on: { click: "#switch, #session-more" } }, // and what they offer
+  { load: () => import("./header.js"), on: { click: "#switch, #session-more" } },
   { load: () => import("./branches.js"), when: () => page.isBack || Object.keys(page.beginning.branches).length },
 ];
+
+class Features {
+  constructor(page, features) {
+    this.page = page;
+    this.asleep = new Set(features);
+    page.on("drawn", () => this.look());
+    for (const name of ["click", "submit", "input", "focusin"]) document.addEventListener(name, (event) => this.meet(event), { capture: true });
+  }
+
+  look() {
+    for (const feature of this.asleep) if (feature.when?.(this.page.state)) this.wake(feature);
+  }
+
+  /** The first event of a feature waits until that is there; those that come meanwhile are the same one. */
+  async meet(event) {
+    for (const feature of this.asleep) {
+      const { type } = event;
+      const target = feature.on?.[type] && event.target.closest(feature.on[type]);
+      if (!target) continue;
+      if (type === "input" || type === "focusin") return this.wake(feature); // which takes part from the next one on
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      if (feature.isHeld) continue;
+      feature.isHeld = true;
+      const isThere = await this.wake(feature);
+      feature.isHeld = false;
+      if (!isThere) continue;
+      if (type === "click") target.click();
+      else target.requestSubmit(event.submitter);
+    }
+  }
+
+  wake(feature) {
+    feature.waking ??= this.start(feature);
+    return feature.waking;
+  }
+
+  async start(feature) {
+    try {
+      const { [feature.start ?? "start"]: start } = await feature.load();
+      this.asleep.delete(feature);
+      start(this.page);
+      return true;
+    } catch (problem) {
+      if (!(problem instanceof TypeError)) throw problem;
+      setTimeout(() => (feature.waking = null), 2000);
+      this.page.complain("A part of this page could not be loaded. Look at your connection, then try again.");
+      return false;
+    }
+  }
+}
 
 /** Whoever comes back to the page may have forked the session elsewhere. */
 function back() {
@@ -49,14 +97,13 @@ function back() {
   page.drawSoon();
 }
 
-/** When the person or the line goes away in the middle of a turn, what came of it is kept. */
+/** What came of a turn is kept when the person or the line goes away in the middle of it. */
 function keep() {
   if (isNews(page.state)) import("./cache.js").then(({ start }) => start(page), () => {});
 }
 
 const old = new Promise((told) => navigator.serviceWorker?.addEventListener("message", ({ data }) => data.old && told(data)));
 const beginning = JSON.parse($("beginning").textContent);
-await learning(beginning.entries)?.catch(() => {}); // without a line it is drawn without that
 const page = new SessionPage(beginning);
 let sending = null; // asked for once: messages go in the order in which they were written
 const send = async (how, message) => {
@@ -73,7 +120,7 @@ const send = async (how, message) => {
 page.deliver = (message) => send("deliver", message);
 page.composer = new Composer($("composer"), (message) => send("say", message));
 page.elsewhere = new BroadcastChannel(`parley.queue.${page.id}`); // other tabs of it
-page.elsewhere.onmessage = () => import("./renewing.js").then(({ renewQueue }) => renewQueue(), () => {});
+page.elsewhere.onmessage = () => import("./refresh.js").then(({ renewQueue }) => renewQueue(), () => {});
 page.features = new Features(page, FEATURES);
 await page.prepare();
 page.begin();

@@ -1,53 +1,87 @@
-// What is reduced while an agent makes artifacts piece by piece, and of what an attempt that is begun again had begun.
-import { bytes } from "../sizes.js";
-import { ENDED, change, changeTurn, drop, learn, turnOf, workOf } from "./reducer.js";
+// Files that are being made: listed above those that are delivered, with what there is so far of the one that is looked at.
+import { h, icon } from "../dom.js";
+import { bytes } from "../format.js";
+import { count } from "./files.js";
+import { artifactKey } from "./reducer.js";
 
-const TEXT_KEPT = 20000; // characters of an artifact in the making that are kept to look at
+const AT_END = 24; // pixels from the end at which a reader still follows
 
-export const artifactKey = ({ taskId, artifactId }) => `${taskId}/${artifactId}`;
+const $ = (id) => document.getElementById(id);
 
-learn({
-  artifact_update(state, entry) {
-    const { taskId, artifactId, begins, size, index } = entry;
-    const key = artifactKey(entry);
-    const before = begins ? null : state.artifacts[key];
-    const artifact = {
-      taskId,
-      artifactId,
-      name: before?.name ?? (entry.name || artifactId),
-      firstEvent: before?.firstEvent ?? index,
-      size: (before?.size ?? 0) + size,
-      text: ((before?.text ?? "") + entry.text).slice(-TEXT_KEPT),
-    };
-    state.artifacts[key] = artifact;
-    const { making } = turnOf(state, taskId);
-    if (!making.includes(key)) changeTurn(state, taskId, { making: [...making, key] });
-    const work = workOf(state, taskId);
-    if (work) change(state, work.key, { making: { name: artifact.name, size: bytes(artifact.size) } });
-  },
-  agent_start(state, entry, begun) {
-    begun(state, entry);
-    if (entry.again || entry.attempt > 1) withoutUnfinished(state, entry.taskId);
-  },
-  agent_status(state, entry, changed) {
-    changed(state, entry);
-    if (ENDED.has(entry.state) && entry.state !== "completed") withoutMaking(state, entry.taskId);
-  },
-  agent_complete: (state, { taskId }) => withoutMaking(state, taskId),
-});
-
-/** What an attempt that was cut off, or given back, had begun is begun again. */
-function withoutUnfinished(state, taskId) {
-  const { work, streams, streaming } = turnOf(state, taskId);
-  change(state, work, { steps: [] });
-  withoutMaking(state, taskId);
-  for (const key of streaming) drop(state, key);
-  changeTurn(state, taskId, { streaming: [], streams: streams.filter((key) => !streaming.includes(key)) });
+export function start(page) {
+  const unfinished = new Unfinished($("making"), $("artifacts"), $("preview"));
+  const draw = () => unfinished.draw(Object.values(page.state.artifacts));
+  page.on("entries", (fresh) => {
+    for (const { taskId, artifacts } of fresh) if (artifacts?.length) unfinished.deliver(taskId);
+  });
+  page.on("drawn", draw);
+  $("artifacts").addEventListener("renewed", () => {
+    unfinished.delivered.clear();
+    draw();
+  });
+  draw();
 }
 
-function withoutMaking(state, taskId) {
-  const { making } = turnOf(state, taskId);
-  if (!making.length) return;
-  for (const key of making) delete state.artifacts[key];
-  changeTurn(state, taskId, { making: [] });
+class Unfinished {
+  constructor(list, ready, preview) {
+    Object.assign(this, { list, ready, preview, items: new Map(), made: new Map() }); // by key: elements, and what they show
+    this.delivered = new Set(); // what is no longer made, and stays until it is listed as delivered: nothing jumps
+    preview.addEventListener("looked", () => this.drawSoFar());
+  }
+
+  deliver(taskId) {
+    for (const key of this.items.keys()) if (key.startsWith(`${taskId}/`)) this.delivered.add(key);
+  }
+
+  draw(artifacts) {
+    this.made = new Map(artifacts.map((artifact) => [artifactKey(artifact), artifact]));
+    const over = [...this.items.keys()].filter((key) => !this.made.has(key) && !this.delivered.has(key));
+    const begun = artifacts.filter((artifact) => !this.items.has(artifactKey(artifact)));
+    over.forEach((key) => this.remove(key));
+    begun.sort((one, other) => one.firstEvent - other.firstEvent).forEach((artifact) => this.add(artifact));
+    for (const [key, { size }] of this.made) {
+      const about = this.items.get(key).querySelector(".about"); // not there where its line is among the delivered already
+      if (about) about.textContent = `being made · ${bytes(size)}`;
+    }
+    this.drawSoFar();
+    if (!over.length && !begun.length) return;
+    count();
+    this.list.dispatchEvent(new Event("renewed", { bubbles: true }));
+  }
+
+  /** The newest comes first. */
+  add(artifact) {
+    const { name } = artifact;
+    const key = artifactKey(artifact);
+    const words = [h("span", { class: "name", title: name }, name), h("span", { class: "about figures" })];
+    const about = { type: "button", class: "artifact-open", "data-key": key, "data-name": name, "aria-pressed": "false" };
+    const line = h("button", about, icon("file"), h("span", { class: "artifact-what" }, words));
+    this.items.set(key, h("li", {}, h("div", { class: "artifact" }, line)));
+    this.list.prepend(this.items.get(key));
+  }
+
+  remove(key) {
+    const item = this.items.get(key);
+    const hadFocus = item.contains(document.activeElement);
+    item.remove();
+    this.items.delete(key);
+    if (!hadFocus) return;
+    const lines = [...this.ready.querySelectorAll(".artifact-open")];
+    (lines.find(({ dataset }) => dataset.key === key) ?? this.list.closest(".panel")).focus();
+  }
+
+  drawSoFar() {
+    const artifact = this.made.get(this.preview.dataset.key);
+    const body = this.preview.querySelector(".preview-body");
+    let shown = body.querySelector(".preview-so-far");
+    if (!artifact || (shown && artifact === this.shown)) return;
+    this.shown = artifact;
+    if (!shown) {
+      shown = h("pre", { class: "preview-so-far", tabindex: "0", "aria-label": "What there is so far" });
+      body.replaceChildren(shown);
+    }
+    const follows = shown.scrollHeight - shown.scrollTop - shown.clientHeight < AT_END;
+    shown.textContent = artifact.text || "Nothing to show yet.";
+    if (follows) shown.scrollTop = shown.scrollHeight;
+  }
 }

@@ -1,8 +1,6 @@
 // What was said before the page begins: read from the server, or from what the browser kept, when somebody goes there.
-
-import { keptOf } from "./kept.js";
-import { learning } from "./lessons.js";
-import { reduce } from "./reducer.js";
+import { keptOf } from "./cache.js";
+import { push } from "./reducer.js";
 
 const FAR = 300; // turns at a time, on the way to a message far up
 const REST = 5000; // ms until scrolling asks again for what could not be had
@@ -51,7 +49,6 @@ async function read(page, turns) {
   const before = page.first;
   const known = await kept.before(before);
   const older = known ?? (await fromServer(page, before, turns));
-  await learning(older.entries);
   prepend(page, older);
   if (!known) kept.keep(older.first, before - 1, older.entries);
 }
@@ -62,7 +59,7 @@ function prepend(page, { first, entries }) {
   page.first = first;
   page.entries = entries.concat(page.entries);
   page.state = page.reduced(last);
-  for (const item of items) if (item.pending) reduce(page.state, { ...item, type: "local:sending" });
+  for (const item of items) if (item.pending) push(page.state, item);
   page.end.window.shift(page.state.items.length - items.length);
 }
 

@@ -1,25 +1,19 @@
-// What the parts of a conversation's page share: the state that the log makes, and the line that brings the log.
+// What the parts of a conversation's page share: its state, and the connection that brings the log.
 import { Follower } from "../client/follow.js";
 import { h } from "../dom.js";
-import { End } from "./end.js";
-import { learning } from "./lessons.js";
 import { begin, isBusy, reduce } from "./reducer.js";
+import { End } from "./scroll.js";
 import { View } from "./view.js";
-
-const NEXT = [{ type: "agent_token" }]; // what a task that goes on may tell of next
-const REST = 2000; // ms until that is tried again which could not be loaded
 
 const $ = (id) => document.getElementById(id);
 
 export class SessionPage {
-  /** `beginning` is what the server began the page with. */
   constructor(beginning) {
     this.beginning = beginning;
     this.id = beginning.session;
-    this.old = null; // what is told of a page that was kept, and is old by now
+    this.old = null; // set where the page was kept, and is out of date
     this.entries = beginning.entries; // of the log, as far back as the page goes
     this.first = beginning.first;
-    this.held = []; // entries that came, in their order, and are not taken yet
     this.listeners = { entries: [], drawn: [], line: [], stood: [], old: [] };
     this.state = this.reduced(beginning.last);
     this.view = new View($("items"));
@@ -28,9 +22,8 @@ export class SessionPage {
     addEventListener("hashchange", () => this.showLinked());
   }
 
-  /** Have at hand what is needed to draw what there is. */
   async prepare() {
-    if (isBusy(this.state)) await this.foresee();
+    if (isBusy(this.state)) await this.view.loadWork().catch(() => {});
     await this.end.lengthen(this.state.items.length).catch(() => {});
   }
 
@@ -38,7 +31,7 @@ export class SessionPage {
   async begin() {
     this.draw();
     this.opened = this.state.last;
-    if ($("items").dataset.last > this.opened) await import("./old.js").then(({ recall }) => recall(this), () => {});
+    if ($("items").dataset.last > this.opened) await import("./cache.js").then(({ recall }) => recall(this), () => {});
     this.showLinked();
     this.line = new Follower({
       path: this.beginning.line,
@@ -49,14 +42,7 @@ export class SessionPage {
     });
   }
 
-  /** Have at hand what is needed to show the next that comes. */
-  async foresee() {
-    await Promise.all([this.view.loadWork(), learning(NEXT)]).catch(() => {});
-  }
-
-  // What the parts of the page hear of each other
-
-  /** "entries" (what is new, once it is in the state), "drawn", "line" (its name), "stood" (as it was said), "old" (see `old.js`). */
+  /** "entries" (new ones, once they are in the state), "drawn", "line" (its name), "stood", "old" (see `cache.js`). */
   on(name, listener) {
     this.listeners[name].push(listener);
   }
@@ -65,12 +51,10 @@ export class SessionPage {
     for (const listener of this.listeners[name]) listener(...what);
   }
 
-  /** Say something once to who listens to the page. */
   announce(words) {
     $("announcer").append(h("p", {}, words));
   }
 
-  /** A sentence above where one writes. */
   complain(sentence) {
     this.composer.complain(sentence);
   }
@@ -80,7 +64,7 @@ export class SessionPage {
     return this.view.drawn.get(item.key)?.element ?? null;
   }
 
-  /** How the session stands, as the server draws it. The page began with that: it is shown again with what is new. */
+  /** How the session stands, as the server draws it: shown again with what is new. */
   told(standing, entries) {
     this.standing = standing ?? this.standing;
     if (standing && (this.old || entries.length)) this.stand();
@@ -88,12 +72,10 @@ export class SessionPage {
 
   async stand() {
     this.hasTurned = true;
-    const { stand } = await import("./standing.js").catch(() => ({})); // what turns next brings it again
-    stand?.(this.standing, this.composer.words);
+    const { showStatus } = await import("./refresh.js").catch(() => ({})); // what turns next brings it again
+    showStatus?.(this.standing, this.composer.words);
     this.tell("stood");
   }
-
-  // The state
 
   reduced(last) {
     const state = this.entries.reduce(reduce, begin(this.beginning.agent));
@@ -101,26 +83,14 @@ export class SessionPage {
     return state;
   }
 
-  /** What comes while something is loaded that is needed to show it waits for that, and so does what comes after it. */
   take(news) {
-    this.held.push(...news);
-    return this.isLearning ? null : this.takeHeld();
-  }
-
-  async takeHeld() {
-    for (let lesson; (lesson = learning(this.held)); ) {
-      this.isLearning = true;
-      await lesson.catch(() => new Promise((done) => setTimeout(done, REST)));
-    }
-    this.isLearning = false;
-    const fresh = this.held.splice(0).filter((entry) => this.takeOne(entry));
+    const fresh = news.filter((entry) => this.takeOne(entry));
     if (!fresh.length) return;
     this.tell("entries", fresh);
     this.end.added();
     this.drawSoon();
   }
 
-  /** Whether it is new. */
   takeOne(entry) {
     if (entry.index <= this.state.last) return false;
     this.entries.push(entry);
@@ -128,14 +98,11 @@ export class SessionPage {
     return true;
   }
 
-  // Further up
-
   async older() {
     const { showOlder } = await import("./older.js");
     await showOlder(this);
   }
 
-  /** Go to the message that the address names. */
   async showLinked() {
     const [, index] = location.hash.match(/^#m-(\d+)$/) ?? [];
     if (index) await import("./older.js").then(({ showLinked }) => showLinked(this, Number(index)));

@@ -1,6 +1,6 @@
 // The files that the agent made: opened, chosen and looked at. Beside the conversation, or over it on a narrow screen, where
-// the conversation holds still meanwhile. The server lists and shows them (`files.js`), `unfinished.js` what is being made.
-import { dress } from "../times.js";
+// the conversation holds still meanwhile. The server lists and shows them (`files.js`), `making.js` what is being made.
+import { localizeTime } from "../format.js";
 
 const WIDTH = "panel-is-wide";
 const narrow = matchMedia("(width < 1180px)"); // as in panel.css
@@ -137,7 +137,7 @@ class Panel {
     const before = this.body.querySelector(":scope > .preview-so-far");
     if (before && before === document.activeElement) this.focus();
     before?.remove();
-    element.querySelectorAll("time").forEach(dress);
+    element.querySelectorAll("time").forEach(localizeTime);
     if (element.matches(".signature:has([open])")) this.page.announce(element.querySelector("summary").textContent.trim());
   }
 }

@@ -1,11 +1,11 @@
 // What is said while an agent works waits above the composer, on the server, which draws it (`_queue.html`). Here is what can
 // be done with it, and what is on its way there.
-import { api } from "../api.js";
-import { LOST } from "../composer.js";
+import { LOST } from "../compose/composer.js";
+import { draftOf, dropDraft, keepDraft } from "../compose/drafts.js";
 import { h, icon } from "../dom.js";
-import { draftOf, dropDraft, keepDraft } from "../drafts.js";
+import { api } from "../requests.js";
 import { toast } from "../toast.js";
-import { renewQueue } from "./renewing.js";
+import { renewQueue } from "./refresh.js";
 
 /** The queue of a page; there is one. */
 export function start(page) {
@@ -32,7 +32,7 @@ class Queue {
 
   /** What keeps a message until the server has it; null where it cannot be loaded just now. */
   outbox() {
-    this.opening ??= import("../outbox.js").then(
+    this.opening ??= import("../compose/outbox.js").then(
       ({ Outbox }) => (this.box = new Outbox(`${this.page.id}/queue`, this)),
       () => (this.opening = null),
     );

@@ -1,6 +1,6 @@
 // How many stars an answer has, as it is shown.
 
-export function giveStars(row, given) {
+export function showStars(row, given) {
   const stars = [...row.querySelectorAll(".star")];
   stars.forEach((star, place) => {
     star.textContent = place < given ? "★" : "☆";

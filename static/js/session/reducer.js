@@ -1,10 +1,12 @@
-// The one place that says what an entry of the log does to what a page shows. The state and its lists go on changing, so that
-// an entry costs no more in a long session; what is in the lists is replaced, so that the view redraws that and nothing else.
+// What an entry of the log does to what a page shows. The state and its lists are changed in place, so that an entry costs no more
+// in a long session; what is in the lists is replaced, so that the view redraws that and nothing else.
+import { bytes } from "../format.js";
 
-export const ENDED = new Set(["completed", "failed", "rejected", "canceled"]);
+const ENDED = new Set(["completed", "failed", "rejected", "canceled"]);
 export const WAITS = new Set(["input-required", "auth-required"]);
+const TEXT_KEPT = 20_000; // characters of an artifact in the making that are kept to look at
 
-/** Before the first entry; `agent` is whom the session is with, and who wrote what no entry says of. */
+/** Before the first entry; `agent` is whom the session is with. */
 export function begin(agent = null) {
   const shown = { last: 0, title: null, agent, items: [], tasks: {}, ratings: {}, artifacts: {} }; // those that are being made
   return { ...shown, places: new Map(), turns: new Map(), open: new Set() }; // of items by key, of tasks, tasks not over
@@ -32,12 +34,12 @@ function changeTask(state, id, changes) {
 
 const NO_TURN = { work: null, works: 0, streams: [], streaming: [], making: [], queued: [], asked: null };
 
-/** What the page has of a task: its open work, how often it was worked at, its streamed texts, what waits for it, its question. */
-export function turnOf({ turns }, taskId) {
+/** What the page has of a task: its open work and how many there were, its streams, what is queued, its question. */
+function turnOf({ turns }, taskId) {
   return turns.get(taskId) ?? NO_TURN;
 }
 
-export function changeTurn(state, taskId, changes) {
+function changeTurn(state, taskId, changes) {
   state.turns.set(taskId, { ...turnOf(state, taskId), ...changes });
 }
 
@@ -54,8 +56,10 @@ function writer(state, { taskId, agent }) {
 
 function userMessage(state, { message, at, taskId, opensTask, index, agent }) {
   const key = `message:${message.messageId}`;
+  const isQueued = Boolean(taskId) && !opensTask && !WAITS.has(state.tasks[taskId]?.state);
   drop(state, key);
-  push(state, { kind: "message", key, role: "user", at, taskId, index, ...message });
+  push(state, { kind: "message", key, role: "user", at, taskId, index, ...message, ...(isQueued && { queued: true }) });
+  if (isQueued) changeTurn(state, taskId, { queued: [...turnOf(state, taskId).queued, key] });
   if (!opensTask) return;
   const about = { agent: agent ?? state.agent, of: agent?.slug }; // who has it now, and whom it was given to
   changeTask(state, taskId, { state: "submitted", at, opensWith: message.messageId, ...about });
@@ -71,7 +75,7 @@ function agentMessage(state, entry, more = {}) {
   else push(state, item);
 }
 
-/** The streamed text of the task's turn that a final message repeats: the message takes its place. */
+/** The stream that a final message repeats: the message takes its place. */
 function streamedAlready(state, taskId, text) {
   const said = text.trim();
   return turnOf(state, taskId).streams.findLast((key) => itemOf(state, key).text.trim() === said);
@@ -92,17 +96,21 @@ function closeWork(state, taskId, ended, outcome) {
   changeTurn(state, taskId, { work: null });
 }
 
-export const workOf = (state, taskId) => itemOf(state, turnOf(state, taskId).work);
+const workOf = (state, taskId) => itemOf(state, turnOf(state, taskId).work);
 
-function agentStart(state, { taskId, at, attempt, turn }) {
+function agentStart(state, { taskId, at, attempt, turn, messageId, again }) {
+  const began = `message:${messageId}`;
+  if (itemOf(state, began)?.queued) change(state, began, { queued: false });
   const open = workOf(state, taskId);
   if (open?.turn && open.turn !== turn) closeWork(state, taskId, at, "working");
   if (!workOf(state, taskId)) openWork(state, taskId, at);
   change(state, turnOf(state, taskId).work, { turn, attempt, started: at, progress: null, making: null });
+  if (again || attempt > 1) dropUnfinished(state, taskId);
 }
 
 function agentStatus(state, entry) {
   const { taskId, at } = entry;
+  if (!entry.progress && !WAITS.has(entry.state)) settleQuestion(state, taskId);
   changeTask(state, taskId, { state: entry.state, at, wantsCredential: entry.wantsCredential ?? false });
   if (entry.progress) return addStep(state, taskId, { kind: "progress", at, text: entry.progress.text }, entry.progress);
   if (entry.state === "working") {
@@ -110,13 +118,35 @@ function agentStatus(state, entry) {
     return;
   }
   closeWork(state, taskId, at, entry.state);
-  if (ENDED.has(entry.state)) ended(state, taskId);
   if (entry.message) agentMessage(state, entry, ENDED.has(entry.state) ? { outcome: entry.state } : {});
+  if (WAITS.has(entry.state) && entry.message) ask(state, entry);
+  if (ENDED.has(entry.state)) endTurn(state, taskId, entry.state);
 }
 
-function ended(state, taskId) {
-  for (const key of turnOf(state, taskId).streaming) change(state, key, { streaming: false });
-  changeTurn(state, taskId, { streaming: [] });
+/** What was queued was read only where the task completed. */
+function endTurn(state, taskId, outcome) {
+  const { streaming, queued } = turnOf(state, taskId);
+  for (const key of streaming) change(state, key, { streaming: false });
+  for (const key of queued) {
+    if (itemOf(state, key)?.queued) change(state, key, { queued: false, unread: outcome !== "completed" });
+  }
+  changeTurn(state, taskId, { streaming: [], queued: [] });
+  if (outcome !== "completed") dropMaking(state, taskId);
+}
+
+// Questions
+
+function ask(state, { taskId, message, form = null }) {
+  const { key } = state.items.findLast(({ messageId }) => messageId === message.messageId);
+  change(state, key, { asks: true, form });
+  changeTurn(state, taskId, { asked: key });
+}
+
+function settleQuestion(state, taskId) {
+  const { asked } = turnOf(state, taskId);
+  if (!asked) return;
+  change(state, asked, { asks: false, form: null });
+  changeTurn(state, taskId, { asked: null });
 }
 
 function addStep(state, taskId, step, progress = undefined) {
@@ -137,8 +167,14 @@ function toolResult(state, { taskId, callId, value, isError }) {
 
 // Streams
 
-/** Text that begins to stream. */
-export function openStream(state, { taskId, artifactId, text, at, index }) {
+function token(state, entry) {
+  const key = `stream:${entry.artifactId}`;
+  const known = itemOf(state, key);
+  if (known) change(state, key, { text: known.text + entry.text });
+  else openStream(state, entry);
+}
+
+function openStream(state, { taskId, artifactId, text, at, index }) {
   const key = `stream:${artifactId}`;
   const about = { kind: "message", key, role: "agent", agent: writer(state, { taskId }), at, taskId, index };
   const { streams, streaming } = turnOf(state, taskId);
@@ -152,6 +188,45 @@ function tokenEnd(state, entry) {
   if (!itemOf(state, key)) openStream(state, entry);
   changeTurn(state, taskId, { streaming: turnOf(state, taskId).streaming.filter((one) => one !== key) });
   change(state, key, { text, html, streaming: false });
+}
+
+// Artifacts that are being made
+
+export const artifactKey = ({ taskId, artifactId }) => `${taskId}/${artifactId}`;
+
+function artifactUpdate(state, entry) {
+  const { taskId, artifactId, begins, size, index } = entry;
+  const key = artifactKey(entry);
+  const before = begins ? null : state.artifacts[key];
+  const artifact = {
+    taskId,
+    artifactId,
+    name: before?.name ?? (entry.name || artifactId),
+    firstEvent: before?.firstEvent ?? index,
+    size: (before?.size ?? 0) + size,
+    text: ((before?.text ?? "") + entry.text).slice(-TEXT_KEPT),
+  };
+  state.artifacts[key] = artifact;
+  const { making } = turnOf(state, taskId);
+  if (!making.includes(key)) changeTurn(state, taskId, { making: [...making, key] });
+  const work = workOf(state, taskId);
+  if (work) change(state, work.key, { making: { name: artifact.name, size: bytes(artifact.size) } });
+}
+
+/** An attempt that was cut off, or given back, begins again. */
+function dropUnfinished(state, taskId) {
+  const { work, streams, streaming } = turnOf(state, taskId);
+  change(state, work, { steps: [] });
+  dropMaking(state, taskId);
+  for (const key of streaming) drop(state, key);
+  changeTurn(state, taskId, { streaming: [], streams: streams.filter((key) => !streaming.includes(key)) });
+}
+
+function dropMaking(state, taskId) {
+  const { making } = turnOf(state, taskId);
+  if (!making.length) return;
+  for (const key of making) delete state.artifacts[key];
+  changeTurn(state, taskId, { making: [] });
 }
 
 // Items
@@ -169,7 +244,6 @@ export function change({ items, places }, key, changes) {
   items[place] = { ...items[place], ...changes };
 }
 
-/** Only what is near the end is ever taken out. */
 export function drop({ items, places }, key) {
   const place = places.get(key);
   if (place === undefined) return;
@@ -186,19 +260,23 @@ const FOLDS = {
   agent_thought: (state, { taskId, ...step }) => addStep(state, taskId, { ...step, kind: "thought" }),
   agent_tool_call: (state, { taskId, ...step }) => addStep(state, taskId, { ...step, kind: "tool" }),
   agent_tool_result: toolResult,
+  agent_token_start: token,
+  agent_token: token,
   agent_token_end: tokenEnd,
+  artifact_update: artifactUpdate,
+  agent_complete: (state, { taskId }) => dropMaking(state, taskId),
   session_renamed(state, { title }) {
     state.title = title;
   },
+  agent_switched(state, { agent, at, index }) {
+    state.agent = agent;
+    push(state, { kind: "switch", key: `switch:${index}`, agent, at, index });
+  },
+  feedback(state, { taskId, rating }) {
+    state.ratings[taskId] = rating;
+  },
+  /** In a fork ends what had not ended where it goes on from. */
+  fork(state, { left, leftAt }) {
+    for (const taskId of left) reduce(state, { type: "agent_status", taskId, at: leftAt, state: "canceled" });
+  },
 };
-
-/**
- * What else there is to be reduced from now on: a page loads that when it is first needed. A fold that takes the place of
- * another is given that as its third argument.
- */
-export function learn(folds) {
-  for (const [type, fold] of Object.entries(folds)) {
-    const former = FOLDS[type];
-    FOLDS[type] = former ? (state, entry) => fold(state, entry, former) : fold;
-  }
-}

@@ -47,6 +47,6 @@ async function mark(session, seen) {
   const [path, token] = [`/sessions/${session}/mark`, document.querySelector("[name=csrfmiddlewaretoken]").value];
   const headers = { "Content-Type": "application/json", "X-CSRFToken": token };
   const answer = await fetch(`/api/v1${path}`, { method: "PUT", headers, body: JSON.stringify(seen), keepalive: true });
-  if (answer.status === 403) await (await import("../api.js")).api("PUT", path, seen);
+  if (answer.status === 403) await (await import("../requests.js")).api("PUT", path, seen);
   else if (!answer.ok) throw new Error(`${answer.status}`);
 }

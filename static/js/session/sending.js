@@ -1,9 +1,9 @@
 // What the person says: shown pale until the log has it, sent again where the line was lost, given back where it is refused.
-import { LOST } from "../composer.js";
-import { uuid } from "../ids.js";
-import "./local.js";
-import { reduce } from "./reducer.js";
-import { addressedTask, busyTask } from "./tasks.js";
+import { LOST } from "../compose/composer.js";
+import { h, icon } from "../dom.js";
+import { bytes } from "../format.js";
+import { uuid } from "../requests.js";
+import { change, drop, itemOf, push, WAITS } from "./reducer.js";
 
 /** What sends for a page; there is one. */
 export function start(page) {
@@ -32,7 +32,7 @@ class Sending {
 
   /** What keeps messages and sends them; null where it cannot be loaded just now. */
   outbox() {
-    this.opening ??= import("../outbox.js").then(
+    this.opening ??= import("../compose/outbox.js").then(
       ({ Outbox }) => (this.box = new Outbox(this.page.id, this)),
       () => (this.opening = null),
     );
@@ -72,43 +72,59 @@ class Sending {
     this.said.set(id, message);
     this.show(message);
     this.page.end.go();
-    this.page.foresee();
+    this.page.view.loadWork().catch(() => {}); // which comes next
     const box = await this.outbox();
     if (box) await box.send({ id, text, files: files.map(known), said, address });
     else this.refused(message, LOST);
   }
 
-  /** An entry of this page's own: what the log does not say yet. */
-  apply(entry) {
-    reduce(this.page.state, entry);
+  /** What was written is shown until the log says it. */
+  show({ id, text, files }) {
+    const { state } = this.page;
+    const key = keyOf(id);
+    const item = { kind: "message", key, role: "user", messageId: id, text, files: files.map(known), pending: true };
+    if (!itemOf(state, key)) push(state, { ...item, at: new Date().toISOString(), html: drawn(item) });
     this.page.drawSoon();
   }
 
-  show({ id, text, files }) {
-    this.apply({ type: "local:sending", messageId: id, text, files: files.map(known), at: new Date().toISOString() });
+  waitFor({ id }, waits) {
+    const item = this.pendingItem(id);
+    if (item) change(this.page.state, item.key, { waits, html: drawn({ ...item, waits }) });
+    this.page.drawSoon();
+  }
+
+  takenBack(id) {
+    const item = this.pendingItem(id);
+    if (item) drop(this.page.state, item.key);
+    this.page.drawSoon();
+  }
+
+  pendingItem(id) {
+    const item = itemOf(this.page.state, keyOf(id));
+    return item?.pending ? item : null;
   }
 
   // What the outbox tells of the session's messages, which may be of another tab, or of an earlier visit
 
-  sent({ id }) {
-    this.apply({ type: "local:waits", messageId: id, waits: false });
+  sent(message) {
+    this.waitFor(message, false);
   }
 
   waits(message) {
     this.show(message);
-    this.apply({ type: "local:waits", messageId: message.id, waits: true });
+    this.waitFor(message, true);
   }
 
   /** What another tab sent comes by the line. */
   gone(id, answer) {
-    if (!answer) this.apply({ type: "local:taken-back", messageId: id });
+    if (!answer) this.takenBack(id);
   }
 
   /** It goes back to where it was written. */
   refused(message, sentence, field = "") {
     const { giveBack } = this.said.get(message.id) ?? {};
     this.said.delete(message.id);
-    this.apply({ type: "local:taken-back", messageId: message.id });
+    this.takenBack(message.id);
     if (giveBack) giveBack(sentence, field);
     else this.page.composer.giveBack(message, sentence);
     return true;
@@ -119,14 +135,49 @@ class Sending {
     const { state, beginning } = this.page;
     const opening = state.items.find((item) => item.messageId === state.tasks[taskId]?.opensWith);
     const id = uuid();
-    const form = new FormData();
-    form.append("message", id);
-    form.append("task", taskId);
+    const said = [["message", id], ["task", taskId]];
     const giveBack = (sentence) => this.page.complain(sentence);
-    this.deliver({ id, form, address: beginning.again, text: opening?.text ?? "", files: [], giveBack });
+    this.deliver({ id, said, address: beginning.again, text: opening?.text ?? "", files: [], giveBack });
   }
 }
 
+const keyOf = (messageId) => `message:${messageId}`;
+
 function known({ name, size, type }) {
   return { name, size, type };
+}
+
+/** As the server draws it (`web/sessions/messages.py`), and below it what can be done while it waits. */
+function drawn({ messageId, text, files, waits }) {
+  const words = text && h("div", { class: "prose", dir: "auto" }, h("p", { class: "verbatim" }, text));
+  const chips = files.length > 0 && h("div", { class: "chips" }, files.map(chip));
+  const act = (name, attribute) => h("button", { type: "button", class: "quiet small", [attribute]: messageId }, name);
+  const acts = waits && h("div", { class: "after" }, act("Try again", "data-retry"), act("Take back", "data-take-back"));
+  return h("div", {}, words || null, chips, acts).innerHTML;
+}
+
+function chip({ name, size, type }) {
+  const sign = icon(type?.startsWith("image/") ? "picture" : "file");
+  return h("span", { class: "chip" }, sign, h("span", { class: "name" }, name || "File"), h("span", { class: "size" }, bytes(size)));
+}
+
+// Which task is meant
+
+/** The task that waits for the person, the newest first; and the one that is being worked on. */
+export function waitingTask(state) {
+  return newest(state, (task) => WAITS.has(task.state));
+}
+
+export function busyTask(state) {
+  return newest(state, (task) => !WAITS.has(task.state));
+}
+
+/** The task that what is written next belongs to: one of whom the session is with. Others are answered by their forms. */
+export function addressedTask(state) {
+  const here = (task) => !task.of || task.of === state.agent?.slug;
+  return newest(state, (task) => here(task) && WAITS.has(task.state)) ?? newest(state, here);
+}
+
+function newest({ open, tasks }, holds) {
+  return [...open].map((id) => tasks[id]).findLast(holds) ?? null;
 }

@@ -1,9 +1,9 @@
 // A link by which anybody may read the session as it is now: made, copied, listed, taken back.
-import { api } from "../api.js";
+import { copyText } from "../clipboard.js";
 import { showDialog } from "../dialog.js";
 import { h, icon } from "../dom.js";
-import { short } from "../times.js";
-import { copyText } from "../copying.js";
+import { shortTime } from "../format.js";
+import { api } from "../requests.js";
 
 const DAYS = [[1, "a day"], [7, "a week"], [30, "30 days"], [365, "a year"]];
 
@@ -83,7 +83,7 @@ class Sharing {
 
   link(share, isFresh) {
     const what = [share.withArtifacts && "with files", share.withBranches && "with branches"].filter(Boolean);
-    const made = `${isFresh ? "Just made" : `Made ${short(share.createdAt)}`}, works until ${short(share.expiresAt)}`;
+    const made = `${isFresh ? "Just made" : `Made ${shortTime(share.createdAt)}`}, works until ${shortTime(share.expiresAt)}`;
     const sentence = [made, ...what].join(", ");
     const run = ({ currentTarget }) => once(currentTarget, () => this.takeBack(share));
     const back = h("button", { type: "button", "aria-label": `Take back: ${sentence}`, onclick: run }, "Take back");

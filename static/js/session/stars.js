@@ -1,7 +1,7 @@
 // What the person thinks of a finished task: one to five stars, and some words if they like.
 import { h } from "../dom.js";
-import { post } from "../post.js";
-import { giveStars } from "./rating.js";
+import { post } from "../requests.js";
+import { showStars } from "./rating.js";
 
 const LOST = "Your rating was not taken. Choose it again when the line is back.";
 const WORDS_LOST = "Your words were not taken. Press Send again when the line is back.";
@@ -17,13 +17,9 @@ async function give(page, row, count, text = "") {
   const { ratings } = page.state;
   const { task } = row.dataset;
   const said = row.querySelector(".rated");
-  const form = new FormData();
-  form.append("task", task);
-  form.append("rating", count);
-  form.append("text", text);
-  giveStars(row, count);
+  showStars(row, count);
   try {
-    await post(page.beginning.rate, form, text ? WORDS_LOST : LOST);
+    await post(page.beginning.rate, { task, rating: count, text }, text ? WORDS_LOST : LOST);
     ratings[task] = count;
     if (text) said.textContent = "Thank you.";
     page.announce(said.textContent);
@@ -31,7 +27,7 @@ async function give(page, row, count, text = "") {
     if (text) row.querySelector("[aria-pressed=true]").focus();
     else row.append(askWhy(page, row, count));
   } catch (problem) {
-    giveStars(row, ratings[task] ?? 0);
+    showStars(row, ratings[task] ?? 0);
     said.textContent = problem.message;
     page.announce(problem.message);
   }

@@ -1,14 +1,12 @@
 // What was done in a piece of work, step by step, where somebody unfolds it.
 import { h } from "../dom.js";
+import { setChildren } from "../place.js";
 
 const drawn = new WeakMap(); // the elements of steps: each is drawn once
 
 export function drawSteps(list, steps) {
-  steps.forEach((step, place) => {
-    if (!drawn.has(step)) drawn.set(step, stepOf(step));
-    if (list.children[place] !== drawn.get(step)) list.insertBefore(drawn.get(step), list.children[place] ?? null);
-  });
-  while (list.children.length > steps.length) list.lastElementChild.remove();
+  for (const step of steps) if (!drawn.has(step)) drawn.set(step, stepOf(step));
+  setChildren(list, steps.map((step) => drawn.get(step)));
 }
 
 function stepOf(step) {

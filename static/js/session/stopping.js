@@ -1,7 +1,7 @@
 // Stopping what runs, and saying when that is done.
 import { h, sign } from "../dom.js";
-import { post } from "../post.js";
-import { busyTask, waitingTask } from "./tasks.js";
+import { post } from "../requests.js";
+import { busyTask, waitingTask } from "./sending.js";
 
 const LOST = "The work goes on. Press Stop again when the line is back.";
 const head = document.getElementById("head-state");
@@ -40,10 +40,8 @@ async function stop(page) {
   page.announce("Stopping…");
   page.composer.words.focus();
   show();
-  const form = new FormData();
-  form.append("task", task.id);
   try {
-    await post(page.beginning.stop, form, LOST);
+    await post(page.beginning.stop, { task: task.id }, LOST);
   } catch (problem) {
     over(page);
     if (problem.status !== 409) page.complain(problem.message); // it ended by itself: the page shows how

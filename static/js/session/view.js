@@ -1,16 +1,11 @@
 // From items to the page: each item has one element, redrawn when the reducer has made the item a new one.
 import { h, icon, safe } from "../dom.js";
-import { dress } from "../times.js";
+import { localizeTime } from "../format.js";
 
 const REST = 2000; // ms until that is loaded again which could not be
-const EXTRAS = {}; // how that is drawn which only some conversations have
+const forms = new Map(); // of questions: however often one is drawn, what was filled in stays
 
-/** What else there is to be drawn from now on: a page loads that when it is first needed. */
-export function draws(extras) {
-  Object.assign(EXTRAS, extras);
-}
-
-/** It only draws: what its buttons do is said by whoever listens to them (`data-act`, `data-artifact`, `data-again`, …). */
+/** It only draws: others listen to its buttons (`data-act`, `data-artifact`, `data-again`, …). */
 export class View {
   constructor(list) {
     Object.assign(this, { list, drawn: new Map() });
@@ -18,7 +13,6 @@ export class View {
     list.addEventListener("error", noPicture, { capture: true });
   }
 
-  /** What an element of the list shows. */
   itemOf(element) {
     return [...this.drawn.values()].find((one) => one.element === element)?.item ?? null;
   }
@@ -48,13 +42,12 @@ export class View {
     if (known?.item === item) return known.element;
     const element = known?.element ?? h("li");
     if (item.kind === "work") this.work(element, item);
-    else if (item.kind === "switch") EXTRAS.switched?.(element, item);
-    else if (!(known && EXTRAS.streamOn?.(element, known.item, item))) this.message(element, item);
+    else if (item.kind === "switch") switched(element, item);
+    else if (known?.item.streaming && item.streaming) element.querySelector(".streaming").textContent = item.text;
+    else this.message(element, item);
     this.drawn.set(item.key, { item, element });
     return element;
   }
-
-  // Messages
 
   message(element, item) {
     element.className = `message from-${item.role}`;
@@ -63,13 +56,11 @@ export class View {
     element.dataset.message = item.messageId ?? "";
     if (item.index) element.id = `m-${item.index}`;
     safe(element, item.html ?? "").prepend(meta(item));
-    if (item.html === undefined) EXTRAS.unfinished?.(element, item);
-    if (item.form) EXTRAS.question?.(element, item);
+    if (item.html === undefined) element.append(unfinished(item));
+    if (item.form) element.append(question(item));
     if (isFailed(item)) element.append(h("div", { class: "after" }, again(item.taskId)));
     if (item.outcome === "completed") element.append(rating(item.taskId, this.ratings[item.taskId]));
   }
-
-  // Work
 
   work(element, item) {
     element.className = "work";
@@ -78,14 +69,14 @@ export class View {
     const draw = item.ended ? this.drawWorked : this.drawWork;
     if (draw) return draw(element, item, again);
     if (!element.firstChild) element.append(h("div", { class: "work-line" }));
-    const load = item.ended ? this.loadWorked() : this.loadWork();
     const redraw = () => this.itemOf(element) && this.work(element, this.itemOf(element));
+    const load = item.ended ? this.loadWorked() : this.loadWork();
     load.then(redraw, () => setTimeout(redraw, REST));
   }
 
   /** Only a session in which something was worked at needs this. */
   async loadWorked() {
-    this.drawWorked = (await import("./worked.js")).drawWorked;
+    ({ drawWorked: this.drawWorked } = await import("./worked.js"));
   }
 
   /** What goes on will be over. */
@@ -100,12 +91,12 @@ function copyOf(id) {
   return document.getElementById(id).content.firstElementChild.cloneNode(true);
 }
 
-/** Who said it and when, what is to be said of that, and what can be done with it. */
+/** Who said it and when, and its buttons. */
 function meta({ role, agent, at, queued, unread, pending, waits }) {
   const mark = (text) => h("span", { class: "mark" }, text);
   const who = role === "user" ? h("span", { class: "who" }, "You") : [...safe(h("span"), agent.mark).children];
   const time = h("time", { datetime: at });
-  dress(time);
+  localizeTime(time);
   return h(
     "div",
     { class: "meta" },
@@ -118,11 +109,27 @@ function meta({ role, agent, at, queued, unread, pending, waits }) {
   );
 }
 
+/** Text that streams, or that never came to its end. */
+function unfinished({ streaming, text }) {
+  const words = h("p", { class: streaming ? "streaming caret" : "streaming" }, text);
+  return h("div", { class: "prose", dir: "auto" }, words);
+}
+
+function question({ key, form }) {
+  if (forms.get(key)?.html !== form) forms.set(key, { html: form, drawn: safe(h("div"), form).firstElementChild });
+  return forms.get(key).drawn;
+}
+
+function switched(element, { agent }) {
+  element.className = "switched";
+  element.replaceChildren(safe(h("span"), agent.mark).firstElementChild, h("span", {}, `From here on with ${agent.name}`));
+}
+
 /** Stars for an answer: `stars.js` takes them. */
 function rating(taskId, given) {
   const row = copyOf("message-rating");
   row.dataset.task = taskId;
-  if (given) EXTRAS.rated?.(row, given);
+  if (given) import("./rating.js").then(({ showStars }) => showStars(row, given), () => {});
   return row;
 }
 
@@ -132,7 +139,7 @@ function again(taskId) {
 
 const isFailed = ({ outcome }) => outcome === "failed" || outcome === "rejected";
 
-/** Work that was over before anybody could see it, and has nothing to tell. */
+/** Work that was over at once, and has nothing to tell. */
 function isTrifle(item) {
   const { ended, began, steps, outcome } = item;
   return ended && !isFailed(item) && outcome !== "canceled" && !steps.length && new Date(ended) - new Date(began) < 1000;

@@ -1,5 +1,4 @@
-// The one quiet line of a piece of work, and what it says of work that is over. What was done is folded below it, which is
-// loaded when somebody looks.
+// Work, in one quiet line, and how work is shown that is over. Its steps are folded below it.
 import { h, icon, sign } from "../dom.js";
 
 const CUT_SHORT = { failed: ["failed", "Failed"], rejected: ["failed", "Declined"], canceled: ["canceled", "Stopped"] };

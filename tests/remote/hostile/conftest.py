@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 import outbound
 from apps.accounts.models import ApiKey, User
 from apps.record.models import Context, Run
-from apps.remote import registering
+from apps.remote import registration
 from tests.a2a import strictness
 from tests.a2a.calling import Caller, message
 from tests.remote.hostile.ordeals import IDLE, LIMIT, MOST, STREAM, Ordeal, disagreements, went_well
@@ -59,8 +59,8 @@ def at(ada_key) -> Registering:
 
     async def register(bad: Villain, **policies) -> Caller:
         slug = f"bad-{uuid.uuid4().hex[:8]}"
-        shown = await registering.preview(card=json.dumps(bad.card))
-        await sync_to_async(registering.save)(slug, shown, time_limit=LIMIT, **policies)
+        shown = await registration.preview(card=json.dumps(bad.card))
+        await sync_to_async(registration.save)(slug, shown, time_limit=LIMIT, **policies)
         return Caller(slug, ada_key)
 
     return register

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from apps.record.replay import differences
+from apps.record.projection import differences
 from tests.a2a.calling import JSON, text_of
 from tests.remote.hostile.villain import Answering, Villain
 

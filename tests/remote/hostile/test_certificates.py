@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from asgiref.sync import sync_to_async
 
-from apps.record.lifecycle import TaskState
+from apps.record.models import TaskState
 from outbound import exchanges
 from tests.outbound.certificates import tls
 from tests.remote.conversing import Talk, delivered, remote_agent, words

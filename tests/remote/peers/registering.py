@@ -15,7 +15,7 @@ django.setup()
 
 from apps.agents.models import Agent  # noqa: E402  (needs Django's apps)
 from apps.agents.registration import register_hosted  # noqa: E402
-from apps.remote.registering import register_remote  # noqa: E402
+from apps.remote.registration import register_remote  # noqa: E402
 
 
 def main(wanted: list[str]) -> None:

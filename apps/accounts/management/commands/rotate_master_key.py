@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from apps.accounts.reencryption import encrypted_fields, renew
+from apps.accounts.encryption import encrypted_fields, reencrypt
 from console.commands import QuickCommand
 
 
@@ -17,7 +17,7 @@ class Command(QuickCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         unreadable = 0
         for field in encrypted_fields():
-            count = renew(field)
+            count = reencrypt(field)
             unreadable += count.unreadable
             self.stdout.write(f"{count.column}: {count.renewed} encrypted anew")
             if count.unreadable:

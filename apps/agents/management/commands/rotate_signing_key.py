@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from apps.agents.models import Agent, SigningKey
-from apps.agents.signing_keys import revoke, rotate
+from apps.agents.signing import revoke_key, rotate_key
 from console.commands import QuickCommand
 
 
@@ -27,7 +27,7 @@ class Command(QuickCommand):
         if slug and agent is None:
             raise CommandError(f"There is no agent {slug}.")
         old = SigningKey.objects.of(agent).current().defer("private").first()
-        new = rotate(agent, algorithm)
+        new = rotate_key(agent, algorithm)
         if old and options["revoke"]:
-            revoke(old)
+            revoke_key(old)
         self.stdout.write(new.kid)

@@ -11,12 +11,11 @@ from django.core.management.base import CommandError, CommandParser
 import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine import asking
-from apps.engine.terminal import Terminal
-from apps.engine.worker import close_this_process
+from apps.engine.management import terminal
+from apps.engine.management.terminal import Terminal
+from apps.engine.worker import close_current_worker
 from apps.record.errors import Refusal
-from apps.record.lifecycle import TaskState
-from apps.record.models import Task
+from apps.record.models import Task, TaskState
 from console.commands import QuickCommand
 
 INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
@@ -40,7 +39,7 @@ class Command(QuickCommand):
         self.terminal = Terminal(Path.cwd())
         try:
             with asyncio.Runner() as self.runner:
-                task = asking.waiting_task(self.principal, self.agent, context) if context else None
+                task = terminal.waiting_task(self.principal, self.agent, context) if context else None
                 finished = self._talk(text, file, context, task)
         except Refusal as refusal:
             raise CommandError(str(refusal)) from refusal
@@ -49,7 +48,7 @@ class Command(QuickCommand):
         except KeyboardInterrupt:
             raise CommandError("Canceled.", returncode=INTERRUPTED) from None
         finally:
-            close_this_process(grace=2)
+            close_current_worker(grace=2)
             db.close()
         if finished is not None and finished.state != TaskState.COMPLETED:
             raise CommandError(f"The task ended as {finished.state}.")
@@ -64,14 +63,14 @@ class Command(QuickCommand):
     def _talk(self, text: str, files: list[Path], context_id: str, task_id: Any) -> Task | None:
         """Send, follow, and answer what is asked, until the task ends; None where a message was the answer."""
         while True:
-            message = asking.message_of(text, files, context_id=context_id, task=task_id)
-            sent, task = self.runner.run(asking.ask(self.principal, self.agent, message, self.terminal.show))
+            message = terminal.message_of(text, files, context_id=context_id, task=task_id)
+            sent, task = self.runner.run(terminal.ask(self.principal, self.agent, message, self.terminal.show))
             if task is None:
                 self.terminal.deliver((sent.answer or {})["parts"], "")
                 self._point_to((sent.answer or {})["contextId"])
                 return None
             if not TaskState(task.state).is_interrupted:
-                self.terminal.finish(asking.artifacts_of(task))
+                self.terminal.finish(terminal.artifacts_of(task))
                 self._point_to(task.context.context_id)
                 return task
             context_id, task_id = task.context.context_id, task.pk
@@ -91,7 +90,7 @@ class Command(QuickCommand):
                 f"The agent waits for an answer. Go on with --context {task.context.context_id}"
             ) from None
         except KeyboardInterrupt:
-            asking.stop(task.pk)
+            terminal.stop(task.pk)
             raise
         path = Path(answer.removeprefix("@")).expanduser()
         return ("", [path]) if answer.startswith("@") and path.is_file() else (answer, [])

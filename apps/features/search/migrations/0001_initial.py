@@ -3,7 +3,7 @@
 import apps.features.search.models
 import django.db.models.deletion
 from django.conf import settings
-from apps.features.search import tables
+from apps.features.search import sql
 from django.db import migrations, models
 
 
@@ -61,5 +61,5 @@ class Migration(migrations.Migration):
             model_name='searchentry',
             constraint=models.UniqueConstraint(fields=('context', 'kind', 'key'), name='found_in_one_entry'),
         ),
-        migrations.RunPython(tables.make, tables.drop),
+        migrations.RunPython(sql.create_index, sql.drop_index),
     ]

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.plans.definitions import PlanDefinition
-from apps.plans.registration import register_plan
+from apps.plans.registry import register_plan
 from console.commands import QuickCommand
 
 

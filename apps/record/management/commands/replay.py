@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from apps.record.cold import restored
+from apps.record.lookup import restored
 from apps.record.models import Context
-from apps.record.replay import differences
+from apps.record.projection import differences
 from console.commands import QuickCommand
 
 

@@ -11,9 +11,9 @@ from django.core.management.base import CommandError, CommandParser
 from agentkit import HandlerError
 from apps.agents.definitions import Definition
 from apps.agents.models import Agent
-from apps.agents.registration import explain, register_hosted, register_model
+from apps.agents.registration import error_text, register_hosted, register_model
 from apps.remote.errors import RemoteError
-from apps.remote.registering import register_remote
+from apps.remote.registration import register_remote
 from console.commands import QuickCommand
 from outbound import OutboundError
 
@@ -67,7 +67,7 @@ class Command(QuickCommand):
         except (HandlerError, RemoteError, OutboundError, ArgumentTypeError) as error:
             raise CommandError(str(error)) from error
         except ValidationError as error:
-            raise CommandError(explain(error)) from error
+            raise CommandError(error_text(error)) from error
         self.stdout.write(f"{agent.name} is registered at /a2a/{agent.slug} ({agent.get_access_display()}).")
 
 

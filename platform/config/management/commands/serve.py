@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.features.routing.router import register_router
 from config import serving, static_files
-from examples import loading
+from examples import showcase
 
 
 class Command(BaseCommand):
@@ -22,11 +22,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, no_showcase: bool, no_worker: bool, **options: Any) -> None:
         try:
-            serving.claim_address(settings.HOST, settings.PORT)
+            serving.check_address(settings.HOST, settings.PORT)
             call_command("migrate", interactive=False, verbosity=0)
             static_files.collect_if_changed()
             register_router()
-            loaded = None if no_showcase else loading.load()
+            loaded = None if no_showcase else showcase.load_showcase()
             from config.asgi import application  # after the migrations: it builds the URLs and so the pages
 
             serving.serve(
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         except serving.AddressTaken as error:
             raise CommandError(str(error)) from error
 
-    def greet(self, loaded: loading.Loaded | None) -> None:
+    def greet(self, loaded: showcase.Loaded | None) -> None:
         """Say where to look and how to sign in."""
         base = settings.PUBLIC_BASE_URL
         lines = [f"Parley is at {base}/   (Ctrl-C ends it)"]
@@ -58,20 +58,20 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-def _logins(loaded: loading.Loaded) -> list[str]:
+def _logins(loaded: showcase.Loaded) -> list[str]:
     lines = ["", "The first logins, as they were made:"]
     for email, password in loaded.logins.passwords.items():
-        where = "operator, /admin/" if email == loading.ADMIN else "member"
+        where = "operator, /admin/" if email == showcase.ADMIN else "member"
         lines.append(f"  {email}  {password}  ({where})")
     lines += [f"  API key  {key}  (of {email})" for email, key in loaded.logins.api_keys.items()]
     return lines
 
 
-def curl(base: str, loaded: loading.Loaded) -> str:
+def curl(base: str, loaded: showcase.Loaded) -> str:
     """A line for the shell that sends a message to the echo agent over A2A 1.0."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "Hello, Parley"}]}
     request = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    key = loaded.logins.api_keys.get(loading.DEMO, "<API key>")
+    key = loaded.logins.api_keys.get(showcase.DEMO, "<API key>")
     return (
         f"curl -s {base}/a2a/echo -H 'Authorization: Bearer {key}' -H 'A2A-Version: 1.0' "
         f"-H 'Content-Type: application/json' -d '{json.dumps(request)}'"

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from apps.features.archive import archiving, due
+from apps.features.archive import archiving
 from apps.record.models import Context
 from console.commands import QuickCommand
 
@@ -20,7 +20,7 @@ class Command(QuickCommand):
         parser.add_argument("--dry-run", action="store_true", help="only say what would be moved")
 
     def handle(self, *args: Any, session: uuid.UUID | None, dry_run: bool, **options: Any) -> None:
-        chosen = Context.objects.filter(pk=session) if session else due.due()
+        chosen = Context.objects.filter(pk=session) if session else archiving.due_sessions()
         if session and not chosen.exists():
             raise CommandError(f"There is no session {session}.")
         moved = stayed = 0
@@ -38,9 +38,9 @@ class Command(QuickCommand):
     def reason(self, context: Context, *, dry_run: bool) -> str:
         """Why the session stays; "" where it is moved, or would be."""
         if dry_run:
-            return due.hindrance(context)
+            return archiving.first_obstacle(context)
         try:
-            due.cool_whole(context)
-        except archiving.StaysWarm as reason:
+            archiving.move_with_children(context)
+        except archiving.CannotArchive as reason:
             return str(reason)
         return ""

@@ -7,8 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from apps.features.archive.files import DamagedArchive
-from apps.record.cold import restored
+from apps.record.lookup import DamagedArchive, restored
 from apps.record.models import Context
 from console.commands import QuickCommand
 

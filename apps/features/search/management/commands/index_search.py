@@ -17,7 +17,7 @@ class Command(QuickCommand):
 
     def handle(self, *args: Any, all: bool, **options: Any) -> None:
         if all:
-            indexing.begin_anew()
+            indexing.reset_index()
         while indexing.catch_up_all():
             pass
         self.stdout.write(f"{SearchEntry.objects.count()} entries of {Indexed.objects.count()} conversations.")

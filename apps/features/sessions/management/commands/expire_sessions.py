@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from apps.features.sessions import retention
+from apps.features.sessions import deletion
 from console.commands import QuickCommand
 
 
@@ -18,7 +18,7 @@ class Command(QuickCommand):
 
     def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
         if dry_run:
-            overdue = retention.overdue()
+            overdue = deletion.expired_sessions()
             for context in overdue.only("pk", "updated_at", "last_event").iterator():
                 self.stdout.write(
                     f"{context.pk} untouched since {context.updated_at:%Y-%m-%d}, {context.last_event} events"
@@ -26,6 +26,6 @@ class Command(QuickCommand):
             self.stdout.write(f"{overdue.count()} would be deleted.")
             return
         gone = 0
-        while number := retention.expire():
+        while number := deletion.delete_expired_sessions():
             gone += number
         self.stdout.write(f"{gone} deleted.")

@@ -1,0 +1,214 @@
+"""The two bindings: JSON-RPC 2.0 (A2A 1.0 §9, 0.3 §7) and HTTP+JSON (A2A 1.0 §11, 0.3 §3.2.3).
+
+JSON-RPC takes one request object and gives one response object or a stream of them. In HTTP+JSON every operation has
+an address and an HTTP method of its own; those of 0.3 are below `/v1/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+from pydantic.alias_generators import to_snake
+
+from apps.a2a import http
+from apps.a2a.errors import JSON, InvalidRequest, MethodNotAllowed, MethodNotFound, Problem, problem
+from apps.a2a.operations import EXTENSION_METHODS, OPERATIONS, Execute, execute, execute_old
+from apps.a2a.protojson import read_query
+from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC, METHODS
+from apps.record.content.strict_json import UNSTORABLE
+from apps.record.errors import InvalidFields
+
+Id = str | int | None
+EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execute_old, form=JSON_RPC)}
+REST_EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execute_old, form=HTTP_JSON)}
+
+
+@csrf_exempt
+async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
+    """An agent's JSON-RPC endpoint, `POST /a2a/<slug>`; the front door, `POST /a2a`, where `tenant` names the agent."""
+    request_id: Id = None
+    try:
+        if request.method != "POST":
+            raise MethodNotAllowed(("POST",))
+        http.check_content_type(request)
+        incoming = await http.authenticate_request(request, slug)
+        body = await http.read_body(request.body)
+        request_id = _read_id(body)
+        version = http.version_of(request)
+        method = _read_method(body, version)
+        return _jsonrpc_response(request_id, await EXECUTE[version](incoming, method, body.get("params", {})))
+    except Exception as error:
+        return _jsonrpc_refusal(request_id, error)
+
+
+def _read_id(body: Any) -> Id:
+    """The id of a request object. Raises InvalidRequest for what is none."""
+    if isinstance(body, list):
+        raise InvalidRequest("A batch is not taken: send one request at a time.")
+    if not isinstance(body, dict):
+        raise InvalidRequest
+    if "id" not in body:
+        raise InvalidRequest("The id is missing: A2A knows no notifications.")
+    request_id = body["id"]
+    if isinstance(request_id, bool) or not isinstance(request_id, str | int | None):
+        raise InvalidRequest("The id must be a string, an integer or null.")
+    if isinstance(request_id, str) and UNSTORABLE.search(request_id):
+        raise InvalidRequest("The id must not contain U+0000 or half of a surrogate pair.")
+    return request_id
+
+
+def _read_method(body: JSON, version: str) -> str:
+    """The method of that version which a request object calls.
+
+    Raises InvalidRequest, VersionNotSupported, MethodNotFound.
+    """
+    method = body.get("method")
+    if body.get("jsonrpc") != "2.0":
+        raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
+    if not isinstance(method, str):
+        raise InvalidRequest("The method must be a string.")
+    if version not in EXECUTE:
+        raise http.version_refusal(version)
+    if version == http.V0_3 and method in OPERATIONS:
+        raise MethodNotFound(
+            f"{method} is a method of A2A {http.V1_0}. Send the header {http.VERSION_HEADER}: {http.V1_0}."
+        )
+    if version == http.V1_0 and method in METHODS:
+        raise MethodNotFound(
+            f"{method} is a method of A2A {http.V0_3}. "
+            f"In A2A {http.V1_0}, which the request speaks, it is {METHODS[method].operation}."
+        )
+    if method not in (METHODS if version == http.V0_3 else OPERATIONS | EXTENSION_METHODS):
+        raise MethodNotFound
+    return method
+
+
+def _jsonrpc_response(request_id: Id, answer: http.Answer) -> HttpResponseBase:
+    if not answer.is_stream:
+        return http.json_response(_result_object(request_id, answer.content), headers=answer.headers)
+    stream_format = http.StreamFormat(
+        update=lambda response: _result_object(request_id, response),
+        error=lambda error: _error_object(request_id, problem(error)),
+    )
+    return http.event_stream(answer, stream_format)
+
+
+def _jsonrpc_refusal(request_id: Id, error: Exception) -> HttpResponse:
+    refused = problem(error)
+    status = refused.row.http if refused.row.keeps_status else 200
+    return http.json_response(_error_object(request_id, refused), status, refused.http_headers)
+
+
+def _result_object(request_id: Id, result: Any) -> JSON:
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def _error_object(request_id: Id, refused: Problem) -> JSON:
+    error: JSON = {"code": refused.row.code, "message": refused.message}
+    if refused.details:
+        error["data"] = refused.details
+    return {"jsonrpc": "2.0", "id": request_id, "error": error}
+
+
+REST_STREAM = http.StreamFormat(
+    update=lambda response: response, error=lambda error: problem(error).status, error_event="error"
+)
+
+ADDRESSES: dict[str, dict[str, str]] = {
+    "message:send": {"POST": "SendMessage"},
+    "message:stream": {"POST": "SendStreamingMessage"},
+    "tasks": {"GET": "ListTasks"},
+    "tasks/{id}:cancel": {"POST": "CancelTask"},
+    "tasks/{id}:subscribe": {"GET": "SubscribeToTask", "POST": "SubscribeToTask"},
+    "tasks/{id}": {"GET": "GetTask"},
+    "tasks/{taskId}/pushNotificationConfigs": {
+        "GET": "ListTaskPushNotificationConfigs",
+        "POST": "CreateTaskPushNotificationConfig",
+    },
+    "tasks/{taskId}/pushNotificationConfigs/{id}": {
+        "GET": "GetTaskPushNotificationConfig",
+        "DELETE": "DeleteTaskPushNotificationConfig",
+    },
+    "extendedAgentCard": {"GET": "GetExtendedAgentCard"},
+}
+"""The operation of each HTTP method at each address below an agent's, or below the front door's."""
+
+
+@csrf_exempt
+async def rest(
+    request: HttpRequest, operations: Mapping[str, str], version: str, slug: str = "", **path_fields: str
+) -> HttpResponseBase:
+    """One of the addresses of a version, of the agent `slug` or at the front door."""
+    try:
+        method = _operation_of(request, operations)
+        _check_rest_body(request)
+        incoming = await http.authenticate_request(request, slug)
+        http.check_version(request, version)
+        params = _merge_path(await _request_fields(request), path_fields)
+        return _rest_response(request, await REST_EXECUTE[version](incoming, method, params))
+    except Exception as error:
+        return http.error_response(error, http.response_type(request))
+
+
+def _operation_of(request: HttpRequest, operations: Mapping[str, str]) -> str:
+    """Raises MethodNotAllowed. HEAD asks for what GET would answer."""
+    verb = "GET" if request.method == "HEAD" else str(request.method)
+    if verb not in operations:
+        raise MethodNotAllowed(sorted(operations))
+    return operations[verb]
+
+
+def _merge_path(given: JSON, path_fields: Mapping[str, str]) -> JSON:
+    """The request message: what was given, with what the path names. Raises InvalidFields where the two differ."""
+    spellings = {spelling: name for name in path_fields for spelling in (name, to_snake(name))}
+    differing = [
+        name for spelling, name in spellings.items() if given.get(spelling) not in (None, "", path_fields[name])
+    ]
+    if differing:
+        raise InvalidFields([(name, "Differs from what the address says.") for name in differing])
+    return {name: value for name, value in given.items() if name not in spellings} | dict(path_fields)
+
+
+def _check_rest_body(request: HttpRequest) -> None:
+    """Raises UnsupportedMediaType. A request without a body need not say what it is."""
+    if request.method == "POST" and (request.body or request.content_type):
+        http.check_content_type(request)
+
+
+async def _request_fields(request: HttpRequest) -> JSON:
+    """Raises ParseError, InvalidParams."""
+    if request.method != "POST":
+        return read_query(request.META["QUERY_STRING"])
+    return await http.read_object(request.body) if request.body else {}
+
+
+def _rest_response(request: HttpRequest, answer: http.Answer) -> HttpResponseBase:
+    if not answer.is_stream:
+        return http.json_response(answer.content, headers=answer.headers, content_type=http.response_type(request))
+    return http.event_stream(answer, REST_STREAM)
+
+
+OLD_ADDRESSES: dict[str, dict[str, str]] = {
+    "v1/message:send": {"POST": "message/send"},
+    "v1/message:stream": {"POST": "message/stream"},
+    "v1/tasks/{id}:cancel": {"POST": "tasks/cancel"},
+    "v1/tasks/{id}:subscribe": {"GET": "tasks/resubscribe", "POST": "tasks/resubscribe"},
+    "v1/tasks/{id}": {"GET": "tasks/get"},
+    "v1/tasks/{id}/pushNotificationConfigs": {
+        "GET": "tasks/pushNotificationConfig/list",
+        "POST": "tasks/pushNotificationConfig/set",
+    },
+    "v1/tasks/{id}/pushNotificationConfigs/{pushNotificationConfigId}": {
+        "GET": "tasks/pushNotificationConfig/get",
+        "DELETE": "tasks/pushNotificationConfig/delete",
+    },
+    "v1/card": {"GET": "agent/getAuthenticatedExtendedCard"},
+}
+"""The method of each HTTP method at each address below an agent's, or below the front door's."""
+
+REST_ADDRESSES = {http.V1_0: ADDRESSES, http.V0_3: OLD_ADDRESSES}

@@ -1,0 +1,213 @@
+"""ProtoJSON (https://protobuf.dev/programming-guides/json/) as Pydantic models read it, and queries as ProtoJSON.
+
+Names come in camelCase or snake_case, null means absent, and unknown fields are ignored. Every field that cannot be
+used is reported with its path.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import parse_qsl
+
+from django.conf import settings
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel, to_snake
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+import outbound
+from apps.a2a.errors import JSON
+from apps.record.content.strict_json import to_storable
+from apps.record.errors import InvalidFields, InvalidParams
+
+MAX_VIOLATIONS = 20
+COMES_TWICE = PydanticCustomError("comes_twice", "Comes twice, in camelCase and in snake_case.")
+
+
+class ProtoMessage(BaseModel):
+    """A message of a .proto file, or one that is written in the same way."""
+
+    model_config = ConfigDict(alias_generator=to_camel, strict=True, frozen=True)
+    nullable: ClassVar[frozenset[str]] = frozenset()  # fields for which null is a value
+    spellings: ClassVar[dict[str, str]]  # the other spelling of a field -> its name in JSON
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        names = [field.alias or name for name, field in cls.model_fields.items()]
+        cls.spellings = {other: name for name in names for other in (to_snake(name), to_camel(name)) if other != name}
+
+    @model_validator(mode="before")
+    @classmethod
+    def use_json_names(cls, value: Any) -> Any:
+        """Give each field its name in JSON, and leave out nulls."""
+        if not isinstance(value, dict):
+            return value
+        named = [
+            (cls.spellings.get(name, name), item)
+            for name, item in value.items()
+            if item is not None or name in cls.nullable
+        ]
+        fields = dict(named)
+        if len(fields) < len(named):
+            twice = [name for other, name in cls.spellings.items() if other in value and name in value]
+            details = [InitErrorDetails(type=COMES_TWICE, loc=(name,), input=None) for name in twice]
+            raise ValidationError.from_exception_data(cls.__name__, details)
+        return fields
+
+    @classmethod
+    def read(cls, params: Any, context: Any = None) -> Self:
+        """The message in a JSON value; `context` is for its validators. Raises InvalidParams, InvalidFields."""
+        if not isinstance(params, dict):
+            raise InvalidParams("params must be an object.", "params")
+        try:
+            return cls.model_validate(params, context=context)
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_input=False)
+            raise InvalidFields([(_path(one["loc"]), _sentence(one)) for one in details[:MAX_VIOLATIONS]]) from None
+
+
+SENTENCES = {
+    "missing": "Is required.",
+    "string_too_short": "Is required.",
+    "too_short": "At least one is required.",
+    "string_type": "Must be a string.",
+    "string_unicode": "Must not contain half of a surrogate pair.",
+    "string_pattern_mismatch": "Contains a character that is not allowed here, or has another form than it must.",
+    "string_too_long": "At most {max_length} characters.",
+    "too_long": "At most {max_length}.",
+    "list_type": "Must be a list.",
+    "model_type": "Must be an object.",
+    "dict_type": "Must be an object.",
+    "bool_type": "Must be true or false.",
+    "literal_error": "Must be {expected}.",
+    "greater_than_equal": "Must be at least {ge}.",
+    "less_than_equal": "Must be at most {le}.",
+}
+"""By the types of Pydantic's errors."""
+
+
+def _sentence(error: ErrorDetails) -> str:
+    """What is wrong, for people."""
+    context = error.get("ctx", {})
+    if error["type"] == "value_error":
+        return str(context["error"])
+    return SENTENCES.get(error["type"], error["msg"]).format(**context)
+
+
+def _path(location: tuple[str | int, ...]) -> str:
+    """`message.parts[0].text`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).removeprefix(".")
+
+
+def _integer(value: Any) -> Any:
+    """An integer, which ProtoJSON also writes as a string or with an empty fraction."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,10}", value, re.ASCII):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("Must be an integer.")
+    return value
+
+
+def _number(value: Any) -> float:
+    """A number, which ProtoJSON also writes as a string."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,20}(\.\d{1,20})?", value, re.ASCII):
+        value = float(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError("Must be a number.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("Is too large.") from None
+
+
+def _callable_url(url: str) -> str:
+    """A URL that may be called, judged by what it says itself: whoever calls it looks its name up."""
+    try:
+        outbound.guard().check(url)
+    except outbound.Forbidden as refusal:
+        raise ValueError(str(refusal)) from None
+    return url
+
+
+def _standard_base64(text: str) -> str:
+    """Base64 in the standard alphabet with padding, from either alphabet, with or without padding."""
+    padded = text.replace("-", "+").replace("_", "/").rstrip("=")
+    padded += "=" * (-len(padded) % 4)
+    try:
+        base64.b64decode(padded, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("Is not base64.") from None
+    return padded
+
+
+LINE_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]*$"
+_line = StringConstraints(pattern=LINE_PATTERN, max_length=settings.MAX_ID_LENGTH)
+_required_line = StringConstraints(pattern=LINE_PATTERN, min_length=1, max_length=settings.MAX_ID_LENGTH)
+
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+Line = Annotated[str, _line]
+RequiredLine = Annotated[str, _required_line]
+"""A text of one line, such as an id."""
+Lines = Annotated[list[Line], Field(max_length=100)]
+Integer = Annotated[int, BeforeValidator(_integer)]
+Number = Annotated[float, BeforeValidator(_number)]
+Url = Annotated[str, Field(min_length=1), AfterValidator(_callable_url)]
+Base64 = Annotated[str, AfterValidator(_standard_base64)]
+Struct = Annotated[dict[Any, Any], AfterValidator(to_storable)]
+"""A JSON object that the record can store."""
+Value = Annotated[Any, AfterValidator(to_storable)]
+"""Any JSON value that the record can store."""
+
+
+MAX_PARAMETERS = 100
+
+
+def read_query(query: str) -> JSON:
+    """The parameters of a query by their names (A2A 1.0 §11.5); those without a value are unset.
+
+    All of them are text, so flags and the numbers of enums become what JSON would say.
+    Raises InvalidParams for a query that is not UTF-8, has too many parameters, or one of them twice.
+    """
+    try:
+        pairs = parse_qsl(query, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except UnicodeDecodeError:
+        raise InvalidParams("The query is not UTF-8.") from None
+    except ValueError:
+        raise InvalidParams(f"The query has more than {MAX_PARAMETERS} parameters.") from None
+    given: JSON = {}
+    for name, text in pairs:
+        if name in given:
+            raise InvalidFields([(name, "Comes twice.")])
+        given[name] = QUERY_TYPES.get(name, str)(text)
+    return given
+
+
+def _query_flag(text: str) -> bool | str:
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _query_enum(text: str) -> int | str:
+    is_number = text.isascii() and text.isdecimal() and len(text) < 10
+    return int(text) if is_number else text
+
+
+QUERY_TYPES: dict[str, Callable[[str], Any]] = {
+    "includeArtifacts": _query_flag,
+    "include_artifacts": _query_flag,
+    "status": _query_enum,
+}
+"""The parameters whose values JSON does not write as a string; integers it does, also (ProtoJSON)."""

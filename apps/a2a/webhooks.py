@@ -1,0 +1,484 @@
+"""Webhooks (A2A 1.0 §3.1.7 to §3.1.10, §4.3): a task's events, told to whom its owner names.
+
+An owner creates, reads and deletes the configurations, whose secrets are masked. A ledger listener makes an event a
+delivery in the event's own transaction. Each webhook has a queue, claimed by compare-and-swap and worked off in order
+by the database's clock, on one event loop of a worker process, so that a slow receiver holds nobody else up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import logging
+import random
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from celery import current_app
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Coalesce, Now
+from kombu.exceptions import OperationalError
+
+import db
+import outbound
+from apps.a2a import http, tasks, v0_3
+from apps.a2a.errors import JSON
+from apps.a2a.models import Delivery, PushConfig
+from apps.a2a.requests import CreateWebhookRequest, ListWebhooksRequest, OneWebhookRequest, Webhook
+from apps.a2a.v0_3 import JSON_RPC
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.engine import accept
+from apps.record import lookup, wire
+from apps.record.errors import InvalidParams, TaskNotFound
+from apps.record.events import EventType
+from apps.record.ledger import Ledger
+from apps.record.models import Context, Event, Task
+from db import sql
+from db.sql import write_transaction
+from db.threads import Singleton
+from outbound import Limits, OutboundError
+
+MASK = "********"
+VET_SECONDS = 2.0  # for the look-up of a name, which is done again at each call
+
+
+async def vet_url(webhook: Webhook, field: str) -> None:
+    """Raises InvalidParams for a URL whose name leads where nobody may call. One that leads nowhere yet is taken."""
+    try:
+        async with asyncio.timeout(VET_SECONDS):
+            await outbound.guard().vet(webhook.url)
+    except outbound.Forbidden as refusal:
+        raise InvalidParams(f"{field}: {refusal}", field) from None
+    except (outbound.Unreachable, outbound.TooSlow, TimeoutError):
+        return
+
+
+def create_config(principal: Principal, agent: Agent, request: CreateWebhookRequest, version: str) -> JSON:
+    """Keep a webhook, in the place of one with the same id; it is called in `version`.
+
+    Raises TaskNotFound, InvalidParams.
+    """
+    task = lookup.find_agent_task(principal, agent, request.task_id)
+    with write_transaction():
+        context = _lock_context(task)
+        config = _save_config(task.pk, request, version)
+        _mark_watched(context)
+    return _config_json(config)
+
+
+def create_with_task(webhook: Webhook, version: str) -> accept.ExtraWrites:
+    """Keeps a webhook in the transaction that accepts its task's message, so that it is told of all that follows."""
+
+    def keep(log: Ledger, task: uuid.UUID) -> None:
+        _save_config(task, webhook, version)
+        _mark_watched(log.context)
+
+    return keep
+
+
+def find_config(principal: Principal, agent: Agent, request: OneWebhookRequest) -> JSON:
+    """Raises TaskNotFound, for an unknown webhook as well."""
+    task = lookup.find_agent_task(principal, agent, request.task_id)
+    config = PushConfig.objects.filter(task=task, config_id=request.id).first()
+    if config is None:
+        raise TaskNotFound("There is no such webhook.")
+    return _config_json(config)
+
+
+def list_configs(principal: Principal, agent: Agent, request: ListWebhooksRequest) -> JSON:
+    """ListTaskPushNotificationConfigsResponse, by id. Raises TaskNotFound."""
+    task = lookup.find_agent_task(principal, agent, request.task_id)
+    found = PushConfig.objects.filter(task=task, config_id__gt=request.page_token).order_by("config_id")
+    rows = list(found[: request.page_size + 1])
+    page = rows[: request.page_size]
+    return {
+        "configs": [_config_json(config) for config in page],
+        "nextPageToken": page[-1].config_id if len(rows) > len(page) else "",
+    }
+
+
+def delete_config(principal: Principal, agent: Agent, request: OneWebhookRequest) -> JSON:
+    """Forget a webhook and what waits for it; one that is gone stays so. Raises TaskNotFound."""
+    task = lookup.find_agent_task(principal, agent, request.task_id)
+    with write_transaction():
+        _lock_context(task)
+        PushConfig.objects.filter(task=task, config_id=request.id).only("pk").delete()
+    return {}
+
+
+def _lock_context(task: Task) -> Context:
+    """The task's context, alone in the hands of this transaction: the ledger looks at it under the same lock."""
+    context = Context.objects.select_for_update().filter(pk=task.context_id, deleted_at=None).first()
+    if context is None:
+        raise TaskNotFound  # it was cleared or deleted just now
+    return context
+
+
+def _mark_watched(context: Context) -> None:
+    if context.is_watched:
+        return
+    context.is_watched = True
+    if not context._state.adding:
+        Context.objects.filter(pk=context.pk).update(is_watched=True)
+
+
+def _save_config(task: uuid.UUID, webhook: Webhook, version: str) -> PushConfig:
+    """Raises InvalidParams where the task has as many as it may have. The context is locked."""
+    values = {
+        "url": webhook.url,
+        "token": webhook.token,
+        "scheme": webhook.authentication.scheme if webhook.authentication else "",
+        "credentials": webhook.authentication.credentials if webhook.authentication else "",
+        "version": version,
+    }
+    known = set(PushConfig.objects.filter(task=task).values_list("config_id", flat=True))
+    if webhook.id in known:
+        PushConfig.objects.filter(task=task, config_id=webhook.id).update(**values)
+        return PushConfig.objects.get(task=task, config_id=webhook.id)
+    if len(known) >= settings.MAX_WEBHOOKS:
+        raise InvalidParams(f"A task has at most {settings.MAX_WEBHOOKS} webhooks. Delete one first.", "taskId")
+    key = uuid.uuid4()
+    return PushConfig.objects.create(pk=key, task_id=task, config_id=webhook.id or str(key), **values)
+
+
+def _config_json(config: PushConfig) -> JSON:
+    """A TaskPushNotificationConfig whose secrets are known to be there and no more."""
+    shown: JSON = {"id": config.config_id, "taskId": str(config.task_id), "url": config.url}
+    if config.token:
+        shown["token"] = MASK
+    if config.scheme:
+        shown["authentication"] = {"scheme": config.scheme} | ({"credentials": MASK} if config.credentials else {})
+    return shown
+
+
+def queue_deliveries(context: Context, events: Sequence[Event]) -> None:
+    """Queue what the webhooks of these events' tasks are to be told. Called for watched contexts alone."""
+    told = [event for event in events if is_delivered(event)]
+    if not told:
+        return
+    # The lock keeps a worker from finding the queue empty, and leaving it, while this is not yet committed.
+    tasks = {event.task_id for event in told}
+    locked = PushConfig.objects.select_for_update().filter(task__in=tasks).order_by("pk")
+    configs = list(locked.only("pk", "task_id"))
+    waiting = [(config, event) for config in configs for event in told if event.task_id == config.task_id]
+    if not waiting:
+        return
+    Delivery.objects.bulk_create([Delivery(config=config, event_index=event.index) for config, event in waiting])
+    keys = {config.pk for config, _ in waiting}
+    PushConfig.objects.filter(pk__in=keys).update(due_at=Coalesce("due_at", Now()))
+    transaction.on_commit(lambda: publish_webhooks(keys))
+
+
+def is_delivered(event: Event) -> bool:
+    """Every status, and the last chunk of every artifact."""
+    match event.type:
+        case EventType.AGENT_TOKEN_END:
+            return True
+        case EventType.AGENT_STATUS:
+            return "kept" not in event.payload
+        case EventType.ARTIFACT_UPDATE:
+            return bool(event.payload["lastChunk"])
+        case _:
+            return False
+
+
+def archive_obstacle(context: Context) -> str:
+    """Why the context has to stay in the tables (`COLD_OBSTACLES`)."""
+    waiting = Delivery.objects.filter(config__task__context=context, state=Delivery.State.WAITING)
+    return "A webhook is still to be told of it." if waiting.exists() else ""
+
+
+log = logging.getLogger("parley.webhooks")
+
+DELIVER_TASK = "a2a.deliver"
+SWEEP_BATCH = 500
+
+
+def publish_webhooks(configs: Iterable[uuid.UUID]) -> None:
+    """Name webhooks to the workers. Call it after the commit; a broker that is away is logged, and no error."""
+    try:
+        for key in configs:
+            current_app.send_task(DELIVER_TASK, (str(key),))
+    except (OperationalError, ConnectionError, OSError) as error:
+        log.warning("the broker is away; webhooks wait for the sweep: %s", error)
+
+
+def publish_due_webhooks() -> int:
+    """Publish the webhooks that are due and in nobody's hands, and say how many. Safe anywhere, at any time, twice."""
+    waiting = _claimable(sql.database_time()).order_by("due_at")
+    due = list(waiting.values_list("pk", flat=True)[:SWEEP_BATCH])
+    publish_webhooks(due)
+    return len(due)
+
+
+MAX_CALLS = 200  # calls of one process at a time
+MAX_CALLS_PER_HOST = 10  # of these to one host, so that one that never answers does not take all the places
+
+
+class DeliveryWorker:
+    """Works off the queues of webhooks, each in order, side by side with the others; on one event loop."""
+
+    def __init__(self) -> None:
+        self._client = outbound.exchange(Limits(seconds=settings.WEBHOOK_SECONDS, connections=MAX_CALLS))
+        self._slots = asyncio.Semaphore(MAX_CALLS)
+        self._host_slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def drain(self, config: uuid.UUID) -> None:
+        """Send what is due at one webhook, until nothing is, a call fails, or another worker is at it."""
+        async with self._slots_at(host_of(await db.run(webhook_url, config))), self._slots:
+            claimed = await db.run(claim, config)
+            while claimed is not None:
+                claimed = await db.persist(record_result, claimed, await self._call(claimed))
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _call(self, claimed: ClaimedDelivery) -> CallResult:
+        """One POST. Only its status counts: what else is answered is not read."""
+        try:
+            async with self._client.send("POST", claimed.url, claimed.headers, claimed.body) as answer:
+                return CallResult(answer.status)
+        except OutboundError as error:
+            return CallResult(error=str(error))
+
+    def _slots_at(self, host: str) -> asyncio.Semaphore:
+        return self._host_slots.setdefault(host, asyncio.Semaphore(MAX_CALLS_PER_HOST))
+
+
+def host_of(url: str) -> str:
+    """The host and port of a URL; "" for what is none any more."""
+    try:
+        target = outbound.guard().check(url)
+    except outbound.Forbidden:
+        return ""
+    return f"{target.host}:{target.port}"
+
+
+CLOSE_SECONDS = 30
+
+
+class DeliveryThread:
+    """A delivery worker on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._running: dict[uuid.UUID, asyncio.Task[None]] = {}
+        self._rerun: set[uuid.UUID] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True)
+        self._thread.start()
+        self._worker = DeliveryWorker()
+
+    def wake(self, config: uuid.UUID) -> None:
+        """Have the worker look at a webhook's queue. Called from any thread."""
+        self._loop.call_soon_threadsafe(self._begin, config)
+
+    def close(self) -> None:
+        """Stop and end the thread. Another worker claims what it held when the leases end."""
+        try:
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(CLOSE_SECONDS)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _begin(self, config: uuid.UUID) -> None:
+        if config in self._running:
+            self._rerun.add(config)
+        else:
+            self._running[config] = self._loop.create_task(self._drain(config))
+
+    async def _drain(self, config: uuid.UUID) -> None:
+        try:
+            await self._worker.drain(config)
+        except Exception:
+            log.exception("webhook %s could not be worked off; it is taken up again by the sweep", config)
+        finally:
+            del self._running[config]
+        if config in self._rerun:
+            self._rerun.discard(config)
+            self._begin(config)
+
+    async def _end(self) -> None:
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._worker.close()
+
+
+_single = Singleton(DeliveryThread)
+
+
+def delivery_thread() -> DeliveryThread:
+    """The one of this process, made when the first webhook is to be called."""
+    return _single.get()
+
+
+def close_delivery_thread() -> None:
+    """End it (see `DeliveryThread.close`); a later webhook makes a new one."""
+    if (closing := _single.take()) is not None:
+        closing.close()
+
+
+DELETE_BATCH = 5_000  # deliveries that are deleted in one transaction
+LEASE_MARGIN_SECONDS = 5.0  # that a lease lasts beyond the time of one call
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDelivery:
+    """A delivery in the hands of a worker, and the claim by which it is."""
+
+    config: uuid.UUID
+    fence: int
+    delivery: int
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What came of a call: the status that was answered, or why there was no answer."""
+
+    status: int | None = None
+    error: str = ""
+
+    @property
+    def is_success(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+def webhook_url(config: uuid.UUID) -> str:
+    """The webhook's URL; "" for one that was deleted."""
+    return PushConfig.objects.filter(pk=config).values_list("url", flat=True).first() or ""
+
+
+def claim(config: uuid.UUID) -> ClaimedDelivery | None:
+    """Claim the queue and give its first delivery; None where nothing is due or another worker is at it."""
+    now = sql.database_time()
+    found = _claimable(now).select_related("task__context").filter(pk=config).first()
+    if found is None:
+        return None
+    claimed = PushConfig.objects.filter(pk=config, fence=found.fence)
+    if not claimed.update(fence=F("fence") + 1, lease_until=_lease_end(now)):
+        return None
+    found.fence += 1
+    with write_transaction():
+        return _next_delivery(found, now)
+
+
+def _claimable(now: datetime.datetime) -> QuerySet[PushConfig]:
+    """The webhooks that are due and that no worker holds."""
+    return PushConfig.objects.filter(Q(lease_until=None) | Q(lease_until__lt=now), due_at__lte=now)
+
+
+def record_result(claimed: ClaimedDelivery, result: CallResult) -> ClaimedDelivery | None:
+    """Record what came of a delivery; gives the next one of the queue if it is to be tried at once.
+
+    A webhook that was deleted, or taken up by another worker because this one was thought dead, is left alone.
+    """
+    with write_transaction():
+        # The delivery is locked before its webhook: in that order they are deleted.
+        delivery = Delivery.objects.select_for_update().filter(pk=claimed.delivery).first()
+        config = (
+            PushConfig.objects.select_for_update(of=("self",))
+            .select_related("task__context")
+            .filter(pk=claimed.config, fence=claimed.fence)
+            .first()
+        )
+        if config is None or delivery is None:
+            return None
+        now = sql.database_time()
+        _apply_result(delivery, result, now)
+        if delivery.state == Delivery.State.WAITING:
+            _release(config, now + retry_delay(delivery.attempts))
+            return None
+        return _next_delivery(config, now)
+
+
+def retry_deliveries(deliveries: Iterable[int]) -> int:
+    """Queue again those of these deliveries that were given up, and say how many there were."""
+    dead = Delivery.objects.filter(pk__in=list(deliveries), state=Delivery.State.DEAD)
+    with write_transaction():
+        # Deliveries are locked before their webhooks, as in `record_result`.
+        found = dict(dead.select_for_update(of=("self",)).order_by("pk").values_list("pk", "config"))
+        locked = PushConfig.objects.select_for_update().filter(pk__in=set(found.values())).order_by("pk")
+        configs = set(locked.values_list("pk", flat=True))
+        now = sql.database_time()
+        again = Delivery.objects.filter(pk__in=found)
+        queued = again.update(state=Delivery.State.WAITING, attempts=0, queued_at=now, finished_at=None)
+        PushConfig.objects.filter(pk__in=configs).update(due_at=now)
+        transaction.on_commit(lambda: publish_webhooks(configs))
+    return queued
+
+
+def delete_old_deliveries() -> int:
+    """Delete what was delivered long ago, and say how much; what was given up stays until it is delivered."""
+    long_ago = sql.database_time() - datetime.timedelta(days=settings.DELIVERIES_KEPT_DAYS)
+    old = Delivery.objects.filter(state=Delivery.State.DELIVERED, finished_at__lt=long_ago)
+    return old.filter(pk__in=list(old.values_list("pk", flat=True)[:DELETE_BATCH])).delete()[0]
+
+
+def retry_delay(attempts: int) -> datetime.timedelta:
+    """How long to wait after so many failures: twice as long each time, up to a bound, and never quite the same."""
+    first, longest = settings.WEBHOOK_WAIT_SECONDS
+    seconds = min(longest, first * 2 ** min(attempts - 1, 30))
+    return datetime.timedelta(seconds=random.uniform(seconds / 2, seconds))  # noqa: S311 - spreads load, hides nothing
+
+
+def _apply_result(delivery: Delivery, result: CallResult, now: datetime.datetime) -> None:
+    delivery.attempts += 1
+    delivery.last_status, delivery.last_error = result.status, result.error[:500]
+    if result.is_success:
+        delivery.state, delivery.finished_at = Delivery.State.DELIVERED, now
+    elif now - delivery.queued_at > datetime.timedelta(seconds=settings.WEBHOOK_GIVE_UP_SECONDS):
+        delivery.state, delivery.finished_at = Delivery.State.DEAD, now
+    delivery.save()
+
+
+def _next_delivery(config: PushConfig, now: datetime.datetime) -> ClaimedDelivery | None:
+    """The first that waits, with a new lease; an empty queue is put down."""
+    waiting = Delivery.objects.filter(config=config, state=Delivery.State.WAITING)
+    delivery = waiting.order_by("event_index").first()
+    if delivery is None:
+        _release(config, None)
+        return None
+    PushConfig.objects.filter(pk=config.pk).update(due_at=now, lease_until=_lease_end(now))
+    event = Event.objects.get(context=config.task.context_id, index=delivery.event_index)
+    body = delivery_body(event, config.task.context, config)
+    return ClaimedDelivery(config.pk, config.fence, delivery.pk, config.url, delivery_headers(config), body)
+
+
+def _release(config: PushConfig, due_at: datetime.datetime | None) -> None:
+    PushConfig.objects.filter(pk=config.pk).update(due_at=due_at, lease_until=None)
+
+
+def _lease_end(now: datetime.datetime) -> datetime.datetime:
+    return now + datetime.timedelta(seconds=settings.WEBHOOK_SECONDS + LEASE_MARGIN_SECONDS)
+
+
+def delivery_body(event: Event, context: Context, config: PushConfig) -> bytes:
+    """The StreamResponse of an event that is told (`is_delivered`); in A2A 0.3 the task as it stood then."""
+    if config.version == http.V0_3:
+        told: JSON | None = v0_3.downgrade_task(tasks.task_at(config.task_id, event.index), JSON_RPC)
+    else:
+        told = wire.stream_response(event, context)
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def delivery_headers(config: PushConfig) -> dict[str, str]:
+    """The headers that go with it; a header without content is left out."""
+    headers = {
+        "Content-Type": http.JSON_TYPE if config.version == http.V0_3 else http.A2A_TYPE,
+        "User-Agent": "Parley",
+        "X-A2A-Notification-Token": config.token,
+        "Authorization": f"{config.scheme} {config.credentials}" if config.credentials else "",
+    }
+    return {name: value for name, value in headers.items() if value}

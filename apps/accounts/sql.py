@@ -1,0 +1,20 @@
+"""The hand-written queries for whoever calls."""
+
+from __future__ import annotations
+
+from apps.accounts.models import ApiKey, User
+from db.sql import Query
+
+
+def key_with_user(key: ApiKey, user: User) -> ApiKey:
+    key.user = user
+    return key
+
+
+KEY_BY_PREFIX = Query(
+    "SELECT {api_key}, {person} FROM {api_key.table} JOIN {person.table} ON person.id = api_key.user_id "
+    "WHERE api_key.prefix = %s",
+    key_with_user,
+    api_key=ApiKey,
+    person=User,
+)

@@ -1,0 +1,228 @@
+"""Signatures and the keys that make them: made when first needed, rotated, revoked.
+
+All JSON Web Signatures (RFC 7515, detached payloads as in appendix F) are made and checked here, by algorithms from a
+list. An agent of None stands for the platform.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from joserfc import jws
+from joserfc.errors import JoseError, UnsupportedAlgorithmError
+from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
+
+from apps.agents.models import Agent, SigningKey
+
+JWK = dict[str, Any]
+
+ALGORITHMS = ("EdDSA", "ES256")
+"""What we sign with, the default first, and all that we accept of ourselves: no `none`, nothing symmetric, no RSA."""
+
+FOREIGN_ALGORITHMS = (*ALGORITHMS, "Ed25519", "ES384", "PS256", "RS256")
+"""What others may sign with: no `none`, nothing symmetric."""
+
+RSA_BITS = 2048  # the least that an RSA key must have
+PUBLIC_MEMBERS = ("kty", "crv", "x", "y", "n", "e", "kid", "alg", "use")
+
+
+class BadSignature(Exception):
+    """The signature is not one of this payload by this key, or cannot be read."""
+
+
+class _Registry(jws.JWSRegistry):
+    """The algorithms of a list alone. RFC 9864 would rename EdDSA to Ed25519; A2A's tools know it as EdDSA."""
+
+    max_header_length = 4096  # bytes: room for a long PUBLIC_BASE_URL
+
+    def get_alg(self, name: str) -> Any:
+        if name not in (self.allowed or ()):
+            raise UnsupportedAlgorithmError(f"{name} is not among {', '.join(self.allowed or ())}")
+        return self.algorithms[name]
+
+
+_REGISTRY = _Registry(algorithms=ALGORITHMS)
+_FOREIGN_REGISTRY = _Registry(
+    algorithms=FOREIGN_ALGORITHMS, strict_check_header=False
+)  # `crit` is checked all the same
+_FOREIGN_REGISTRY.max_payload_length = 1024**2  # bytes
+
+
+def generate_key(algorithm: str) -> JWK:
+    """A new private key (RFC 7517) for one of ALGORITHMS."""
+    key: Key = OKPKey.generate_key("Ed25519") if algorithm == "EdDSA" else ECKey.generate_key("P-256")
+    return dict(key.as_dict(private=True))
+
+
+def public_jwk(private: JWK) -> JWK:
+    """What of a private key may be published."""
+    return {name: value for name, value in private.items() if name != "d"}
+
+
+def thumbprint(key: JWK) -> str:
+    """The SHA-256 thumbprint (RFC 7638), by which a key is named: the same for its private and its public part."""
+    return import_key(public_jwk(key)).thumbprint()
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A private key that is ready to sign; `since` is when it was made."""
+
+    kid: str
+    algorithm: str
+    since: datetime.datetime
+    key: Any = field(compare=False, repr=False)  # joserfc's, which takes longer to read than to sign with
+
+    @classmethod
+    def of(cls, private: JWK, algorithm: str, since: datetime.datetime) -> Signer:
+        return cls(thumbprint(private), algorithm, since, import_key(private))
+
+    def sign(self, payload: bytes, **header: str) -> str:
+        """A compact JWS without its payload: `protected..signature`. `header` goes into the protected header."""
+        protected = {"alg": self.algorithm, "kid": self.kid, "typ": "JOSE", **header}
+        return jws.detach_content(jws.serialize_compact(protected, payload, self.key, registry=_REGISTRY))
+
+
+def unverified_header(signature: str) -> dict[str, Any]:
+    """The protected header of a detached JWS, unchecked: good for finding the key. Raises BadSignature."""
+    try:
+        protected, empty, _ = signature.split(".")
+        header = json.loads(_base64url_decode(protected))
+    except (ValueError, RecursionError) as error:
+        raise BadSignature("The signature is no compact JWS.") from error
+    if empty or not isinstance(header, dict):
+        raise BadSignature("The signature is no compact JWS with a detached payload.")
+    return header
+
+
+def verify(signature: str, payload: bytes, public: JWK, algorithm: str) -> None:
+    """Check a detached JWS. Raises BadSignature, also where its `alg` is not the key's own `algorithm`."""
+    if unverified_header(signature).get("alg") != algorithm:
+        raise BadSignature("The signature names another algorithm than that of its key.")
+    _base64url_decode(signature.rpartition(".")[2])
+    try:
+        jws.deserialize_compact(signature, import_key(public), registry=_REGISTRY, payload=payload)
+    except (JoseError, ValueError) as error:
+        raise BadSignature("The signature is not one of this content by this key.") from error
+
+
+def verify_foreign(signature: str, payload: bytes, public: JWK) -> None:
+    """Check a detached JWS of somebody else by one of FOREIGN_ALGORITHMS. Raises BadSignature."""
+    algorithm = unverified_header(signature).get("alg")
+    if algorithm not in FOREIGN_ALGORITHMS:
+        raise BadSignature(f"The signature is by an algorithm that is not among {', '.join(FOREIGN_ALGORITHMS)}.")
+    key = import_foreign_key(public)
+    _base64url_decode(signature.rpartition(".")[2])
+    try:
+        jws.deserialize_compact(signature, key, registry=_FOREIGN_REGISTRY, payload=payload)
+    except (JoseError, ValueError, TypeError) as error:
+        raise BadSignature("The signature is not one of this content by this key.") from error
+
+
+def import_foreign_key(public: JWK) -> Key:
+    """Somebody else's public key, of a kind that FOREIGN has. Raises BadSignature."""
+    try:
+        key = import_key({name: value for name, value in public.items() if name in PUBLIC_MEMBERS})
+    except (JoseError, ValueError, TypeError, KeyError) as error:
+        raise BadSignature("The key cannot be read.") from error
+    if isinstance(key, RSAKey) and key.raw_value.key_size < RSA_BITS:
+        raise BadSignature(f"The RSA key has less than {RSA_BITS} bits.")
+    if not isinstance(key, (ECKey, OKPKey, RSAKey)):
+        raise BadSignature("The key is of a kind that is not taken.")
+    return key
+
+
+def _base64url_decode(segment: str) -> bytes:
+    """Base64url as RFC 7515 writes it; spellings that only decode to the same bytes are none. Raises BadSignature."""
+    try:
+        content = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+    except ValueError as error:
+        raise BadSignature("The signature is not written in base64url.") from error
+    if base64.urlsafe_b64encode(content).rstrip(b"=") != segment.encode():
+        raise BadSignature("The signature is not written in plain base64url.")
+    return content
+
+
+SIGNER_CACHE_SECONDS = (
+    10.0  # how long a process goes on with a key before it looks whether that is still the current one
+)
+
+_signers: dict[int | None, tuple[float, Signer]] = {}
+
+
+def signer_of(agent: Agent | None) -> Signer:
+    """The current key, ready to sign; one is made where there is none. Mostly without a query.
+
+    Raises encryption.CannotDecrypt.
+    """
+    owner = agent.pk if agent else None
+    until, signer = _signers.get(owner, (0.0, None))
+    if signer is None or until < time.monotonic():
+        key = SigningKey.objects.of(agent).current().first() or make_key(agent)
+        signer = Signer.of(json.loads(key.private), key.algorithm, key.created_at)
+        transaction.on_commit(
+            partial(_cache_signer, owner, signer)
+        )  # a key whose making is rolled back is kept nowhere
+    return signer
+
+
+def rotate_key(agent: Agent | None, algorithm: str = SigningKey.Algorithm.EDDSA) -> SigningKey:
+    """Retire the current key, if any, and make a new one. What the old one signed can still be verified."""
+    with transaction.atomic():
+        for key in SigningKey.objects.of(agent).current().defer("private").select_for_update():
+            _retire_key(key)  # also one that can no longer be decrypted
+        key = make_key(agent, algorithm)
+    _clear_signers_on_commit()
+    return key
+
+
+def revoke_key(key: SigningKey) -> None:
+    """Take all trust from a key, also for what it signed before. If it was the current one, a new one follows."""
+    key.revoked_at = key.revoked_at or timezone.now()
+    _retire_key(key)
+    _clear_signers_on_commit()
+
+
+def clear_signers() -> None:
+    """Look up the current keys again when they are next needed."""
+    _signers.clear()
+
+
+def _cache_signer(owner: int | None, signer: Signer) -> None:
+    _signers[owner] = time.monotonic() + SIGNER_CACHE_SECONDS, signer
+
+
+def _retire_key(key: SigningKey) -> None:
+    """The key signs no more, so its private part is erased."""
+    key.retired_at = key.retired_at or timezone.now()
+    key.private = ""
+    key.save(update_fields=["private", "retired_at", "revoked_at"])
+
+
+def make_key(agent: Agent | None, algorithm: str = SigningKey.Algorithm.EDDSA) -> SigningKey:
+    """A new key that signs from now on; the agent must have none that does."""
+    private = generate_key(algorithm)
+    try:
+        with transaction.atomic():
+            return SigningKey.objects.create(
+                kid=thumbprint(private),
+                algorithm=algorithm,
+                agent=agent,
+                public=public_jwk(private),
+                private=json.dumps(private),
+            )
+    except IntegrityError:  # another process made one at this very moment
+        return SigningKey.objects.of(agent).current().get()
+
+
+def _clear_signers_on_commit() -> None:
+    clear_signers()
+    transaction.on_commit(clear_signers)

@@ -1,0 +1,73 @@
+"""DRF's policies, which settings name: who may call, and how JSON bodies are read and written.
+
+DRF loads this module while it defines its own views, so it imports none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+from rest_framework.exceptions import ParseError, UnsupportedMediaType
+from rest_framework.parsers import BaseParser
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from apps.accounts.authentication import request_principal
+from apps.accounts.principals import READ, SCOPES, WRITE
+from apps.record.content import strict_json
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
+
+class InScope(BasePermission):
+    """A known caller: one that may read for the methods that change nothing, one that may write for the others.
+
+    A view whose POST changes nothing says so by `scopes = {"POST": READ}`.
+    """
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        principal = request_principal(request)
+        if not principal.is_known:
+            return False
+        scope = WRITE if request.method not in SAFE_METHODS else READ
+        scope = getattr(view, "scopes", {}).get(request.method, scope)
+        self.message = f"This API key may not do this: it lacks the scope {scope}, to {SCOPES[scope]}."
+        return principal.may(scope)
+
+
+class StrictJSON(BaseParser):
+    """A body that is one JSON value. Raises ParseError, UnsupportedMediaType for a compressed one."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        if parser_context and "Content-Encoding" in parser_context["request"].headers:
+            raise UnsupportedMediaType(media_type or "")
+        try:
+            return strict_json.parse(stream.read())
+        except strict_json.InvalidJSON as error:
+            raise ParseError(str(error)) from None
+
+
+class PlainJSON(BaseRenderer):
+    """A JSON value, as it is: nothing is converted, so what goes out is what the shapes made."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None  # JSON is UTF-8 (RFC 8259 §8.1)
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        return b"" if data is None else encode_json(data)
+
+
+def encode_json(value: Any) -> bytes:
+    """A JSON value as bytes; the same value gives the same bytes."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

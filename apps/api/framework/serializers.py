@@ -1,0 +1,162 @@
+"""The serializers that endpoints are written with: they say it in camelCase and take nothing that they do not know.
+
+They read requests and declare answers to the schema. Answers themselves are plain values (see `shapes`), because a
+serializer's pace is a hundredth of a dictionary's; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.http import QueryDict
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+
+from apps.record.content import strict_json
+
+UNKNOWN = "Is not known here."
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+class Shape(serializers.Serializer[Any]):
+    """A JSON object whose fields are declared in Python's spelling and said in camelCase."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        said = {}
+        for name, field in super().get_fields().items():
+            if camel(name) != name and field.source is None:
+                field.source = name
+            said[camel(name)] = field
+        return said
+
+
+class Strict(serializers.Serializer[Any]):
+    """One that names what it does not know instead of leaving it out."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping) and (unknown := [name for name in data if name not in self.fields]):
+            raise ValidationError({name: [UNKNOWN] for name in unknown[:20]})
+        return super().to_internal_value(data)
+
+
+JSON_KINDS: tuple[tuple[tuple[type, ...], tuple[type, ...], str], ...] = (
+    ((serializers.BooleanField,), (bool,), "true or false"),
+    ((serializers.IntegerField,), (int,), "an integer"),
+    ((serializers.FloatField,), (int, float), "a number"),
+    ((serializers.CharField, serializers.UUIDField, serializers.DateTimeField), (str,), "a string"),
+)
+"""Which JSON values fields are read from, which by themselves would take what can be made one."""
+
+
+class Body(Strict, Shape):
+    """The body of a request."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        given = data.items() if isinstance(data, Mapping) else ()
+        if wrong := {name: [words] for name, value in given if (words := self._unfit(name, value))}:
+            raise ValidationError(wrong)
+        return super().to_internal_value(data)
+
+    def _unfit(self, name: str, value: Any) -> str:
+        """What a value must be that is of another kind than its field; "" where it fits, or is left to the field."""
+        field = self.fields.get(name)
+        if field is None or value is None:
+            return ""
+        for fields, kinds, words in JSON_KINDS:
+            if isinstance(field, fields):
+                fits = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+                return "" if fits else f"Must be {words}."
+        return ""
+
+
+class Query(Strict):
+    """The query of an address; its names stay in snake_case."""
+
+    def __init__(self, *, data: QueryDict | None = None, **options: Any) -> None:
+        given = data or QueryDict()  # the schema asks without any
+        super().__init__(data={name: self._value(name, values) for name, values in given.lists()}, **options)
+
+    def _value(self, name: str, values: list[str]) -> Any:
+        """A list is given by repeating its name, by commas, or both; anything else once."""
+        if isinstance(self.fields.get(name), serializers.ListField):
+            return [one for value in values for one in value.split(",") if one]
+        return values[0] if len(values) == 1 else values
+
+
+class Token(serializers.RegexField):
+    """A place that an answer named, in letters that an address can hold as they are."""
+
+    default_error_messages = {"invalid": "Is none that was given out here. Begin again without one."}
+
+    def __init__(self, **options: Any) -> None:
+        usual: dict[str, Any] = {"max_length": 1000, "default": "", "allow_blank": True}
+        super().__init__("^[A-Za-z0-9_.=-]*(:[A-Za-z0-9_.=-]*){0,2}$", **{**usual, **options})
+
+
+class Choice(serializers.ChoiceField):
+    """One of some words; whoever says another one is told them."""
+
+    def __init__(self, choices: Any, **options: Any) -> None:
+        super().__init__(choices, **options)
+        self.error_messages["invalid_choice"] = f"Must be one of {', '.join(map(str, self.choices))}."
+
+
+class Listing(Query):
+    """The query of a list that comes page by page."""
+
+    limit = serializers.IntegerField(min_value=1, max_value=100, default=50, help_text="How many on a page.")
+    cursor = Token(help_text="`nextCursor` of the page before.")
+
+
+@extend_schema_field(OpenApiTypes.ANY)
+class AnyValue(serializers.JSONField):
+    """Any JSON value that the record can take."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        try:
+            return strict_json.to_storable(data)
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
+
+
+@extend_schema_field(OpenApiTypes.OBJECT)
+class Struct(AnyValue):
+    """A JSON object."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise ValidationError("Must be an object.")
+        return super().to_internal_value(data)
+
+
+class Line(serializers.CharField):
+    """A text of one line, without control characters, such as an id."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": settings.MAX_ID_LENGTH, "trim_whitespace": False, **options})
+
+    def to_internal_value(self, data: Any) -> str:
+        text: str = super().to_internal_value(data)
+        if CONTROL.search(text):
+            raise ValidationError("Must not contain control characters.")
+        return text
+
+
+def page_of(shape: type[Shape]) -> type[Shape]:
+    """The shape of a page of a list."""
+    fields = {
+        "items": shape(many=True),
+        "next_cursor": serializers.CharField(help_text="For the next page; empty on the last one."),
+        "__doc__": "",
+    }
+    return type(f"{shape.__name__.removesuffix('Shape')}Page", (Shape,), fields)

@@ -1,0 +1,129 @@
+"""The base of every endpoint: one asynchronous way in, on which waiting costs no thread and no connection.
+
+DRF has no asynchronous views. Here its negotiation, authentication, permissions and counting run once, on the database
+bridge. A handler that is a plain method is called there too, with the database in hand; one that is `async def` is
+awaited on the event loop, may wait as long as it likes, and reaches the database by `db.run`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+import db
+from apps.accounts import quotas
+from apps.accounts.authentication import request_principal
+from apps.accounts.principals import ANONYMOUS, Principal
+from apps.api.framework import problems
+from apps.api.framework.serializers import Body, Query
+from apps.record.errors import InvalidFields
+
+Handler = Callable[..., Any]
+
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+KEY_PATTERN = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
+
+
+class Endpoint(APIView):
+    """An address of the client API, with a handler for each of its methods."""
+
+    view_is_async = True
+    http_method_names = ["get", "head", "post", "put", "patch", "delete"]
+    principal: Principal = ANONYMOUS
+    scopes: dict[str, str] = {}
+    """The scope that a method wants, where it is not that of reading or writing."""
+
+    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
+        self.args, self.kwargs, self.headers = args, kwargs, self.default_response_headers
+        try:
+            _ = request.body  # read before DRF does: the bridge may call a handler again
+            self.request = self.initialize_request(request, *args, **kwargs)
+            handler = self._handler()
+            if iscoroutinefunction(handler):
+                await db.run(self.initial, self.request, *args, **kwargs)
+                response = self._render(await handler(self.request, *args, **kwargs))
+            else:
+                response = await db.run(self._call_sync, handler)
+        except Exception as error:
+            response = problems.problem(error).response
+        for name, value in self.headers.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    def _handler(self) -> Callable[..., Awaitable[Any]] | Handler:
+        name = str(self.request.method).lower()
+        found = getattr(self, name, None) if name in self.http_method_names else None
+        return cast(Handler, found or self.http_method_not_allowed)
+
+    def _call_sync(self, handler: Handler) -> HttpResponseBase:
+        self.initial(self.request, *self.args, **self.kwargs)
+        return self._render(handler(self.request, *self.args, **self.kwargs))
+
+    def _render(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Rendered, which Django does only behind its middleware."""
+        response = self.finalize_response(self.request, cast("Response", response), *self.args, **self.kwargs)
+        response.headers.setdefault("Cache-Control", "no-store")
+        if isinstance(response, Response):
+            response.render()
+        return response
+
+    def perform_authentication(self, request: Request) -> None:
+        """Who is calling; every call is counted, one that is not let in by its address. Raises QuotaExceeded."""
+        try:
+            self.principal = request_principal(request)
+        except APIException:
+            quotas.count_request(ANONYMOUS, self.address)
+            raise
+        quotas.count_request(self.principal, self.address)
+
+    @property
+    def address(self) -> str:
+        """Where the call comes from, as the server says."""
+        return str(self.request.META.get("REMOTE_ADDR", ""))
+
+    @property
+    def traceparent(self) -> str:
+        """The caller's span (W3C Trace Context), if it told one."""
+        return self.request.headers.get("traceparent", "")
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key that came, or a new one where none did. Raises InvalidFields."""
+        key = self.request.headers.get(IDEMPOTENCY_HEADER)
+        if key is None:
+            return str(uuid.uuid4())
+        if not KEY_PATTERN.fullmatch(key):
+            sentence = "Must have 1 to 200 printable characters of ASCII, such as a UUID."
+            raise InvalidFields([(IDEMPOTENCY_HEADER, sentence)])
+        return key
+
+    def query[Q: Query](self, shape: type[Q]) -> dict[str, Any]:
+        """The values of the query, by their names in Python. Raises ValidationError."""
+        given = shape(data=self.request.query_params)
+        given.is_valid(raise_exception=True)
+        return cast("dict[str, Any]", given.validated_data)
+
+    def body[B: Body](self, shape: type[B]) -> dict[str, Any]:
+        """The values of the body, by their names in Python. Raises ValidationError, ParseError."""
+        if not isinstance(self.request.data, dict):
+            raise InvalidFields([("", "The body must be a JSON object.")])
+        given = shape(data=self.request.data, context={"caller": self.principal})
+        given.is_valid(raise_exception=True)
+        return cast("dict[str, Any]", given.validated_data)
+
+
+class UnknownAddress(Endpoint):
+    """Every address that is none."""
+
+    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
+        return problems.problem(problems.NotFound("There is nothing at this address.")).response

@@ -1,0 +1,520 @@
+"""The record as the client API shows it: plain values (`…_json`), and the shapes that declare them to the schema.
+
+Everything is a pure function of the log: what a session was after event N can be said again at any time, byte for byte.
+Functions take many rows at once, and ask the database the same few questions however many there are.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from django.conf import settings
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from drf_spectacular.utils import extend_schema_serializer
+from rest_framework import serializers
+
+from apps.agents.models import Agent
+from apps.api.framework.serializers import AnyValue, Shape, Struct
+from apps.record import lineage, projection, wire
+from apps.record.content import rendering
+from apps.record.content.parts import declared_media_type, pieces_joined, size_of, words_of
+from apps.record.events import EventType
+from apps.record.lineage import Versions, number_versions
+from apps.record.models import Artifact, Context, Event, Message, Segment, Task, TaskState
+from apps.record.projection import Author
+
+JSON = dict[str, Any]
+Slugs = Mapping[int | None, str]
+
+timestamp = wire.timestamp
+
+
+def optional_timestamp(at: datetime.datetime | None) -> str | None:
+    return timestamp(at) if at else None
+
+
+def agent_slugs(agents: Iterable[int | None]) -> Slugs:
+    """The slugs of agents by their keys. One query, or none."""
+    keys = {key for key in agents if key is not None}
+    return dict(Agent.objects.filter(pk__in=keys).values_list("pk", "slug")) if keys else {}
+
+
+def parts_json(parts: Iterable[JSON], session: uuid.UUID) -> list[JSON]:
+    """Parts for the wire: content that is kept in a file is a link."""
+    return [_linked_part(part, session) if "stored" in part else part for part in parts]
+
+
+def _linked_part(stored: JSON, session: uuid.UUID) -> JSON:
+    rest = {name: value for name, value in stored.items() if name != "stored"}
+    return {"url": settings.PUBLIC_BASE_URL + wire.download_path(stored, session), **rest}
+
+
+def _nullable_text(**options: Any) -> serializers.CharField:
+    return serializers.CharField(allow_null=True, **options)
+
+
+class SessionMetadata(Shape):
+    agent_url = serializers.URLField(help_text="Where other agents reach its agent, by A2A.")
+    agent = serializers.CharField(help_text="The slug of the agent that it is with.")
+    context_id = serializers.CharField(help_text="The A2A contextId.")
+    message_count = serializers.IntegerField()
+    options = Struct(help_text="How the agent is set up here.")
+    forked_at = serializers.IntegerField(allow_null=True, help_text="Of a fork, the last event that it shares.")
+    fork_reason = serializers.CharField(help_text="fork, edit, retry or agent; empty where it is no fork.")
+
+
+@extend_schema_serializer(component_name="Session")
+class SessionShape(Shape):
+    """A conversation."""
+
+    id = serializers.UUIDField()
+    title = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField(help_text="When its newest event was recorded.")
+    parent_id = serializers.UUIDField(allow_null=True, help_text="The session that it was forked from.")
+    revision = serializers.IntegerField(help_text="The index of its newest event.")
+    archived_at = serializers.DateTimeField(allow_null=True)
+    metadata = SessionMetadata()
+
+
+class ToolCall(Shape):
+    call_id = serializers.CharField()
+    name = serializers.CharField()
+    arguments = AnyValue()
+    result = AnyValue(allow_null=True)
+    is_error = serializers.BooleanField()
+
+
+class MessageEdit(Shape):
+    session_id = serializers.UUIDField(help_text="The fork in which it was said anew.")
+    index = serializers.IntegerField(help_text="Of the event that says so.")
+    timestamp = serializers.DateTimeField()
+
+
+class MessageMetadata(Shape):
+    agent_run_id = serializers.UUIDField(allow_null=True)
+    agent = _nullable_text(help_text="The slug of the agent that wrote it; null: you.")
+    agent_version = serializers.IntegerField(allow_null=True, help_text="The number of that agent's version.")
+    task_id = serializers.UUIDField(allow_null=True)
+    message_id = serializers.CharField(help_text="Its sender's own id: the Idempotency-Key under which it was sent.")
+    tool_calls = ToolCall(many=True)
+    is_edited = serializers.BooleanField()
+    edit_history = MessageEdit(many=True)
+
+
+@extend_schema_serializer(component_name="Message")
+class MessageShape(Shape):
+    """One turn of talk."""
+
+    id = serializers.UUIDField()
+    session_id = serializers.UUIDField()
+    index = serializers.IntegerField(help_text="Of the event that brought it.")
+    role = serializers.ChoiceField(Message.Role.choices)
+    content = serializers.CharField(help_text="Its words.")
+    parts = serializers.ListField(child=Struct(), help_text="Its parts, in A2A's shape.")
+    html = serializers.CharField(help_text="An agent's words laid out, safe to insert; empty for your own.")
+    timestamp = serializers.DateTimeField()
+    metadata = MessageMetadata()
+
+
+@extend_schema_serializer(component_name="Event")
+class EventShape(Shape):
+    """A line of a session's log."""
+
+    id = serializers.CharField(help_text="<sessionId>:<index>")
+    session_id = serializers.UUIDField()
+    index = serializers.IntegerField(help_text="1 for the first; there are no gaps.")
+    type = serializers.ChoiceField(EventType.choices)
+    task_id = serializers.UUIDField(allow_null=True)
+    run_id = serializers.UUIDField(allow_null=True)
+    payload = Struct(help_text="What there is depends on the type.")
+    timestamp = serializers.DateTimeField()
+
+
+class StatusMessage(Shape):
+    message_id = serializers.CharField()
+    content = serializers.CharField()
+    parts = serializers.ListField(child=Struct())
+    metadata = Struct()
+
+
+class TaskStatus(Shape):
+    message = StatusMessage(allow_null=True)
+
+
+@extend_schema_serializer(component_name="Task")
+class TaskShape(Shape):
+    """A unit of work in a session."""
+
+    id = serializers.UUIDField()
+    session_id = serializers.UUIDField()
+    state = serializers.ChoiceField(TaskState.choices)
+    agent = serializers.CharField(help_text="The slug of the agent that was asked.")
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField(help_text="When its state was recorded.")
+    status = TaskStatus()
+    question = Struct(allow_null=True, help_text="What it waits for: a name, and perhaps a JSON Schema.")
+    references = serializers.ListField(child=serializers.CharField(), help_text="Tasks that it refines.")
+    artifacts = serializers.ListField(child=serializers.CharField(), help_text="Ids of what it delivered.")
+    parent_id = serializers.UUIDField(allow_null=True, help_text="The task that called for it.")
+
+
+@extend_schema_serializer(component_name="Artifact")
+class ArtifactShape(Shape):
+    """What a task delivered."""
+
+    id = serializers.CharField(help_text="<taskId>/<artifactId>")
+    session_id = serializers.UUIDField()
+    task_id = serializers.UUIDField()
+    artifact_id = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    media_type = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes.")
+    digest = serializers.CharField(help_text="SHA-256 of the canonical JSON of its parts.")
+    is_signed = serializers.BooleanField()
+    version = serializers.IntegerField(help_text="1 for the first of its name in the session.")
+    created_at = serializers.DateTimeField()
+    parts = serializers.ListField(child=Struct())
+    metadata = Struct()
+
+
+@extend_schema_serializer(component_name="WholeSession")
+class WholeSessionShape(Shape):
+    """A session with what was asked for of it."""
+
+    session = SessionShape()
+    messages = MessageShape(many=True, required=False)
+    tasks = TaskShape(many=True, required=False)
+    artifacts = ArtifactShape(many=True, required=False)
+    events = EventShape(many=True, required=False)
+    next_events = serializers.IntegerField(
+        allow_null=True,
+        required=False,
+        help_text="`events_since` for those after these; null: there are none.",
+    )
+
+
+@extend_schema_serializer(component_name="Sent")
+class SentShape(Shape):
+    """What a message led to: an answer at once, or a task."""
+
+    session = SessionShape()
+    message = MessageShape(allow_null=True)
+    answer = MessageShape(allow_null=True, help_text="What was answered: at once, or after waiting.")
+    task = TaskShape(allow_null=True)
+    artifacts = ArtifactShape(many=True, help_text="What the task delivered, after waiting.")
+    repeated = serializers.BooleanField(help_text="Sent before under the same key: nothing was done anew.")
+
+
+def session_json(context: Context) -> JSON:
+    """A session as it is. Asks for its agent and the number of its messages."""
+    return sessions_json([context])[0]
+
+
+def sessions_json(contexts: Sequence[Context]) -> list[JSON]:
+    """Sessions as they are. At most three queries."""
+    slugs, counts = agent_slugs(context.agent_id for context in contexts), _message_counts(contexts)
+    return [build_session_json(context, slugs, counts.get(context.pk, 0)) for context in contexts]
+
+
+def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JSON:
+    """A session of which everything is known."""
+    slug = slugs[context.agent_id]
+    return {
+        "id": str(context.pk),
+        "title": context.title,
+        "createdAt": timestamp(context.created_at),
+        "updatedAt": timestamp(context.updated_at),
+        "parentId": str(context.parent_id) if context.parent_id else None,
+        "revision": context.last_event,
+        "archivedAt": optional_timestamp(context.archived_at),
+        "metadata": {
+            "agentUrl": f"{settings.PUBLIC_BASE_URL}/a2a/{slug}",
+            "agent": slug,
+            "contextId": context.context_id,
+            "messageCount": message_count,
+            "options": context.options,
+            "forkedAt": context.forked_at,
+            "forkReason": context.fork_reason,
+        },
+    }
+
+
+def _message_counts(contexts: Sequence[Context]) -> dict[uuid.UUID, int]:
+    """How many messages each has, with those of its past."""
+    own = Message.objects.filter(context__in=[context.pk for context in contexts])
+    counts = dict(own.values_list("context").annotate(Count("pk")).order_by())
+    forks = [context.pk for context in contexts if context.forked_at is not None]
+    for fork, number in _inherited_counts(forks) if forks else ():
+        counts[fork] = counts.get(fork, 0) + number
+    return counts | {context.pk: context.cold_messages for context in contexts if context.cold_file}
+
+
+def _inherited_counts(forks: list[uuid.UUID]) -> list[tuple[uuid.UUID, int]]:
+    said = Message.objects.filter(
+        context=OuterRef("source"), index__gte=OuterRef("first"), index__lte=OuterRef("last")
+    ).order_by()
+    number = Subquery(said.values("context").annotate(number=Count("pk")).values("number"))
+    segments = Segment.objects.filter(context__in=forks).annotate(number=Coalesce(number, 0)).order_by()
+    return list(segments.values_list(F("context"), F("number")))
+
+
+TOOL_EVENTS = (EventType.AGENT_TOOL_CALL, EventType.AGENT_TOOL_RESULT)
+
+
+def messages_json(context: Context, rows: Sequence[Message], upto: int | None = None) -> list[JSON]:
+    """Messages of a session or of its past, as they were after event `upto`. At most three queries, beside segments."""
+    if not rows:
+        return []
+    events = _turn_events(rows)
+    wrote = projection.read_authors(event for event in events if event.type in projection.AUTHOR_EVENTS)
+    called, edits = _tool_calls(events, rows), _edits(context, upto)
+    slugs = agent_slugs(author.agent for author in wrote.values())
+    nobody = Author()
+    shown = []
+    for row in rows:
+        author, calls, edited = wrote.get(row.index, nobody), called.get(row.index, []), edits.get(str(row.pk), [])
+        shown.append(_message_json(context.pk, row, author, slugs, calls, edited))
+    return shown
+
+
+def _message_json(
+    session: uuid.UUID, row: Message, author: Author, slugs: Slugs, called: list[JSON], edits: list[JSON]
+) -> JSON:
+    words = words_of(row.parts)
+    return {
+        "id": str(row.pk),
+        "sessionId": str(session),
+        "index": row.index,
+        "role": row.role,
+        "content": words,
+        "parts": parts_json(row.parts, session),
+        "html": rendering.render_markdown(words) if words and row.role == Message.Role.AGENT else "",
+        "timestamp": timestamp(row.created_at),
+        "metadata": {
+            "agentRunId": str(author.run) if author.run else None,
+            "agent": slugs.get(author.agent),
+            "agentVersion": author.version,
+            "taskId": str(row.task_id) if row.task_id else None,
+            "messageId": row.message_id,
+            "toolCalls": called,
+            "isEdited": bool(edits),
+            "editHistory": edits,
+        },
+    }
+
+
+def _turn_events(rows: Sequence[Message]) -> list[Event]:
+    """The events of agents' turns that say who wrote these messages and which tools were called, in their order."""
+    by_agents = [row for row in rows if row.role == Message.Role.AGENT]
+    alone: dict[uuid.UUID, list[int]] = defaultdict(list)
+    for row in by_agents:
+        if row.task_id is None:
+            alone[row.context_id].append(row.index)
+    if not by_agents:
+        return []
+    # Chunks and tokens, of which there are most, have an artifact: the index of a task's events passes them over.
+    tasks = {row.task_id for row in by_agents if row.task_id}
+    wanted = Q(task__in=tasks, artifact_id="", type__in=(*projection.AUTHOR_EVENTS, *TOOL_EVENTS))
+    for source, indexes in alone.items():
+        wanted |= Q(context=source, index__in=indexes)
+    # A task of a fork's past may go on where it is, under the indexes that the fork's own messages have.
+    place = {row.index: row.context_id for row in rows}
+    found = Event.objects.filter(wanted).order_by("index")
+    return [event for event in found if place.get(event.index, event.context_id) == event.context_id]
+
+
+def _tool_calls(events: Iterable[Event], rows: Sequence[Message]) -> dict[int, list[JSON]]:
+    """By the index of an agent's message, the calls of the same run since its message before."""
+    said = {row.index for row in rows}
+    found: dict[int, list[JSON]] = {}
+    open_calls: dict[Any, list[JSON]] = defaultdict(list)
+    for event in events:
+        if event.type == EventType.AGENT_TOOL_CALL:
+            open_calls[event.run].append(_tool_call_json(event))
+        elif event.type == EventType.AGENT_TOOL_RESULT:
+            _take_result(open_calls[event.run], event)
+        elif event.index in said:
+            found[event.index] = open_calls.pop(event.run, [])
+    return found
+
+
+def _tool_call_json(event: Event) -> JSON:
+    payload = event.payload
+    return {
+        "callId": payload["callId"],
+        "name": payload["name"],
+        "arguments": payload["arguments"],
+        "result": None,
+        "isError": False,
+    }
+
+
+def _take_result(calls: list[JSON], event: Event) -> None:
+    for call in reversed(calls):
+        if call["callId"] == event.payload["callId"]:
+            call["result"], call["isError"] = event.payload["result"], event.payload["isError"]
+            return
+
+
+def _edits(context: Context, upto: int | None) -> dict[str, list[JSON]]:
+    """By the id of a message, the sessions in which it was said anew."""
+    found: dict[str, list[JSON]] = defaultdict(list)
+    for event in lineage.events(context, upto=upto).filter(type=EventType.EDIT):
+        edit = {"sessionId": event.payload["session"], "index": event.index, "timestamp": timestamp(event.at)}
+        found[event.payload["messageId"]].append(edit)
+    return found
+
+
+@dataclass(slots=True)
+class EventValues:
+    """What is shown of an event. For thousands at once: a row takes several times as long to make."""
+
+    index: int
+    type: str
+    task_id: uuid.UUID | None
+    run: uuid.UUID | None
+    payload: JSON
+    at: datetime.datetime
+
+    @classmethod
+    def of(cls, events: QuerySet[Event]) -> list[Self]:
+        return [cls(*values) for values in events.values_list(*cls.__slots__)]
+
+
+def events_json(session: uuid.UUID, events: Sequence[Event | EventValues]) -> list[JSON]:
+    """Events of a session or of its past. One query at most."""
+    slugs = agent_slugs(key for event in events for key in _agents_in(event.payload))
+    name = str(session)
+    return [
+        {
+            "id": f"{name}:{event.index}",
+            "sessionId": name,
+            "index": event.index,
+            "type": event.type,
+            "taskId": str(event.task_id) if event.task_id else None,
+            "runId": str(event.run) if event.run else None,
+            "payload": _payload_json(event.payload, session, slugs),
+            "timestamp": timestamp(event.at),
+        }
+        for event in events
+    ]
+
+
+def _agents_in(payload: JSON) -> Iterator[int]:
+    for holder in (payload, payload.get("opens"), payload.get("task")):
+        if holder and isinstance(key := holder.get("agent"), int):
+            yield key
+
+
+def _payload_json(payload: JSON, session: uuid.UUID, slugs: Slugs) -> JSON:
+    if "kept" in payload:
+        return {}
+    shown = dict(payload)
+    if "agent" in shown:
+        shown["agent"] = slugs.get(shown["agent"])
+    if "opens" in shown:
+        opens = {name: value for name, value in shown["opens"].items() if name not in ("owner", "workspace")}
+        shown["opens"] = {**opens, "agent": slugs.get(opens["agent"])}
+    if "task" in shown:
+        shown["task"] = {**shown["task"], "agent": slugs.get(shown["task"]["agent"])}
+    if "slot" in shown:
+        shown["slot"] = question_json(shown["slot"])
+    for holder in ("message", "artifact"):
+        if holder in shown:
+            shown[holder] = {**shown[holder], "parts": parts_json(shown[holder]["parts"], session)}
+    return shown
+
+
+def question_json(slot: JSON) -> JSON:
+    """What a task asks for, without what its agent keeps for itself."""
+    return {name: value for name, value in slot.items() if name != "value"}
+
+
+def tasks_json(session: uuid.UUID, rows: Sequence[Task], artifacts: Iterable[Artifact]) -> list[JSON]:
+    """Tasks of a session, with what was delivered in it. One query."""
+    slugs = agent_slugs(row.agent_id for row in rows)
+    delivered: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
+    for artifact in artifacts:
+        delivered[artifact.task_id].append(artifact)
+    return [task_json(session, row, slugs[row.agent_id], delivered[row.pk]) for row in rows]
+
+
+def task_json(session: uuid.UUID, row: Task, agent: str, artifacts: Iterable[Artifact]) -> JSON:
+    """A task of a session, with the slug of its agent and what it delivered there."""
+    return {
+        "id": str(row.pk),
+        "sessionId": str(session),
+        "state": str(row.state),
+        "agent": agent,
+        "createdAt": timestamp(row.created_at),
+        "updatedAt": timestamp(row.status_at),
+        "status": {"message": _status_json(session, row.status_message)},
+        "question": question_json(row.slot) if row.slot else None,
+        "references": row.references,
+        "artifacts": [artifact_key(one) for one in sorted(artifacts, key=lambda one: one.first_event)],
+        "parentId": str(row.parent_id) if row.parent_id else None,
+    }
+
+
+def _status_json(session: uuid.UUID, message: JSON | None) -> JSON | None:
+    if message is None:
+        return None
+    parts = message["parts"]
+    return {
+        "messageId": message["messageId"],
+        "content": words_of(parts),
+        "parts": parts_json(parts, session),
+        "metadata": message.get("metadata", {}),
+    }
+
+
+MIXED_TYPE = "multipart/mixed"
+
+
+def artifacts_json(session: uuid.UUID, rows: Sequence[Artifact], versions: Versions | None = None) -> list[JSON]:
+    """Artifacts that were delivered in a session, in the order in which they were begun. No query.
+
+    Without `versions` all versions are shown.
+    """
+    ordered = sorted(rows, key=lambda row: row.first_event)
+    if versions is None:
+        versions = number_versions((row.first_event, row.name, row.artifact_id) for row in ordered)
+    return [artifact_json(session, row, versions[row.first_event]) for row in ordered]
+
+
+def artifact_json(session: uuid.UUID, row: Artifact, version: int) -> JSON:
+    """One that was delivered."""
+    parts = pieces_joined(row.parts)
+    return {
+        "id": artifact_key(row),
+        "sessionId": str(session),
+        "taskId": str(row.task_id),
+        "artifactId": row.artifact_id,
+        "name": row.name,
+        "description": row.description,
+        "mediaType": _media_type(parts),
+        "size": sum(size_of(part) or 0 for part in parts),
+        "digest": row.digest,
+        "isSigned": bool(row.signature),
+        "version": version,
+        "createdAt": timestamp(row.created_at),
+        "parts": parts_json(parts, session),
+        "metadata": row.metadata,
+    }
+
+
+def artifact_key(row: Artifact) -> str:
+    return f"{row.task_id}/{row.artifact_id}"
+
+
+def _media_type(parts: list[JSON]) -> str:
+    types = {declared_media_type(part) for part in parts}
+    return types.pop() if len(types) == 1 else MIXED_TYPE

@@ -1,0 +1,68 @@
+"""Canceling a task, and all that it had called for."""
+
+import uuid
+from contextlib import suppress
+
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.record import ledger, lookup, notifications, runs
+from apps.record.errors import TaskNotCancelable, TaskNotFound
+from apps.record.events import EventType
+from apps.record.ledger import Ledger
+from apps.record.models import Context, Run, Task, TaskState
+
+
+def cancel_by_id(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
+    """Cancel the caller's task; one that is canceled already stays so. Returns its id.
+
+    Raises TaskNotFound, TaskNotCancelable.
+    """
+    task = lookup.find_agent_task(principal, agent, task_id)
+    cancel_task(task)
+    return task.pk
+
+
+def cancel_task(task: Task) -> None:
+    """Cancel a task that the caller may touch, and then what it had called for.
+
+    Raises TaskNotCancelable, which leaves a note in the task's last run, and TaskNotFound.
+    """
+    try:
+        _record_and_stop(task)
+    except TaskNotCancelable:
+        runs.add_late_note(task.pk, "A cancel came after the task had ended.")
+        raise
+    except Context.DoesNotExist:  # it was cleared just now
+        raise TaskNotFound from None
+    cancel_children(task.pk)
+
+
+def cancel_children(parent: uuid.UUID) -> None:
+    """Cancel, all the way down, the unfinished tasks that a task had called for and waits for no longer."""
+    for child in Task.objects.unfinished().select_related("context").filter(parent=parent):
+        with suppress(TaskNotCancelable, TaskNotFound):
+            cancel_task(child)
+
+
+def _record_and_stop(task: Task) -> None:
+    with ledger.writing(task.context_id) as log:
+        state = TaskState(log.task(task.pk).state)
+        if state == TaskState.CANCELED:
+            return
+        if state.is_terminal:
+            raise TaskNotCancelable
+        runs = record_cancel(log, task.pk)
+    for run in runs:
+        notifications.stop(run)
+
+
+def record_cancel(log: Ledger, task: uuid.UUID) -> list[uuid.UUID]:
+    """Cancel a task that has not ended; gives the runs to be stopped once that is committed."""
+    discarded = [artifact.artifact_id for artifact in log.provisional_artifacts(log.task(task))]
+    log.add(EventType.AGENT_CANCELLED, {"discarded": discarded}, task=task)
+    log.add(EventType.AGENT_STATUS, {"state": TaskState.CANCELED}, task=task)
+    unfinished = Run.objects.unfinished().filter(task=task)
+    runs = list(unfinished.values_list("pk", flat=True))
+    unfinished.update(state=Run.State.CANCELED, finished_at=log.now)
+    Run.objects.filter(task=task).update(memory={})
+    return runs

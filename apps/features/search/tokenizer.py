@@ -1,0 +1,77 @@
+"""Splits texts and queries into words, in the same way on every database.
+
+A word is a run of letters and digits, without case and accents. Scripts that put no spaces between words give a word
+for each pair of neighbors and one for the last character: whatever part of such a text is looked for is a phrase
+of those.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+MAX_WORD_LENGTH = 60  # characters; what is longer is known by its beginning
+
+UNSPACED = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u3005\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # ideographs
+)
+UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
+PICTURES = "\u2600-\u27bf\U0001f300-\U0001faff"  # emoji: each is a word
+ACCENTS = re.compile("[\u0300-\u036f]")
+
+
+class Word(NamedTuple):
+    """A word as it is compared, and its place in the text."""
+
+    text: str
+    start: int
+    end: int
+
+
+def tokenize(text: str) -> Iterator[Word]:
+    """The words of a text in order."""
+    for found in _pattern().finditer(text):
+        run, start = found[0], found.start()
+        if found.lastgroup == "unspaced":
+            yield from _pairs(run, start)
+        elif folded := fold(run):
+            yield Word(folded, start, found.end())
+
+
+def fold(word: str) -> str:
+    """Without case and accents, and not too long."""
+    if not word.isascii():
+        bare = ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
+        word = "".join(filter(_belongs, unicodedata.normalize("NFKC", bare)))
+    return word.lower()[:MAX_WORD_LENGTH]
+
+
+def _belongs(character: str) -> bool:
+    """Can it be in a word? Taking characters apart brings signs to light that cannot."""
+    return character.isalnum() or unicodedata.category(character) in ("Mn", "Mc", "Me", "So")
+
+
+def is_unspaced(word: str) -> bool:
+    """Is it of a script without spaces between words?"""
+    return UNSPACED_CHARACTER.match(word) is not None
+
+
+def _pairs(run: str, start: int) -> Iterator[Word]:
+    folded = [unicodedata.normalize("NFKC", character)[:1] for character in run]
+    for place, character in enumerate(folded):
+        following = folded[place + 1] if place + 1 < len(folded) else ""
+        yield Word(character + following, start + place, start + place + 1 + bool(following))
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    """Letters and digits with the marks that belong to them; `re` has no class of marks, so they are listed."""
+    marks = "".join(chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M")
+    letters = rf"(?:(?![{UNSPACED}_{PICTURES}])[\w{marks}])"
+    return re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?P<picture>[{PICTURES}])|(?P<word>{letters}+)")

@@ -1,0 +1,179 @@
+"""Commands of a session's owner, each an event of its log: create, rename, archive, switch the agent, rate a task."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError
+
+from apps.accounts.principals import Principal
+from apps.agents import options as agent_options
+from apps.agents.models import Agent
+from apps.record import ledger, lookup
+from apps.record.errors import ContextNotFound, InvalidParams, TaskNotFound, UnsupportedOperation
+from apps.record.events import JSON, AgentSwitched, EventType, Feedback, Opening
+from apps.record.ledger import Ledger
+from apps.record.lookup import check_may_use, restored
+from apps.record.models import Context, Event
+
+KEY_NAMESPACE = uuid.UUID("8f0b6f0e-4c0f-5f6c-9a53-0a4f6f1d7f5e")
+MAX_RATING = 5  # stars
+MAX_FEEDBACK_LENGTH = 10_000  # characters of what is said with them
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedSession:
+    """A conversation, and whether it was there already."""
+
+    context: Context
+    repeated: bool = False
+
+
+def create_session(
+    principal: Principal,
+    agent: Agent,
+    *,
+    title: str = "",
+    context_id: str = "",
+    options: JSON | None = None,
+    key: str = "",
+) -> CreatedSession:
+    """A conversation of a known caller with an agent; the same `key` of the caller's gives the same one again.
+
+    Without a title it gets that of its first message; without a `context_id` (A2A's) it gets its own key.
+    Raises UnsupportedOperation for an agent that the caller may not use, ContextNotFound where it was deleted since,
+    and InvalidParams for options that the agent does not take, a `context_id` that is in use, or a key that was used
+    for another conversation; then nothing was recorded.
+    """
+    check_may_use(principal, agent)
+    opens: Opening = {
+        "contextId": context_id,
+        "owner": principal.user_id,
+        "workspace": principal.workspace_id or agent.workspace_id,
+        "agent": agent.pk,
+        "title": title,
+    }
+    if read := read_options(agent, options or {}):
+        opens["options"] = read
+    session = uuid.uuid5(KEY_NAMESPACE, f"{principal.sender} {key}") if key else uuid.uuid4()
+    if key and (earlier := _existing_session(session, opens)):
+        return earlier
+    try:
+        with ledger.writing(Context(pk=session)) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": title, "opens": log.opening(opens)})
+    except IntegrityError:  # the same key came at this very moment, or the contextId is in use
+        if earlier := _existing_session(session, opens):
+            return earlier
+        raise InvalidParams("This contextId is in use. Choose another, or none.", "contextId") from None
+    return CreatedSession(log.context)
+
+
+def _existing_session(session: uuid.UUID, opens: Opening) -> CreatedSession | None:
+    """What was begun with the same key."""
+    context = Context.objects.select_related("agent").filter(pk=session).first()
+    if context is None:
+        return None
+    if context.deleted_at is not None:
+        raise ContextNotFound
+    restored(context)
+    begun = Event.objects.get(context=context, index=1).payload["opens"]
+    if begun != {**opens, "contextId": opens["contextId"] or str(session)}:
+        raise InvalidParams("This key was used for another session. Use a new key.", "Idempotency-Key")
+    return CreatedSession(context, repeated=True)
+
+
+def switch_agent(principal: Principal, session: uuid.UUID, agent: Agent, options: JSON | None = None) -> bool:
+    """Switch the caller's conversation to `agent` with these options; False where it is so already.
+
+    Without `options` an agent that the conversation is with keeps what it has, and another has none.
+    Its tasks stay with whom they were given to, and so do the answers to what those ask.
+    Raises ContextNotFound, also for a cleared one, InvalidParams for options that the agent does not take, and
+    UnsupportedOperation for an agent that the caller may not use, or a conversation in which agents work for other
+    agents; then nothing was recorded.
+    """
+    found = lookup.find_session(principal, session)
+    check_may_use(principal, agent)
+    if found.parent_task is not None:
+        raise UnsupportedOperation("Agents work here for another agent. Only it can call for somebody else.")
+    read = read_options(agent, options) if options is not None else None
+    try:
+        with ledger.writing(session) as log:
+            kept = log.context.options if log.context.agent_id == agent.pk else {}
+            wanted = kept if read is None else read
+            if log.context.agent_id == agent.pk and wanted == kept:
+                return False
+            switched: AgentSwitched = {"agent": agent.pk, "slug": agent.slug}
+            if wanted:
+                switched["options"] = wanted
+            log.add(EventType.AGENT_SWITCHED, switched)
+    except Context.DoesNotExist:  # it was cleared just now
+        raise ContextNotFound from None
+    return True
+
+
+def read_options(agent: Agent, options: JSON) -> JSON:
+    """The options, checked for the agent. Raises InvalidParams, which names what the agent does not take."""
+    try:
+        return agent_options.read_options(agent, options)
+    except ValidationError as error:
+        field, (sentence, *_) = next(iter(error.message_dict.items()))
+        raise InvalidParams(f"{field}: {sentence}", "options") from None
+
+
+def rename_session(principal: Principal, session: uuid.UUID, title: str) -> Context:
+    """Rename the caller's conversation (1 to 200 characters). Raises ContextNotFound."""
+    with _writing(principal, session) as log:
+        if log.context.title != title:
+            log.add(EventType.SESSION_RENAMED, {"title": title})
+    return log.context
+
+
+def archive_session(principal: Principal, session: uuid.UUID) -> Context:
+    """Archive the caller's conversation: lists leave it out until a new message comes. Raises ContextNotFound."""
+    with _writing(principal, session) as log:
+        if log.context.archived_at is None:
+            log.add(EventType.SESSION_ARCHIVED, {})
+    return log.context
+
+
+def unarchive_session(principal: Principal, session: uuid.UUID) -> Context:
+    """Undo `archive_session`. Raises ContextNotFound."""
+    with _writing(principal, session) as log:
+        if log.context.archived_at is not None:
+            log.add(EventType.SESSION_UNARCHIVED, {})
+    return log.context
+
+
+@contextmanager
+def _writing(principal: Principal, session: uuid.UUID) -> Iterator[Ledger]:
+    """The log of the caller's conversation. Raises ContextNotFound."""
+    context = lookup.find_session(principal, session, "agent")
+    try:
+        with ledger.writing(context) as log:
+            yield log
+    except Context.DoesNotExist:  # it was deleted just now
+        raise ContextNotFound from None
+
+
+def parse_feedback(rating: str, text: str) -> Feedback:
+    """Feedback from a form. Raises InvalidParams."""
+    if rating not in map(str, range(1, MAX_RATING + 1)):
+        raise InvalidParams(f"Give 1 to {MAX_RATING} stars.", "rating")
+    if len(text) > MAX_FEEDBACK_LENGTH:
+        raise InvalidParams(f"Write at most {MAX_FEEDBACK_LENGTH:,} characters.", "text")
+    words = "".join(letter for letter in text if letter != "\0" and not "\ud800" <= letter <= "\udfff").strip()
+    return {"rating": int(rating), "feedback": words} if words else {"rating": int(rating)}
+
+
+def give_feedback(principal: Principal, agent: Agent, task_id: str, feedback: Feedback) -> None:
+    """Record feedback on the caller's task, whatever state it is in. Raises TaskNotFound."""
+    task = lookup.find_agent_task(principal, agent, task_id)
+    try:
+        with ledger.writing(task.context) as log:
+            log.add(EventType.FEEDBACK, feedback, task=task.pk)
+    except Context.DoesNotExist:  # it was cleared just now
+        raise TaskNotFound from None

@@ -1,0 +1,310 @@
+"""Admin pages of people, groups, workspaces and API keys, with their forms, and of the audit log."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin import display
+from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db.models import Count, Model, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.admin import ModelAdmin
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from apps.accounts.models import ApiKey, AuditLine, User, Workspace
+from apps.accounts.principals import SCOPES
+from apps.features.sessions import deletion
+from apps.record.models import Context
+from console import cells
+from console.admin import ReadOnlyAdmin, json_cell, time_cell
+from console.cells import Tone
+from console.fields import WordsField
+
+
+def clean_address(form: forms.ModelForm) -> str:  # type: ignore[type-arg]
+    """The form's e-mail address in the form it is kept in. Raises ValidationError where it is another person's."""
+    address = str(form.cleaned_data["email"]).strip().lower()
+    if User.objects.filter(email__iexact=address).exclude(pk=form.instance.pk).exists():
+        raise ValidationError("Somebody with this e-mail address exists already.")
+    return address
+
+
+class NewUserForm(UserCreationForm):
+    class Meta:
+        model = User
+        fields = ("email", "name")
+
+    def clean_email(self) -> str:
+        return clean_address(self)
+
+
+class UserForm(UserChangeForm):
+    class Meta:
+        model = User
+        fields = "__all__"
+
+    def clean_email(self) -> str:
+        return clean_address(self)
+
+
+class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
+    scopes = WordsField(
+        required=False,
+        help_text=f"What the key may do, of {' and '.join(SCOPES)}, one to a line; empty means everything.",
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = ("user", "name", "scopes", "expires_at")
+
+    def clean_scopes(self) -> list[str]:
+        scopes: list[str] = self.cleaned_data["scopes"]
+        if unknown := [scope for scope in scopes if scope not in SCOPES]:
+            raise ValidationError(f"There is no scope {', '.join(unknown)}. There are: {', '.join(SCOPES)}.")
+        return scopes
+
+    def clean_expires_at(self) -> datetime.datetime | None:
+        expires: datetime.datetime | None = self.cleaned_data["expires_at"]
+        if "expires_at" in self.changed_data and expires is not None and expires <= timezone.now():
+            raise ValidationError("This is in the past. Choose a later time, or revoke the key.")
+        return expires
+
+
+RIGHTS = ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")
+
+
+def is_superuser(request: HttpRequest) -> bool:
+    return bool(request.user.is_active and getattr(request.user, "is_superuser", False))
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
+    """People. They are switched off rather than deleted: what they did stays in the record."""
+
+    form = UserForm
+    add_form = NewUserForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("email", "name", "state", "is_staff", "keys", "seen")
+    list_filter = ("is_active", "is_staff", "groups")
+    search_fields = ("email", "name")
+    ordering = ("email",)
+    readonly_fields = ("seen", "joined", "workspace", "keys")
+    filter_horizontal = ("groups", "user_permissions")
+    fieldsets = (
+        (None, {"fields": (("email", "name"), "password")}),
+        ("Rights", {"fields": (("is_active", "is_staff", "is_superuser"), "groups", "user_permissions")}),
+        ("Record", {"fields": (("workspace", "keys"), ("joined", "seen"))}),
+    )
+    add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        people: QuerySet[User] = super().get_queryset(request)
+        return people.select_related("personal_workspace").annotate(key_count=Count("api_keys"))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Only a superuser changes one, password included."""
+        allowed: bool = super().has_change_permission(request, obj)
+        return allowed and (obj is None or not obj.is_superuser or is_superuser(request))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Nobody gives rights who does not have them all."""
+        fields = super().get_readonly_fields(request, obj)
+        return fields if is_superuser(request) else (*fields, *RIGHTS[1:])
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if not change:
+            Workspace.open_for(obj)
+
+    @display(description="state", ordering="is_active")
+    def state(self, user: User) -> SafeString:
+        return cells.state("active", Tone.DONE) if user.is_active else cells.state("switched off", Tone.STOPPED)
+
+    @display(description="API keys", ordering="key_count")
+    def keys(self, user: Any) -> SafeString:
+        return cells.count_link(user.key_count, ApiKey, user__id__exact=user.pk)
+
+    @display(description="last sign-in", ordering="last_login")
+    def seen(self, user: User) -> SafeString:
+        return cells.relative_time(user.last_login)
+
+    @display(description="joined", ordering="date_joined")
+    def joined(self, user: User) -> SafeString:
+        return cells.relative_time(user.date_joined)
+
+    @display(description="personal workspace")
+    def workspace(self, user: User) -> SafeString:
+        return cells.link(user.personal_workspace, cells.page_url(Workspace, user.personal_workspace.pk))
+
+
+admin.site.unregister(Group)
+
+
+@admin.register(Group)
+class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
+    """Groups of people: whom an agent's access may name, and what operators may do."""
+
+    list_display = ("name", "people")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
+        return super().get_queryset(request).annotate(people_count=Count("user"))
+
+    @display(description="people", ordering="people_count")
+    def people(self, group: Any) -> SafeString:
+        return cells.count_link(group.people_count, User, groups__id__exact=group.pk)
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(ModelAdmin):
+    form = ApiKeyForm
+    list_display = ("key", "name", "person", "state", "used", "expires", "created")
+    list_display_links = ("name",)
+    list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
+    list_select_related = ("user",)
+    search_fields = ("prefix", "name", "user__email")
+    ordering = ("-created_at",)
+    actions = ("revoke",)
+    autocomplete_fields = ("user",)
+    fields = ("key", "state", "person", "name", "scopes", "expires_at", "used", "created")
+    add_fieldsets = ((None, {"fields": ("user", "name", "scopes", "expires_at")}),)
+    readonly_fields = ("key", "state", "person", "used", "created")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        return self.readonly_fields if obj else ()
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("accounts.change_apikey")
+
+    def formfield_for_foreignkey(self, field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """A key is its user: nobody but a superuser makes one of a superuser."""
+        if not is_superuser(request):
+            kwargs["queryset"] = User.objects.filter(is_superuser=False)
+        return super().formfield_for_foreignkey(field, request, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        if change:
+            super().save_model(request, obj, form, change)
+            return
+        issued, obj.text = ApiKey.issue(obj.user, obj.name, scopes=obj.scopes)  # type: ignore[attr-defined]
+        ApiKey.objects.filter(pk=issued.pk).update(expires_at=obj.expires_at)
+        obj.pk, obj.prefix = issued.pk, issued.prefix
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        """The one page that shows the key: the answer to the form itself, so that it is kept nowhere on its way."""
+        page = {**self.admin_site.each_context(request), "title": "Copy the key now", "opts": self.opts, "key": obj}
+        headers = {"Cache-Control": "no-store"}
+        return TemplateResponse(request, "admin/accounts/key_issued.html", page, headers=headers)
+
+    @admin.action(description="Revoke", permissions=["revoke"])
+    def revoke(self, request: HttpRequest, keys: QuerySet[ApiKey]) -> None:
+        good = list(keys.filter(revoked_at=None))
+        for key in good:
+            key.revoke()
+            self.log_change(request, key, "Revoked.")
+        many = "1 key was" if len(good) == 1 else f"{len(good)} keys were"
+        messages.success(request, f"{many} revoked. Nothing can be done with a revoked key any more.")
+
+    @display(description="key", ordering="prefix")
+    def key(self, key: ApiKey) -> SafeString:
+        return format_html("<code>{}</code>", key)
+
+    @display(description="user", ordering="user__email")
+    def person(self, key: ApiKey) -> SafeString:
+        return cells.link(key.user, cells.page_url(User, key.user_id))
+
+    @display(description="state")
+    def state(self, key: ApiKey) -> SafeString:
+        if key.revoked_at:
+            return cells.state("revoked", Tone.FAILED)
+        if key.expires_at and key.expires_at <= timezone.now():
+            return cells.state("expired", Tone.STOPPED)
+        return cells.state("good", Tone.DONE) if key.user.is_active else cells.state("user off", Tone.STOPPED)
+
+    @display(description="last used", ordering="last_used_at")
+    def used(self, key: ApiKey) -> SafeString:
+        return cells.relative_time(key.last_used_at)
+
+    @display(description="expires", ordering="expires_at")
+    def expires(self, key: ApiKey) -> SafeString:
+        return cells.relative_time(key.expires_at)
+
+    @display(description="created", ordering="created_at")
+    def created(self, key: ApiKey) -> SafeString:
+        return cells.relative_time(key.created_at)
+
+
+@admin.register(Workspace)
+class WorkspaceAdmin(ModelAdmin):
+    """Personal workspaces come and go with their people; further ones can be made.
+
+    A page shows how many sessions the retention rules would delete now: look there after changing one.
+    """
+
+    list_display = ("name", "person", "created", "retention_days", "cold_after_days", "overdue")
+    list_select_related = ("personal_of",)
+    search_fields = ("name", "personal_of__email")
+    ordering = ("name",)
+    fields = ("name", "person", "keys", "created", "retention_days", "cold_after_days", "overdue")
+    readonly_fields = ("person", "keys", "created", "overdue")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        expired = deletion.expired_sessions().order_by().filter(workspace=OuterRef("pk")).values("workspace")
+        number = Coalesce(Subquery(expired.annotate(number=Count("pk")).values("number")), 0)
+        return super().get_queryset(request).annotate(overdue_count=number)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    @display(description="personal workspace of", ordering="personal_of__email")
+    def person(self, workspace: Workspace) -> SafeString:
+        person: Any = workspace.personal_of
+        return cells.link(person, cells.page_url(User, person.pk)) if person else cells.NOTHING
+
+    @display(description="API keys")
+    def keys(self, workspace: Workspace) -> SafeString:
+        return cells.count_link(workspace.api_keys.count(), ApiKey, workspace__id__exact=workspace.pk)
+
+    @display(description="created", ordering="created_at")
+    def created(self, workspace: Workspace) -> SafeString:
+        return cells.relative_time(workspace.created_at)
+
+    @display(description="sessions to be deleted now", ordering="overdue_count")
+    def overdue(self, workspace: Any) -> SafeString:
+        return cells.count_link(workspace.overdue_count, Context, workspace__id__exact=workspace.pk)
+
+
+@admin.register(AuditLine)
+class AuditLineAdmin(ReadOnlyAdmin):
+    list_display = ("at_", "actor", "act", "subject_")
+    list_filter = ("act",)
+    search_fields = ("=subject", "=actor")
+    search_help_text = "Id of a session, or who did it"
+    id_lookups = ("subject",)
+    date_hierarchy = "at"
+    ordering = ("-pk",)
+    fields = (time_cell("at"), "actor", "act", "subject_", json_cell("counts"))
+
+    @display(description="at", ordering="at")
+    def at_(self, line: AuditLine) -> SafeString:
+        return cells.relative_time(line.at)
+
+    @display(description="session")
+    def subject_(self, line: AuditLine) -> SafeString:
+        return cells.identifier(line.subject, cells.page_url(Context, line.subject))

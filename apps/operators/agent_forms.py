@@ -1,0 +1,348 @@
+"""Forms in which operators register agents: hosted, remote and without code, with rows for skills and MCP servers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminDecimalFieldWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminPasswordWidget,
+    UnfoldAdminSelect2MultipleWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanSwitchWidget,
+    UnfoldBooleanWidget,
+)
+
+from agentkit import HandlerError, load_handler
+from apps.accounts.models import User, Workspace
+from apps.agents import definitions
+from apps.agents.definitions import Definition
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import define, handler_fields, house_workspace
+from apps.agents.validators import check_skills
+from console.fields import RowsField, WordsField
+
+FROM_HANDLER = "Empty: what the handler says."
+STATED_FIELDS = ("name", "description", "version", "skills", "input_modes", "output_modes")
+POLICY_FIELDS = ("time_limit", "attempts", "retry_safe")
+
+
+class PoliciesForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What every agent's form has, whatever it is made of: fields that may be left empty."""
+
+    fallbacks = WordsField(
+        required=False, help_text="Slugs of the agents that take its turns when it cannot be reached, one to a line."
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if cost := self.fields.get("cost"):
+            cost.required = False
+        if workspace := self.fields.get("workspace"):
+            workspace.required = False
+            workspace.help_text = "Empty: the installation's own."
+
+    def clean_workspace(self) -> Workspace:
+        return self.cleaned_data["workspace"] or house_workspace()
+
+    def clean_cost(self) -> float:
+        return self.cleaned_data["cost"] or 0.0
+
+
+class AgentForm(PoliciesForm):
+    """A hosted agent's handler is loaded before it is registered; what is left empty is taken from it."""
+
+    input_modes = WordsField(required=False, help_text="Media types the agent takes, one to a line.")
+    output_modes = WordsField(required=False, help_text="Media types the agent makes, one to a line.")
+    tools = WordsField(required=False, help_text="Names of the tools that the agent uses, one to a line.")
+
+    class Meta:
+        model = Agent
+        fields = "__all__"  # noqa: DJ007 the admin's fieldsets choose
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if kind := self.fields.get("kind"):  # the other kinds have forms of their own
+            kind.choices = [choice for choice in Agent.Kind.choices if choice[0] == Agent.Kind.HOSTED]  # type: ignore[attr-defined]
+        is_new = self.instance.pk is None
+        for name in STATED_FIELDS:
+            if field := self.fields.get(name):
+                field.required = False
+                field.help_text = f"{field.help_text} {FROM_HANDLER}".strip()
+                if is_new:
+                    self.initial[name] = [] if isinstance(field, (WordsField, forms.JSONField)) else ""
+
+    def clean_skills(self) -> list[dict[str, Any]]:
+        """A card's skills (A2A 1.0 §4.4.5). Raises ValidationError for what is none."""
+        skills = self.cleaned_data["skills"] or []
+        check_skills(skills)
+        return skills
+
+    def clean_capabilities(self) -> dict[str, Any]:
+        return self.cleaned_data["capabilities"] or {}
+
+    def clean_extended_card(self) -> dict[str, Any]:
+        return self.cleaned_data["extended_card"] or {}
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if cleaned.get("kind") == Agent.Kind.HOSTED and "handler" in cleaned:
+            self._fill_from_handler(cleaned)
+        for field in STATED_FIELDS[:3]:
+            if not cleaned.get(field) and not self.errors:
+                self.add_error(field, "This cannot be empty.")
+        return cleaned
+
+    def _fill_from_handler(self, cleaned: dict[str, Any]) -> None:
+        try:
+            handler = load_handler(cleaned["handler"])
+        except HandlerError as error:
+            self.add_error("handler", str(error))
+            return
+        stated = handler_fields(handler, cleaned.get("slug") or self.instance.slug or "agent")
+        for field in STATED_FIELDS:
+            cleaned[field] = cleaned.get(field) or stated[field]
+        if self.instance.pk is None:
+            cleaned |= {policy: stated[policy] for policy in POLICY_FIELDS if policy not in self.changed_data}
+
+
+class RemoteAgentForm(PoliciesForm):
+    """Of a remote agent only what this platform decides is edited; the rest its card says."""
+
+    tools = WordsField(required=False, help_text="Names of the tools that the agent uses, one to a line.")
+
+    class Meta:
+        model = Agent
+        fields = "__all__"  # noqa: DJ007 the admin's fieldsets choose
+
+
+JSON = dict[str, Any]
+DEFAULT_HEADER = "Authorization"
+HEADER_VALUE = re.compile(
+    r"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?\Z"
+)  # what a header can carry (RFC 9110 §5.5)
+
+
+class SkillRow(forms.Form):
+    name = forms.CharField(max_length=200, widget=UnfoldAdminTextInputWidget)
+    tags = forms.CharField(
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "general"}),
+        help_text="With commas between them.",
+    )
+    id = forms.CharField(
+        required=False,
+        label="Id",
+        max_length=100,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="Empty: made of the name.",
+    )
+    description = forms.CharField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}))
+    examples = forms.CharField(
+        required=False, widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}), help_text="What people might ask, by line."
+    )
+
+
+def skill_from_row(row: JSON) -> JSON:
+    """A skill of a definition."""
+    skill = {name: row[name] for name in ("id", "name", "description")}
+    examples = [line.strip() for line in row["examples"].splitlines() if line.strip()]
+    tags = [tag.strip() for tag in row["tags"].split(",") if tag.strip()]
+    return {**skill, "examples": examples} | ({"tags": tags} if tags else {})
+
+
+def skill_row(skill: JSON) -> JSON:
+    return {**skill, "tags": ", ".join(skill["tags"]), "examples": "\n".join(skill["examples"])}
+
+
+class ServerRow(forms.Form):
+    url = forms.CharField(label="URL", max_length=2000, widget=UnfoldAdminTextInputWidget(attrs={"inputmode": "url"}))
+    header = forms.CharField(
+        required=False, max_length=100, widget=UnfoldAdminTextInputWidget(attrs={"placeholder": DEFAULT_HEADER})
+    )
+    secret = forms.CharField(
+        required=False,
+        strip=False,
+        label="What the header says",
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
+        help_text="Such as “Bearer …”. Kept encrypted and never shown; empty: what is kept for this URL stays.",
+    )
+    forget = forms.BooleanField(required=False, label="Forget what is kept", widget=UnfoldBooleanWidget)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.initial.get("is_let_in"):
+            self.fields["secret"].widget.attrs["placeholder"] = "kept, not shown"
+        elif not self.is_bound:
+            del self.fields["forget"]
+
+    def clean_secret(self) -> str:
+        secret: str = self.cleaned_data["secret"]
+        if secret and not HEADER_VALUE.match(secret):
+            raise ValidationError("Write at most 4096 visible ASCII characters, with no space at either end.")
+        return secret
+
+
+def server_from_row(row: JSON) -> JSON:
+    """An MCP server of a definition."""
+    return {"url": row["url"], "header": row["header"] or DEFAULT_HEADER}
+
+
+def server_row(server: JSON, *, is_let_in: bool) -> JSON:
+    """With `is_let_in` where a secret is kept for it."""
+    header = "" if server["header"] == DEFAULT_HEADER else server["header"]
+    return {"url": server["url"], "header": header, "is_let_in": is_let_in}
+
+
+PLAIN_FIELDS = (
+    "name", "description", "instructions", "model", "temperature", "max_tokens", "max_steps", "tools", "agents",
+    "input_modes", "streaming",
+)  # fmt: skip
+
+
+class DefinitionForm(PoliciesForm):
+    """Its fields are those of a `Definition`, and the policies of `Agent`.
+
+    What was opened is sent back (`opened`), so that nobody overwrites a version that they have not seen.
+    """
+
+    instructions = forms.CharField(
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 12}),
+        help_text="What the model is told before each conversation: who it is, what it does, what it leaves.",
+    )
+    model = forms.CharField(required=False, max_length=200, widget=UnfoldAdminTextInputWidget)
+    temperature = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=2,
+        widget=UnfoldAdminDecimalFieldWidget(attrs={"step": "0.1"}),
+        help_text="From 0 (always alike) to 2 (surprising). Empty: the model's own.",
+    )
+    max_tokens = forms.IntegerField(
+        required=False,
+        min_value=1,
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="Longest answer",
+        help_text="In tokens, of which a word has one or two. Empty: the model's own.",
+    )
+    max_steps = forms.IntegerField(
+        min_value=1,
+        max_value=definitions.MOST_STEPS,
+        initial=10,
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="Most steps",
+        help_text="How often the model may be asked in one turn; each use of tools is a step.",
+    )
+    streaming = forms.BooleanField(
+        required=False,
+        initial=True,
+        widget=UnfoldBooleanSwitchWidget,
+        help_text="Is the answer shown while it is written?",
+    )
+    tools = forms.MultipleChoiceField(required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget)
+    agents = forms.MultipleChoiceField(
+        required=False, widget=UnfoldAdminSelect2MultipleWidget, help_text="Whom it may ask; each is a tool as well."
+    )
+    mcp_servers = RowsField(ServerRow, noun="a server", label="MCP servers")
+    skills = RowsField(SkillRow, noun="a skill", help_text="Without any, its card has one of its name and description.")
+    input_modes = WordsField(
+        help_text="Media types that it takes, one to a line.", initial=Definition.model_fields["input_modes"].default
+    )
+    note = forms.CharField(
+        required=False,
+        max_length=200,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="What is new, for the list of versions.",
+    )
+    opened = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = Agent
+        widgets = {"description": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
+        fields = "__all__"  # noqa: DJ007 the admin's fieldsets choose
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.definition: Definition | None = None
+        self.instance.kind = Agent.Kind.MODEL
+        if self.instance.current_version:
+            self._set_initial(self.instance.current_version)
+        self._set_choices()
+
+    def _set_initial(self, version: AgentVersion) -> None:
+        content = version.content
+        self.initial.update({name: content[name] for name in PLAIN_FIELDS})
+        self.initial["skills"] = [skill_row(skill) for skill in content["skills"]]
+        known = set(self.instance.tool_secrets.values_list("url", flat=True))
+        self.initial["mcp_servers"] = [
+            server_row(server, is_let_in=server["url"] in known) for server in content["mcp_servers"]
+        ]
+        self.initial["opened"] = version.number
+
+    def _set_choices(self) -> None:
+        """The choices, and what stands for what is left empty."""
+        offered, problem = _offered_tools()
+        chosen = [name for name in self.initial.get("tools", []) if name not in offered]
+        gone = {name: f"{name}: no longer there" for name in chosen}
+        self.fields["tools"].choices = list({**offered, **gone}.items())  # type: ignore[attr-defined]
+        self.fields["tools"].help_text = problem
+        others = Agent.objects.exclude(pk=self.instance.pk).order_by("name").values_list("slug", "name")
+        agents = {slug: f"{name} ({slug})" for slug, name in others}
+        gone = {slug: f"{slug}: no longer there" for slug in self.initial.get("agents", []) if slug not in agents}
+        self.fields["agents"].choices = list({**agents, **gone}.items())  # type: ignore[attr-defined]
+        platform = settings.LLM_MODEL or "none is configured yet: set LLM_MODEL"
+        self.fields["model"].help_text = f"A name that the model's provider knows. Empty: the platform's ({platform})."
+
+    def clean(self) -> JSON:
+        cleaned: JSON = super().clean() or self.cleaned_data
+        self._check_base_version(cleaned)
+        if not self.errors:
+            self._build_definition(cleaned)
+        return cleaned
+
+    def _check_base_version(self, cleaned: JSON) -> None:
+        """From here to the end of the request's transaction nobody else changes the agent."""
+        if self.instance.pk is None:
+            return
+        locked = Agent.objects.select_for_update().get(pk=self.instance.pk)
+        current = locked.current_version
+        if current and cleaned.get("opened") != current.number:
+            who = f" by {current.author}" if current.author else ""
+            raise ValidationError(
+                f"Version {current.number} was made{who} while you were writing. Open this page anew in another tab, "
+                "and bring what you wrote over."
+            )
+
+    def _build_definition(self, cleaned: JSON) -> None:
+        told = {name: cleaned[name] for name in PLAIN_FIELDS}
+        told["skills"] = [skill_from_row(row) for row in cleaned["skills"]]
+        told["mcp_servers"] = [server_from_row(row) for row in cleaned["mcp_servers"]]
+        try:
+            self.definition = Definition.read(told)
+            definitions.check_definition(self.definition, cleaned["slug"])
+        except ValidationError as error:
+            for field, sentences in error.message_dict.items():
+                self.add_error(field if field in self.fields else None, sentences)
+
+    def save_definition(self, author: User) -> AgentVersion:
+        """Save the agent with what the form says, as a new version where that differs. The form is valid."""
+        if self.definition is None:
+            raise AssertionError("a valid form has a definition")
+        version = define(self.instance, self.definition, author=author, note=self.cleaned_data["note"])
+        definitions.save_tool_secrets(self.instance, self.cleaned_data["mcp_servers"])
+        return version
+
+
+def _offered_tools() -> tuple[dict[str, str], str]:
+    """The names of the tools with what they are shown as, and what is wrong if they cannot be had."""
+    try:
+        return {tool.name: f"{tool.name}: {tool.summary}" for tool in definitions.registered_tools().values()}, ""
+    except HandlerError as error:
+        return {}, str(error)

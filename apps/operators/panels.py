@@ -1,0 +1,175 @@
+"""Live panels of the pages of contexts, tasks and runs: rendered with the page, and again when something happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Model, QuerySet
+from django.forms import Media, Script
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from apps.accounts.models import User
+from apps.operators import columns
+from apps.record import lineage
+from apps.record.content.rendering import summarize_parts
+from apps.record.models import Artifact, Context, Event, Feedback, Message, Run, Task
+from console import cells
+from console.admin import ReadOnlyAdmin
+
+
+class LiveAdmin(ReadOnlyAdmin):
+    """The panel is rendered with the page; `live.js` renews it over the socket that `live_path` names."""
+
+    change_form_outer_before_template = "admin/console/live.html"
+    select_related: tuple[str, ...] = ()
+
+    @property
+    def media(self) -> Media:
+        return super().media + Media(js=[Script("console/live.js", type="module")])  # type: ignore[list-item]
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).select_related(*self.select_related)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        context |= {"panel": panel(obj, request.user), "live_path": live_path(obj)}  # type: ignore[arg-type]
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+
+
+def live_path(subject: Subject) -> str:
+    """The socket of a subject's page: of its context, narrowed to the subject."""
+    match subject:
+        case Context():
+            return f"/ws/admin/contexts/{subject.pk}"
+        case Task():
+            return f"/ws/admin/contexts/{subject.context_id}?task={subject.pk}"
+        case Run():
+            return f"/ws/admin/contexts/{subject.task.context_id}?run={subject.pk}"
+
+
+NEWEST_ROWS = 50  # rows of each table; a link leads to all of them
+
+Subject = Context | Task | Run
+Column = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The newest rows of one kind that belong to the subject, and where all of them are."""
+
+    title: str
+    rows: QuerySet[Any]
+    columns: Sequence[Column]
+    narrowing: Mapping[str, object]
+
+    @property
+    def model(self) -> type[Model]:
+        return self.rows.model
+
+    def rendered(self) -> dict[str, Any]:
+        found = list(self.rows[: NEWEST_ROWS + 1])
+        return {
+            "title": self.title,
+            "headings": [vars(column)["short_description"] for column in self.columns],
+            "rows": [(f"{self.model._meta.model_name}-{row.pk}", self._cells(row)) for row in found[:NEWEST_ROWS]],
+            "is_cut": len(found) > NEWEST_ROWS,
+            "all": cells.list_url(self.model, **self.narrowing),
+        }
+
+    def _cells(self, row: Model) -> list[Any]:
+        return [column(row) for column in self.columns]
+
+
+def panel(subject: Subject, viewer: User) -> SafeString:
+    """The panel of a context, task or run, with the tables that `viewer` may see."""
+    facts, tables = PANELS[type(subject)](subject)
+    allowed = [table.rendered() for table in tables if may_view(viewer, table.model)]
+    return render_to_string("admin/console/panel.html", {"facts": facts, "tables": allowed})
+
+
+def may_view(viewer: User, model: type[Model]) -> bool:
+    return viewer.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
+
+
+def _context_panel(context: Context) -> tuple[list[tuple[str, Any]], list[Table]]:
+    facts: list[tuple[str, Any]] = [
+        ("agent", columns.agent(context)),
+        ("owner", columns.owner(context)),
+        ("updated", columns.updated(context)),
+        ("events", columns.events_of_context(context)),
+    ]
+    if context.forked_at is not None:
+        facts += [("goes on from", columns.fork_of(context)), ("after event", context.forked_at)]
+    # Of a fork the tables have its past too; the lists that they lead to have what is its own.
+    tasks = lineage.tasks(context).select_related("agent").order_by("-created_at")
+    return facts, [
+        Table("Tasks", tasks, TASKS, whole := {"context__id__exact": context.pk}),
+        _events_table(lineage.events(context), whole),
+    ]
+
+
+def _task_panel(task: Task) -> tuple[list[tuple[str, Any]], list[Table]]:
+    facts = [
+        ("state", columns.task_state(task)),
+        ("since", columns.since(task)),
+        ("says", cells.shortened(summarize_parts((task.status_message or {}).get("parts", [])), 200) or "–"),
+        ("agent", columns.agent(task)),
+        ("owner", columns.owner(task)),
+        ("context", columns.context(task)),
+    ]
+    runs, artifacts = Run.objects.filter(task=task), Artifact.objects.filter(task=task)
+    given = Feedback.objects.filter(task=task)
+    messages, events = Message.objects.filter(task=task), Event.objects.filter(task=task)
+    return facts, [
+        Table("Runs", runs.order_by("-turn"), RUNS, whole := {"task__id__exact": task.pk}),
+        Table("Artifacts", artifacts, ARTIFACTS, whole),
+        Table("Messages", messages.order_by("-index"), MESSAGES, whole),
+        Table("Feedback", given.order_by("-index"), FEEDBACK, whole),
+        _events_table(events, whole),
+    ]
+
+
+def _run_panel(run: Run) -> tuple[list[tuple[str, Any]], list[Table]]:
+    facts = [
+        ("state", columns.run_state(run)),
+        ("attempt", run.attempt),
+        ("lease ends", columns.lease(run)),
+        ("worker", columns.worker(run)),
+        ("took", columns.took(run)),
+        ("problem", columns.problem(run)),
+        ("task", columns.task(run)),
+        ("turn", run.turn),
+    ]
+    events = Event.objects.filter(task=run.task_id, run=run.pk)
+    return facts, [_events_table(events, {"task__id__exact": run.task_id, "run__exact": run.pk})]
+
+
+def _events_table(events: QuerySet[Event], narrowing: Mapping[str, object]) -> Table:
+    return Table("Newest events", events.order_by("-index"), EVENTS, narrowing)
+
+
+TASKS = (columns.id_, columns.task_state, columns.agent, columns.since, columns.created)
+RUNS = (
+    columns.id_,
+    columns.turn,
+    columns.run_state,
+    columns.attempt,
+    columns.lease,
+    columns.worker,
+    columns.took,
+    columns.problem,
+)
+ARTIFACTS = (columns.artifact_name, columns.artifact_state, columns.artifact_gist, columns.created)
+MESSAGES = (columns.index, columns.role, columns.message_gist, columns.created)
+FEEDBACK = (columns.stars, columns.comment, columns.at)
+EVENTS = (columns.index, columns.type_, columns.event_gist, columns.at)
+PANELS: dict[type[Subject], Callable[[Any], tuple[list[tuple[str, Any]], list[Table]]]] = {
+    Context: _context_panel,
+    Task: _task_panel,
+    Run: _run_panel,
+}

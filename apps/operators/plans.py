@@ -1,0 +1,475 @@
+"""Admin pages of plans and of their runs: pictures, steps, a form that starts a plan, and what is done with a run."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin import display
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.forms import Media
+from django.forms.fields import InvalidJSONInput
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.decorators import action
+from unfold.forms import BaseDialogForm
+from unfold.widgets import (
+    UnfoldAdminDecimalFieldWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanWidget,
+)
+
+from apps.accounts.models import User
+from apps.accounts.principals import ANONYMOUS
+from apps.agents.models import Agent, AgentVersion
+from apps.engine.cancel import cancel_task
+from apps.operators import columns
+from apps.plans import progress, registry, runs
+from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml, properties_of
+from apps.plans.graphs import plan_at
+from apps.plans.models import Plan, PlanRun, Step
+from apps.plans.progress import Progress, run_gantt, run_graph, waiting_reasons
+from apps.record.content import strict_json
+from apps.record.errors import Refusal
+from apps.record.lookup import check_may_use
+from apps.record.models import Task, TaskState
+from console import cells
+from console.admin import ReadOnlyAdmin, json_cell, time_cell
+from console.cells import Tone
+
+STYLES = ("css/timeline.css", "css/task.css", "css/plan.css")
+STEP_TONES = {
+    Step.State.WAITING: Tone.QUEUED,
+    Step.State.STARTING: Tone.WORKING,
+    Step.State.RUNNING: Tone.WORKING,
+    Step.State.ASKING: Tone.WAITING,
+    Step.State.ENDED: Tone.WORKING,
+    Step.State.DONE: Tone.DONE,
+    Step.State.FAILED: Tone.FAILED,
+    Step.State.SKIPPED: Tone.STOPPED,
+    Step.State.CANCELED: Tone.STOPPED,
+}
+
+
+class DiagramAdmin(ReadOnlyAdmin):
+    """A read-only page with a picture at its head."""
+
+    @property
+    def media(self) -> Media:
+        return super().media + Media(css={"all": list(STYLES)})
+
+
+def task_url(task: Task) -> str:
+    """Where operators see a task."""
+    return cells.page_url(Task, task.pk)
+
+
+def steps_table(steps: list[Step], titles: dict[str, str]) -> dict[str, Any]:
+    """Steps of a run as a table; their tasks should be loaded."""
+    headings = ("step", "state", "agent", "round", "attempt", "task", "asked", "began", "ended", "why")
+    return {"headings": headings, "rows": [(f"step-{step.pk}", _step_cells(step, titles)) for step in steps]}
+
+
+def _step_cells(step: Step, titles: dict[str, str]) -> tuple[Any, ...]:
+    number = f" {step.item + 1}" if step.item >= 0 else ""
+    kept = "kept from an earlier run" if step.reused_id else ""
+    return (
+        f"{titles.get(step.key, step.key)}{number}",
+        cells.state(step.state, STEP_TONES[Step.State(step.state)]),
+        step.agent or cells.NOTHING,
+        step.round,
+        step.attempt,
+        cells.row_link(Task, step.task_id),
+        cells.row_link(Task, step.consulted_id),
+        cells.relative_time(step.started_at),
+        cells.relative_time(step.ended_at),
+        cells.shortened(step.why or kept) or cells.NOTHING,
+    )
+
+
+JSON = dict[str, Any]
+INPUT_PREFIX = "input-"  # so that no input is called like a field of the form
+LONG_TEXT = 200  # characters of a text from which on it gets several lines
+
+
+class StrictJsonField(forms.JSONField):
+    """JSON that can be kept: no NaN, no U+0000, not nested too deeply. It is shown again as it was written."""
+
+    def to_python(self, value: Any) -> Any:
+        if value in self.empty_values:
+            return None
+        try:
+            return strict_json.to_storable(strict_json.parse(str(value).encode(errors="replace")))
+        except strict_json.InvalidJSON as problem:
+            raise ValidationError(str(problem).replace("The body", "It"), code="invalid") from None
+        except ValueError as problem:
+            raise ValidationError(str(problem), code="invalid") from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        return None if data is None else InvalidJSONInput(data)
+
+
+class StartForm(forms.Form):
+    """`key` is the id of the message, so that pressing twice starts the plan once."""
+
+    text = forms.CharField(
+        label="Message",
+        required=False,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}),
+        help_text="What the plan knows as inputs.text.",
+    )
+    key = forms.UUIDField(widget=forms.HiddenInput)
+
+    def __init__(self, definition: PlanDefinition, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.initial["key"] = uuid.uuid4()
+        required = definition.inputs.get("required", [])
+        for name, schema in properties_of(definition.inputs).items():
+            if name not in OWN_INPUTS:
+                about = schema if isinstance(schema, dict) else {}
+                self.fields[f"{INPUT_PREFIX}{name}"] = _input_field(
+                    name, about, name in required and "default" not in about
+                )
+        self.order_fields([*(name for name in self.fields if name.startswith(INPUT_PREFIX)), "text", "key"])
+
+    @property
+    def inputs(self) -> JSON:
+        """What was filled in."""
+        filled = ((name, value) for name, value in self.cleaned_data.items() if name.startswith(INPUT_PREFIX))
+        return {name.removeprefix(INPUT_PREFIX): value for name, value in filled if value not in (None, "")}
+
+    def complain(self, path: str, sentence: str) -> None:
+        """Say at the field of a path such as `inputs.city` what is wrong."""
+        field = INPUT_PREFIX + path.removeprefix("inputs.").partition(".")[0]
+        self.add_error(
+            field if field in self.fields else None, sentence if field in self.fields else f"{path}: {sentence}"
+        )
+
+
+def _input_field(name: str, schema: JSON, required: bool) -> forms.Field:
+    about: JSON = {
+        "label": schema.get("title") or name.replace("_", " ").capitalize(),
+        "help_text": schema.get("description", ""),
+        "initial": schema.get("default"),
+        "required": required,
+    }
+    match schema:
+        case {"enum": list(choices)} if all(isinstance(one, str) for one in choices):
+            empty = [] if required else [("", "–")]
+            options = [*empty, *((one, one) for one in choices)]
+            return forms.ChoiceField(choices=options, widget=UnfoldAdminSelectWidget, **about)
+        case {"type": "string"}:
+            is_long = schema.get("maxLength", 0) > LONG_TEXT
+            widget = UnfoldAdminTextareaWidget(attrs={"rows": 4}) if is_long else UnfoldAdminTextInputWidget()
+            return forms.CharField(widget=widget, **about)
+        case {"type": "integer"}:
+            return forms.IntegerField(widget=UnfoldAdminIntegerFieldWidget, **about)
+        case {"type": "number"}:
+            return forms.FloatField(widget=UnfoldAdminDecimalFieldWidget, **about)
+        case {"type": "boolean"}:
+            return forms.BooleanField(widget=UnfoldBooleanWidget, **{**about, "required": False})
+    about["help_text"] = f"{about['help_text']} As JSON.".strip()
+    return StrictJsonField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 4, "spellcheck": "false"}), **about)
+
+
+@admin.register(Plan)
+class PlanAdmin(DiagramAdmin):
+    """Changing one is for its page in the browser; how it is used is on its page as an agent."""
+
+    list_display = ("shown_name", "slug", "access", "shown_version", "steps", time_cell("updated_at"))
+    list_filter = ("access", "is_enabled")
+    search_fields = ("slug", "name", "description")
+    search_help_text = "Name, or a word of the description"
+    id_lookups = ()
+    ordering = ("name",)
+    fields = (
+        "shown_name",
+        "slug",
+        "description",
+        "access",
+        "shown_version",
+        "works",
+        "as_agent",
+        time_cell("updated_at"),
+    )
+    change_form_outer_before_template = "admin/plans/plan.html"
+    actions_detail = ("start", "change_it", "show_runs")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Plan]:
+        found: QuerySet[Plan] = super().get_queryset(request)
+        return registry.sized(found.filter(kind=Agent.Kind.PLAN).select_related("current_version"))
+
+    def has_start_permission(self, request: HttpRequest, object_id: object = None) -> bool:
+        return request.user.has_perm("plans.add_planrun")
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        definition = registry.definition_of(obj)
+        context["graph"] = progress.definition_graph(definition) if definition else None
+        context["yaml"] = as_yaml(obj.current_version.content) if obj.current_version else ""
+        page: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
+        return page
+
+    @action(description="Start", permissions=["start"], icon="play_arrow", url_path="start")
+    def start(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """In the operator's own name: the run is theirs, and they are asked what it asks."""
+        plan, user = self._found(request, object_id), request.user
+        assert isinstance(user, User)
+        definition = registry.definition_of(plan)
+        if definition is None:
+            messages.error(request, f"{plan.name} cannot be started: its definition cannot be read any more.")
+            return redirect(cells.page_url(Plan, plan.pk))
+        form = StartForm(definition, request.POST if request.method == "POST" else None)
+        if form.is_valid() and (begun := self._begun(form, user, plan)):
+            self.log_change(request, plan, f"Started as task {begun}.")
+            messages.success(request, f"{plan.name} is started.")
+            return redirect(cells.page_url(Task, begun))
+        page = {**self.admin_site.each_context(request), "title": f"Start {plan.name}", "opts": self.opts}
+        return TemplateResponse(request, "admin/plans/start.html", page | {"form": form, "plan": plan})
+
+    def _begun(self, form: StartForm, user: User, plan: Plan) -> Any:
+        """The task of the run; None where it was refused, which the form then says."""
+        given, key = form.inputs, str(form.cleaned_data["key"])
+        try:
+            check_may_use(user.principal, plan)
+            return runs.start_run(user.principal, plan, given, key=key, text=form.cleaned_data["text"]).task
+        except runs.InvalidStart as unfit:
+            for path, sentence in unfit.problems:
+                form.complain(path, sentence)
+        except Refusal as refusal:
+            form.add_error(None, str(refusal))
+        return None
+
+    @action(description="Change it", permissions=["view"], icon="edit", url_path="edit")
+    def change_it(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect("web:plan-edit", self._found(request, object_id).slug)
+
+    @action(description="Runs", permissions=["view"], icon="account_tree", url_path="runs")
+    def show_runs(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect(cells.list_url(PlanRun, task__agent__id__exact=self._found(request, object_id).pk))
+
+    def _found(self, request: HttpRequest, object_id: str) -> Plan:
+        if (plan := self.get_object(request, object_id)) is None:
+            raise Http404
+        return plan
+
+    @display(description="name", ordering="name")
+    def shown_name(self, plan: Plan) -> SafeString:
+        return cells.link(plan.name, cells.page_url(Plan, plan.pk))
+
+    @display(description="version")
+    def shown_version(self, plan: Plan) -> SafeString:
+        version = plan.current_version
+        return cells.link(version.number, cells.page_url(AgentVersion, version.pk)) if version else cells.NOTHING
+
+    @display(description="steps")
+    def steps(self, plan: Plan) -> int:
+        return plan.size  # type: ignore[attr-defined]
+
+    @display(description="can be worked at")
+    def works(self, plan: Plan) -> str:
+        return registry.ailment_of(plan) or "yes"
+
+    @display(description="as an agent")
+    def as_agent(self, plan: Plan) -> SafeString:
+        return cells.link(f"/a2a/{plan.slug}", cells.page_url(Agent, plan.pk))
+
+
+MOST_REASONS = 20
+PAUSE_DIALOG = {
+    "title": "Pause this run?",
+    "description": "No further step begins until it is resumed. What is being worked at goes on.",
+    "form_submit_text": "Pause",
+}
+RESUME_DIALOG = {
+    "title": "Resume this run?",
+    "description": "Steps begin again as soon as what they wait for is done.",
+    "form_submit_text": "Resume",
+}
+CANCEL_DIALOG = {
+    "title": "Cancel this run?",
+    "description": "The run ends, and all that it called for is told to stop. This cannot be undone.",
+    "form_submit_text": "Cancel the run",
+}
+
+
+class RunAgainForm(BaseDialogForm):
+    """From which step on it is done anew."""
+
+    step = forms.ChoiceField(label="From the step", widget=UnfoldAdminSelectWidget)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        run = None
+        with suppress(ValidationError):  # the address names what is no id
+            run = PlanRun.objects.select_related("task__agent").filter(pk=self.object_id).first()
+        if run is not None:
+            plan = plan_at(run.task.agent.current_version_id or run.version_id)
+            field = self.fields["step"]
+            assert isinstance(field, forms.ChoiceField)
+            field.choices = [(key, plan.title_of(key)) for key in plan.definition.steps]
+            field.initial = runs.first_unfinished_step(run)
+
+
+RUN_AGAIN_DIALOG = {
+    "title": "Run it again?",
+    "description": "A new run in its owner's name, of the plan as it is now. What does not need the step is kept.",
+    "form_submit_text": "Run again",
+    "form_class": RunAgainForm,
+}
+
+
+@admin.register(PlanRun)
+class PlanRunAdmin(DiagramAdmin):
+    """What it does is its task's; here is how far its steps are, and how it is held back or run again."""
+
+    list_display = (
+        "key",
+        "shown_plan",
+        "state",
+        "owner",
+        "version_",
+        time_cell("created_at", "began"),
+        time_cell("finished_at"),
+    )
+    list_filter = ("task__state",)
+    search_fields = ("task__agent__slug", "task__agent__name", "task__owner__email")
+    search_help_text = "Id of a run, its plan, or its owner's e-mail"
+    date_hierarchy = "created_at"
+    ordering = ("-created_at",)
+    link_filters = {"task__agent__id__exact": ("plan", Agent)}
+    fields = (
+        "shown_plan",
+        "state",
+        "owner",
+        "version_",
+        "its_task",
+        "continues_",
+        "begun_at_step",
+        *map(time_cell, ("created_at", "paused_at", "advanced_at", "finished_at")),
+        json_cell("inputs"),
+        "trace",
+    )
+    change_form_outer_before_template = "admin/plans/run.html"
+    actions_detail = ("pause", "resume", "cancel", "again")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PlanRun]:
+        found: QuerySet[PlanRun] = super().get_queryset(request)
+        return found.select_related("task__agent", "task__owner", "version").defer("version__content")
+
+    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
+        return request.user.has_perm("plans.change_planrun")
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        """Only what can be done with it as it is."""
+        offered: list[Any] = super().get_actions_detail(request, object_id)
+        run = self.get_object(request, object_id)
+        if run is None:
+            return offered
+        fits = {"again"} if run.task.is_finished else {"cancel", "resume" if run.paused_at else "pause"}
+        return [one for one in offered if one.path in fits]
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        progress, now, is_over = Progress.of(obj), timezone.now(), obj.task.is_finished
+        titles = {key: progress.plan.title_of(key) for key in progress.plan.definition.steps}
+        context |= {
+            "graph": run_graph(progress, now, task_url),
+            "gantt": run_gantt(progress, now, task_url, is_over=is_over),
+            "reasons": [] if is_over else waiting_reasons(progress)[:MOST_REASONS],
+            "steps": steps_table(progress.steps, titles),
+        }
+        page: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
+        return page
+
+    @action(description="Pause", permissions=["operate"], icon="pause", dialog=PAUSE_DIALOG, url_path="pause")
+    def pause(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
+        return self._done(request, object_id, "Paused", runs.pause_run)
+
+    @action(description="Resume", permissions=["operate"], icon="play_arrow", dialog=RESUME_DIALOG, url_path="resume")
+    def resume(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
+        return self._done(request, object_id, "Resumed", runs.resume_run)
+
+    @action(description="Cancel", permissions=["operate"], icon="stop_circle", dialog=CANCEL_DIALOG, url_path="cancel")
+    def cancel(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
+        return self._done(request, object_id, "Canceled", _cancel_unless_ended)
+
+    @action(description="Run again", permissions=["operate"], icon="replay", dialog=RUN_AGAIN_DIALOG, url_path="again")
+    def again(self, request: HttpRequest, form: RunAgainForm, object_id: str) -> HttpResponse:
+        if (run := self.get_object(request, object_id)) is not None:
+            owner = run.task.owner.principal if run.task.owner else ANONYMOUS
+            try:
+                begun = runs.rerun(owner, run, form.cleaned_data["step"])
+            except Refusal as refusal:
+                messages.error(request, f"It was not run again. {refusal}")
+            else:
+                self.log_change(request, run, f"Run again as {begun.task}.")
+                new = cells.link(begun.task, cells.page_url(Task, begun.task))
+                messages.success(request, format_html("Running again as task {}.", new))
+        return _redirect_to_run(object_id)
+
+    def _done(self, request: HttpRequest, object_id: str, word: str, do: Any) -> HttpResponse:
+        if (run := self.get_object(request, object_id)) is not None and do(run):
+            self.log_change(request, run, f"{word}.")
+            messages.success(request, f"{word}.")
+        else:
+            messages.warning(request, "Nothing was done: the run stands otherwise by now.")
+        return _redirect_to_run(object_id)
+
+    @display(description="id")
+    def key(self, run: PlanRun) -> SafeString:
+        return cells.row_link(PlanRun, run.pk)
+
+    @display(description="plan", ordering="task__agent__name")
+    def shown_plan(self, run: PlanRun) -> SafeString:
+        return cells.link(run.task.agent.name, cells.page_url(Agent, run.task.agent_id))
+
+    @display(description="state", ordering="task__state")
+    def state(self, run: PlanRun) -> SafeString:
+        shown: SafeString = columns.task_state(run.task)
+        return format_html("{} (paused)", shown) if run.paused_at and not run.task.is_finished else shown
+
+    @display(description="owner")
+    def owner(self, run: PlanRun) -> SafeString:
+        return columns.owner(run.task)
+
+    @display(description="version")
+    def version_(self, run: PlanRun) -> SafeString:
+        return cells.link(run.version.number, cells.page_url(AgentVersion, run.version_id))
+
+    @display(description="task")
+    def its_task(self, run: PlanRun) -> SafeString:
+        return cells.row_link(Task, run.pk)
+
+    @display(description="goes on from")
+    def continues_(self, run: PlanRun) -> SafeString:
+        return cells.row_link(PlanRun, run.continues_id)
+
+    @display(description="trace")
+    def trace(self, run: PlanRun) -> SafeString:
+        return cells.identifier(run.traceparent)
+
+
+def _cancel_unless_ended(run: PlanRun) -> bool:
+    if TaskState(run.task.state).is_terminal:
+        return False
+    cancel_task(run.task)
+    return True
+
+
+def _redirect_to_run(object_id: str) -> HttpResponse:
+    """The dialog is htmx's: it follows this header to the run's page, where the messages are."""
+    return HttpResponse(headers={"HX-Redirect": cells.page_url(PlanRun, object_id)})

@@ -1,0 +1,422 @@
+"""Admin pages of remote agents: registering one, its card and who signed it, and what waits for a decision.
+
+Registering has two steps: where the agent is, and, with its card in sight, how it is used here. The same two give a
+registered agent another card. All that a card says is somebody else's text and is shown as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin import display
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
+from unfold.admin import ModelAdmin
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from apps.accounts.models import User
+from apps.agents.definitions import as_yaml
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import error_text
+from apps.agents.versions import side_by_side
+from apps.operators.agents import AgentAdmin
+from apps.operators.credentials import credentials_url
+from apps.operators.remote_health import HealthPanel
+from apps.remote import registration
+from apps.remote.authentication import credentials
+from apps.remote.cards import card_origin, is_supported
+from apps.remote.errors import RemoteError
+from apps.remote.models import Checkup, RemoteAgent, SignatureStatus
+from apps.remote.registration import Preview, RefreshOutcome, RefreshResult
+from console import cells
+from console.admin import ReadOnlyAdmin, time_cell
+from console.cells import Tone
+from outbound import OutboundError
+
+JSON = dict[str, Any]
+
+SIGNATURE_TONES = {
+    SignatureStatus.VERIFIED: Tone.DONE,
+    SignatureStatus.UNSIGNED: Tone.STOPPED,
+    SignatureStatus.UNVERIFIED: Tone.WAITING,
+}
+
+
+def signature_state(label: str) -> Any:
+    """What is known of the card's signature, as a sign and a word."""
+    known = SignatureStatus(label)
+    return cells.state(known.label, SIGNATURE_TONES[known])
+
+
+def card_facts(card: JSON, label: str, sha256: str) -> list[tuple[str, Any]]:
+    """What a card says, each with its name."""
+    able = card["capabilities"]
+    provider = card.get("provider") or {}
+    can = [word for name, word in (("streaming", "streams"), ("pushNotifications", "webhooks")) if able.get(name)]
+    return [
+        ("name", card["name"]),
+        ("description", card["description"]),
+        ("version", card["version"]),
+        ("by", provider.get("organization") or cells.NOTHING),
+        ("is called at", card_origin(card)),
+        ("signature", signature_state(label)),
+        ("can do", ", ".join(can) or cells.NOTHING),
+        ("wants", ", ".join(card.get("securitySchemes") or {}) or "no credentials"),
+        ("takes", ", ".join(card["defaultInputModes"]) or cells.NOTHING),
+        ("makes", ", ".join(card["defaultOutputModes"]) or cells.NOTHING),
+        ("SHA-256", cells.identifier(sha256)),
+    ]
+
+
+def card_tables(card: JSON) -> list[JSON]:
+    """Its interfaces and its skills, as tables."""
+    interfaces = [
+        (
+            f"interface-{place}",
+            (one["protocolBinding"], one["protocolVersion"], one["url"], "yes" if is_supported(one) else "no"),
+        )
+        for place, one in enumerate(card["supportedInterfaces"])
+    ]
+    skills = [
+        (f"skill-{place}", (one["id"], one["name"], cells.shortened(one["description"]), ", ".join(one["tags"])))
+        for place, one in enumerate(card["skills"])
+    ]
+    return [
+        {"title": "Interfaces", "headings": ("binding", "version", "URL", "Parley speaks it"), "rows": interfaces},
+        {"title": "Skills", "headings": ("id", "name", "description", "tags"), "rows": skills},
+    ]
+
+
+LONGEST_CARD = 512 * 1024  # characters of a card that is pasted
+
+
+class SourceForm(forms.Form):
+    """Where the agent is."""
+
+    source = forms.CharField(
+        label="URL",
+        max_length=LONGEST_CARD,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 2, "spellcheck": "false", "autofocus": True}),
+        help_text="Of the agent or of its card: https://agents.example.org/translator. Or paste the card itself.",
+    )
+
+
+class UseForm(SourceForm):
+    """How it is used here; `sha256` is the digest of what was shown."""
+
+    source = forms.CharField(max_length=LONGEST_CARD, widget=forms.HiddenInput)
+    sha256 = forms.CharField(widget=forms.HiddenInput)
+    slug = forms.CharField(
+        label="Slug",
+        max_length=63,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="What its address here ends with: /a2a/…",
+    )
+    access = forms.ChoiceField(
+        label="Who may use it",
+        choices=Agent.Access.choices,
+        initial=Agent.Access.AUTHENTICATED,
+        widget=UnfoldAdminSelectWidget,
+        help_text="Groups are named on the agent's own page.",
+    )
+
+
+class RegistrationWizard:
+    """One request of the page: what it shows next, or the agent that came of it.
+
+    Attributes:
+        agent: that was registered, or None.
+        context: for the page's template.
+    """
+
+    def __init__(self, request: HttpRequest, known: Agent | None = None) -> None:
+        """`known` is the agent that is to get another card."""
+        self.agent: Agent | None = None
+        self._known = known
+        self.context: dict[str, Any] = {}
+        if request.method != "POST":
+            self._ask(SourceForm())
+        elif not (form := SourceForm(request.POST)).is_valid():
+            self._ask(form)
+        elif shown := self._look(form):
+            self._go_on(request, shown)
+
+    def _ask(self, form: SourceForm) -> None:
+        self.context = {"form": form, "go_on": "Look"}
+
+    def _look(self, form: SourceForm) -> Preview | None:
+        source = form.cleaned_data["source"].strip()
+        try:
+            given = {"card": source} if source.startswith("{") else {"url": source}
+            return asyncio.run(registration.preview(**given))
+        except (RemoteError, OutboundError) as error:
+            form.add_error("source", str(error))
+            self._ask(form)
+            return None
+
+    def _go_on(self, request: HttpRequest, shown: Preview) -> None:
+        source = request.POST["source"]
+        slug = self._known.slug if self._known else shown.slug
+        fresh = self._form(initial={"source": source, "sha256": shown.sha256, "slug": slug})
+        if "sha256" not in request.POST:
+            return self._show(fresh, shown)
+        form = self._form(request.POST)
+        if form.is_valid():
+            if form.cleaned_data["sha256"] != shown.sha256:
+                self._show(fresh, shown)
+                self.context["notes"].insert(0, "The card changed since you looked at it. This is what it says now.")
+                return None
+            self._save(form, shown, request.user)  # type: ignore[arg-type]
+        if self.agent is None:
+            self._show(form, shown)
+        return None
+
+    def _form(self, *args: Any, **options: Any) -> UseForm:
+        form = UseForm(*args, **options)
+        if self._known:
+            del form.fields["slug"], form.fields["access"]
+        return form
+
+    def _save(self, form: UseForm, shown: Preview, author: User) -> None:
+        values = form.cleaned_data
+        try:
+            if self._known:
+                self.agent = registration.save(self._known.slug, shown, author=author, update=True)
+            else:
+                access = values["access"]
+                # The house's own workspace has no members: one that is for a workspace is for that of who adds it.
+                home = author.personal_workspace if access == Agent.Access.WORKSPACE else None
+                self.agent = registration.save(values["slug"], shown, workspace=home, author=author, access=access)
+        except ValidationError as error:
+            for field, messages in error.message_dict.items():
+                form.add_error(field if field in form.fields else None, messages)
+
+    def _show(self, form: UseForm, shown: Preview) -> None:
+        self.context = {
+            "form": form,
+            "go_on": "Register",
+            "preview": shown,
+            "facts": card_facts(shown.card, shown.signature.label, shown.sha256),
+            "tables": card_tables(shown.card),
+            "notes": list(shown.notes),
+            "older": (older := self._known and self._known.current_version),
+            "pairs": side_by_side(as_yaml(older.content), as_yaml(shown.content)) if older else [],
+        }
+
+
+REFRESH_MESSAGES = {
+    RefreshOutcome.UNCHANGED: (messages.INFO, "{}'s card is unchanged."),
+    RefreshOutcome.UPDATED: (messages.SUCCESS, "{} is now what its card says."),
+    RefreshOutcome.WAITING: (messages.WARNING, "{}'s card changed in a way that waits for your approval."),
+    RefreshOutcome.FAILED: (messages.ERROR, "{} stays as it was. {}"),
+}
+OF_AGENT = "remote_remoteagent_of"
+
+
+@admin.register(RemoteAgent)
+class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
+    """The list, a page for each, and the page that registers one. Of all that only `history_messages` is edited."""
+
+    list_display = ("shown_name", "address", "condition", "card", "signed", "origin", time_cell("refreshed_at"))
+    list_display_links = None
+    list_filter = ("signature", ("proposed", admin.EmptyFieldListFilter), "agent__health", "agent__is_enabled")
+    list_select_related = ("agent",)
+    search_fields = ("agent__slug", "agent__name", "card_url", "origin")
+    search_help_text = "Agent's name, or a part of a URL"
+    id_lookups = ()
+    link_filters = {"agent__id__exact": ("agent", Agent)}
+    ordering = ("agent__name",)
+    actions = ("refresh_selected",)
+    fields = (
+        "shown_agent",
+        "card_url",
+        "lets_in",
+        "shown_versions",
+        "shown_health",
+        "history_messages",
+        "registered_by",
+    )
+    readonly_fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "shown_health", "registered_by")
+    change_form_outer_after_template = "admin/remote/remote_agent.html"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return ModelAdmin.has_add_permission(self, request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return ModelAdmin.has_change_permission(self, request, obj)
+
+    def get_urls(self) -> list[Any]:
+        acting = self.admin_site.admin_view(require_POST(self.act))
+        return [
+            path("of/<int:agent>/", self.admin_site.admin_view(self.of_agent), name=OF_AGENT),
+            path("<int:pk>/act/", acting, name="remote_remoteagent_act"),
+            path("<int:pk>/card/", self.admin_site.admin_view(self.another_card), name="remote_remoteagent_card"),
+            *super().get_urls(),
+        ]
+
+    def of_agent(self, request: HttpRequest, agent: int) -> HttpResponse:
+        """From an agent's own page to this one of it."""
+        if (pk := Agent.objects.filter(pk=agent).values_list("remote", flat=True).first()) is None:
+            raise Http404
+        return redirect(cells.page_url(RemoteAgent, pk))
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        return self._registering(request, RegistrationWizard(request), "Add a remote agent")
+
+    def another_card(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Another card for an agent: where it is, or the card itself; an operator has looked at it then."""
+        remote = self.get_object(request, str(pk))
+        if remote is None:
+            raise Http404
+        if not self.has_change_permission(request, remote):
+            raise PermissionDenied
+        return self._registering(request, RegistrationWizard(request, remote.agent), f"Another card for {remote}")
+
+    def _registering(self, request: HttpRequest, adding: RegistrationWizard, title: str) -> HttpResponse:
+        if agent := adding.agent:
+            self.log_change(request, agent.remote, f"Registered, version {agent.current_version.number}.")  # type: ignore[union-attr]
+            messages.success(request, f"{agent.name} is registered at /a2a/{agent.slug}.")
+            if credentials.missing(agent, None):
+                messages.warning(
+                    request, f"{agent.name} wants a credential before it works. Give it by its link below."
+                )
+            return redirect(cells.page_url(RemoteAgent, agent.remote.pk))
+        page = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "again": request.path}
+        return TemplateResponse(request, "admin/remote/add_remote_agent.html", page | adding.context)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        may_decide = self.has_change_permission(request, obj)
+        context |= page_context(obj) | {"may_decide": may_decide, "show_save": may_decide}
+        shown: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
+        return shown
+
+    def save_model(self, request: HttpRequest, obj: RemoteAgent, form: Any, change: bool) -> None:
+        """What was edited and nothing else: a refresh may have changed the rest since it was read."""
+        obj.save(update_fields=form.changed_data)
+
+    def act(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Refresh, approve or decline, as the button says that was pressed."""
+        remote = self.get_object(request, str(pk))
+        if remote is None:
+            raise Http404
+        if not self.has_change_permission(request, remote):
+            raise PermissionDenied
+        match request.POST.get("do"):
+            case "refresh":
+                self._tell(request, remote, registration.refresh_card(remote.agent))
+            case "approve" | "decline" as decision:
+                self._decide(request, remote, decision)
+        return redirect(cells.page_url(RemoteAgent, pk))
+
+    def _decide(self, request: HttpRequest, remote: RemoteAgent, decision: str) -> None:
+        version = AgentVersion.objects.filter(agent=remote.agent, number=_number(request.POST.get("version"))).first()
+        decide = registration.approve_card if decision == "approve" else registration.decline_card
+        try:
+            if version is None:
+                raise ValidationError({"version": "Say which version."})
+            decide(remote.agent, request.user, version)  # type: ignore[arg-type]
+        except ValidationError as error:
+            messages.error(request, f"{remote} stays as it is. {error_text(error)}")
+            return
+        word = "Approved" if decision == "approve" else "Declined"
+        self.log_change(request, remote, f"{word} version {version.number}.")
+        messages.success(request, f"{word} version {version.number} of {remote}.")
+
+    @admin.action(description="Look at the card again", permissions=["change"])
+    def refresh_selected(self, request: HttpRequest, remotes: QuerySet[RemoteAgent]) -> None:
+        chosen = list(remotes.select_related("agent"))
+        for remote, refreshed in zip(chosen, registration.refresh_cards(chosen), strict=True):
+            self._tell(request, remote, refreshed)
+
+    def _tell(self, request: HttpRequest, remote: RemoteAgent, refreshed: RefreshResult) -> None:
+        level, sentence = REFRESH_MESSAGES[refreshed.outcome]
+        self.log_change(request, remote, f"Looked at the card again: {refreshed.outcome}.")
+        messages.add_message(request, level, sentence.format(remote, refreshed.reason))
+
+    @display(description="name", ordering="agent__name")
+    def shown_name(self, remote: RemoteAgent) -> SafeString:
+        return cells.link(remote.agent.name, cells.page_url(RemoteAgent, remote.pk))
+
+    @display(description="agent")
+    def shown_agent(self, remote: RemoteAgent) -> SafeString:
+        return cells.link(f"/a2a/{remote.agent.slug}", cells.page_url(Agent, remote.agent_id))
+
+    @display(description="address", ordering="agent__slug")
+    def address(self, remote: RemoteAgent) -> SafeString:
+        return cells.link(f"/a2a/{remote.agent.slug}", cells.page_url(Agent, remote.agent_id))
+
+    @display(description="health", ordering="agent__health")
+    def condition(self, remote: RemoteAgent) -> SafeString:
+        return AgentAdmin.condition(self, remote.agent)
+
+    @display(description="card")
+    def card(self, remote: RemoteAgent) -> SafeString:
+        return card_state(remote)
+
+    @display(description="signature", ordering="signature")
+    def signed(self, remote: RemoteAgent) -> SafeString:
+        return signature_state(remote.signature)
+
+    @display(description="credentials")
+    def lets_in(self, remote: RemoteAgent) -> SafeString:
+        lack = credentials.missing(remote.agent, None)
+        if lack is None:
+            return cells.link("what lets Parley in", credentials_url(remote.agent))
+        return cells.link(
+            "each person's own" if lack.is_personal else "wanted: give them", credentials_url(remote.agent)
+        )
+
+    @display(description="health")
+    def shown_health(self, remote: RemoteAgent) -> SafeString:
+        return cells.link("checks, uptime and calls", cells.list_url(Checkup, agent__id__exact=remote.agent_id))
+
+    @display(description="versions")
+    def shown_versions(self, remote: RemoteAgent) -> SafeString:
+        return cells.link("all of them", cells.list_url(AgentVersion, agent__id__exact=remote.agent_id))
+
+
+def card_state(remote: RemoteAgent) -> SafeString:
+    """Whether the card is current, waits for a decision, or could not be loaded."""
+    if remote.has_proposal:
+        return cells.state("waits for approval", Tone.WAITING)
+    if remote.card_error:
+        return cells.state("not loaded", Tone.FAILED)
+    return cells.state("current" if remote.card_url else "pasted", Tone.DONE)
+
+
+def page_context(remote: RemoteAgent) -> dict[str, Any]:
+    """What the page shows below its form: the card, what waits, and how the last look at it went."""
+    version, proposed = remote.agent.current_version, remote.proposed
+    facts: list[tuple[str, Any]] = [
+        ("card", card_state(remote)),
+        ("looked at", cells.relative_time(remote.refreshed_at)),
+        ("next look", cells.relative_time(remote.refresh_at) if remote.card_url else cells.NOTHING),
+        ("trusted keys", cells.lines(key.get("kid", "without a name") for key in remote.pinned_keys)),
+    ]
+    return {
+        "facts": (card_facts(remote.card, remote.signature, version.sha256) if version else []) + facts,
+        "tables": card_tables(remote.card) if version else [],
+        "text": as_yaml(version.content) if version else "",
+        "card_error": remote.card_error,
+        "proposed": proposed,
+        "older": version,
+        "pairs": side_by_side(as_yaml(version.content), as_yaml(proposed.content)) if version and proposed else [],
+        "can_refresh": bool(remote.card_url),
+    }
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < 10 else 0

@@ -1,0 +1,241 @@
+"""Admin pages of tasks, with what operators can do to them, and of their runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin import display
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.decorators import action
+
+from apps.accounts.models import User, Workspace
+from apps.agents.models import Agent, AgentVersion
+from apps.engine import cancel
+from apps.engine.send import run_again
+from apps.operators import columns
+from apps.operators.panels import LiveAdmin
+from apps.record.errors import Refusal, TaskNotCancelable
+from apps.record.models import TERMINAL_STATES, Context, Message, Run, Task
+from apps.record.runs import UsageTotals
+from console import cells
+from console.admin import json_cell, time_cell
+
+CANCEL_DIALOG = {
+    "title": "Cancel this task?",
+    "description": "Its agent is told to stop, and what it has made so far is discarded. This cannot be undone.",
+    "form_submit_text": "Cancel the task",
+}
+RUN_AGAIN_DIALOG = {
+    "title": "Run this task again?",
+    "description": "Its first message is sent once more in its owner's name, as a new task in the same context.",
+    "form_submit_text": "Run again",
+}
+
+
+@admin.register(Task)
+class TaskAdmin(LiveAdmin):
+    """Tasks; who may change tasks cancels them and runs them again."""
+
+    list_display = (
+        columns.id_,
+        columns.task_state,
+        columns.agent,
+        columns.owner,
+        columns.context,
+        columns.since,
+        columns.created,
+    )
+    list_filter = ("state", "agent")
+    search_fields = ("owner__email", "context__title")
+    search_help_text = "Id of a task or context, owner's e-mail, title"
+    id_lookups = ("pk", "context_id", "parent_id")
+    date_hierarchy = "status_at"
+    ordering = ("-status_at",)
+    select_related = ("agent", "owner", "workspace", "context")
+    link_filters = {
+        "context__id__exact": ("context", Context),
+        "owner__id__exact": ("owner", User),
+        "agent__id__exact": ("agent", Agent),
+        "workspace__id__exact": ("workspace", Workspace),
+        "parent__id__exact": ("children of", Task),
+    }
+    fields = (
+        "key",
+        columns.created,
+        "refines",
+        "parent_task",
+        "plan",
+        "workspace",
+        "children",
+        "language_models",
+        json_cell("slot"),
+        json_cell("status_message"),
+        json_cell("metadata"),
+    )
+    actions = ("cancel_selected", "run_selected_again")
+    actions_detail = ("cancel", "run_again")
+
+    @display(description="id")
+    def key(self, task: Task) -> SafeString:
+        return cells.identifier(task.pk)
+
+    @display(description="refines")
+    def refines(self, task: Task) -> SafeString:
+        found = [cells.row_link(Task, key) for key in task.references]
+        return SafeString(" ".join(found)) if found else cells.NOTHING
+
+    @display(description="parent")
+    def parent_task(self, task: Task) -> SafeString:
+        return cells.row_link(Task, task.parent_id)
+
+    @display(description="run of a plan")
+    def plan(self, task: Task) -> SafeString:
+        """The run that it is, or is a step of."""
+        tasks = [task, *([task.parent] if task.parent else [])]
+        run = next((one.pk for one in tasks if one.agent.kind == Agent.Kind.PLAN), None)
+        return cells.identifier(run, reverse("admin:plans_planrun_change", args=[run])) if run else cells.NOTHING
+
+    @display(description="children")
+    def children(self, task: Task) -> SafeString:
+        return cells.count_link(task.children.count(), Task, parent__id__exact=task.pk)
+
+    @display(description="language models")
+    def language_models(self, task: Task) -> SafeString:
+        return cells.lines(UsageTotals.of(task.runs.values_list("usage", flat=True)).lines)
+
+    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
+        return request.user.has_perm("record.change_task")
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        """A task that has ended offers no cancel."""
+        offered: list[Any] = super().get_actions_detail(request, object_id)
+        shown = self.get_object(request, object_id)  # None for an id that is none
+        if shown is None or shown.state not in TERMINAL_STATES:
+            return offered
+        return [one for one in offered if one.path != "cancel"]
+
+    @action(description="Cancel", permissions=["operate"], icon="stop_circle", dialog=CANCEL_DIALOG, url_path="cancel")
+    def cancel(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
+        self._cancel(request, list(self.get_queryset(request).filter(pk=object_id)))
+        return self._back_to(object_id)
+
+    @action(
+        description="Run again", permissions=["operate"], icon="replay", dialog=RUN_AGAIN_DIALOG, url_path="run-again"
+    )
+    def run_again(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
+        self._run_again(request, list(self.get_queryset(request).filter(pk=object_id)))
+        return self._back_to(object_id)
+
+    @admin.action(description="Cancel", permissions=["operate"])
+    def cancel_selected(self, request: HttpRequest, tasks: QuerySet[Task]) -> None:
+        self._cancel(request, list(tasks))
+
+    @admin.action(description="Run again as new tasks", permissions=["operate"])
+    def run_selected_again(self, request: HttpRequest, tasks: QuerySet[Task]) -> None:
+        self._run_again(request, list(tasks))
+
+    def _cancel(self, request: HttpRequest, tasks: list[Task]) -> None:
+        ended = 0
+        for task in tasks:
+            try:
+                if task.is_finished:
+                    raise TaskNotCancelable
+                cancel.cancel_task(task)
+                self.log_change(request, task, "Canceled.")
+            except TaskNotCancelable:
+                ended += 1
+        if canceled := len(tasks) - ended:
+            messages.success(request, f"{_tasks_were(canceled)} canceled.")
+        if ended:
+            messages.warning(request, f"{_tasks_were(ended)} left alone: nothing is to be canceled in what has ended.")
+
+    def _run_again(self, request: HttpRequest, tasks: list[Task]) -> None:
+        for task in tasks:
+            try:
+                receipt = run_again(task)
+            except Refusal as refusal:
+                messages.error(request, f"Task {task.pk} was not run again. {refusal}")
+                continue
+            self.log_change(request, task, f"Run again as {receipt.task}.")
+            new = cells.link(receipt.task, cells.page_url(Task, receipt.task))
+            messages.success(request, format_html("Running again as task {}.", new))
+
+    def _back_to(self, object_id: str) -> HttpResponse:
+        """The dialog is htmx's: it follows this header to the task's page, where the messages are."""
+        return HttpResponse(headers={"HX-Redirect": cells.page_url(Task, object_id)})
+
+
+def _tasks_were(number: int) -> str:
+    return "1 task was" if number == 1 else f"{number} tasks were"
+
+
+@admin.register(Run)
+class RunAdmin(LiveAdmin):
+    list_display = (
+        columns.id_,
+        columns.run_state,
+        columns.task,
+        columns.turn,
+        columns.attempt,
+        columns.worker,
+        columns.lease,
+        columns.queued,
+        columns.took,
+        columns.problem,
+    )
+    list_filter = ("state",)
+    search_fields = ("worker",)
+    search_help_text = "Id of a run or task, or a worker"
+    id_lookups = ("pk", "task_id")
+    date_hierarchy = "queued_at"
+    ordering = ("-queued_at",)
+    select_related = ("task", "message", "agent")
+    link_filters = {"task__id__exact": ("task", Task)}
+    fields = (
+        "key",
+        "fence",
+        "interrupted",
+        "resumed",
+        *map(time_cell, ("queued_at", "published_at", "started_at", "finished_at")),
+        "answers",
+        "stand_in",
+        "version",
+        "input_hash_",
+        "trace",
+        "language_models",
+        *map(json_cell, ("error", "notes", "input", "memory", "slot", "remote")),
+    )
+
+    @display(description="id")
+    def key(self, run: Run) -> SafeString:
+        return cells.identifier(run.pk)
+
+    @display(description="message")
+    def answers(self, run: Run) -> SafeString:
+        return cells.identifier(run.message.message_id, cells.page_url(Message, run.message_id))
+
+    @display(description="taken by")
+    def stand_in(self, run: Run) -> SafeString:
+        return columns.agent(run)
+
+    @display(description="trace")
+    def trace(self, run: Run) -> SafeString:
+        return cells.identifier(run.traceparent)
+
+    @display(description="version of the agent")
+    def version(self, run: Run) -> SafeString:
+        used = run.input.get("agent")
+        return cells.link(used["number"], cells.page_url(AgentVersion, used["version"])) if used else cells.NOTHING
+
+    @display(description="language models")
+    def language_models(self, run: Run) -> SafeString:
+        return cells.lines(UsageTotals.of([run.usage]).lines)
+
+    @display(description="input hash")
+    def input_hash_(self, run: Run) -> SafeString:
+        return cells.identifier(run.input_hash)

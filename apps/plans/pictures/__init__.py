@@ -1,1 +1,0 @@
-"""Pictures of plans: pure functions from plain data to what templates draw as SVG. They ask no database."""

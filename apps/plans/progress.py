@@ -1,0 +1,323 @@
+"""How far plans and their runs are, as people see it: what the pictures show, and why a step waits.
+
+A run's graph has a box for each step. Its Gantt chart has a row with each attempt, wait and question, as the tasks of
+the step recorded them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from django.db.models import Q
+
+from apps.plans import graphs
+from apps.plans.definitions import PlanDefinition, StepDefinition
+from apps.plans.graphs import CompiledPlan, plan_at
+from apps.plans.models import PlanRun, Step
+from apps.plans.person import PERSON
+from apps.plans.pictures import Gantt, Graph, Spell, StepBox, StepRow, draw_gantt, draw_graph
+from apps.plans.run_state import LIVE, message_text
+from apps.record.events import JSON, EventType
+from apps.record.models import Accepted, Event, Task, TaskState
+
+State, Phase = Step.State, Step.Phase
+MOST_QUESTIONS = 100  # that are read
+LONGEST_QUESTION = 300  # characters
+STEP_FIELDS = (
+    "run", "key", "item", "round", "attempt", "state", "phase", "agent", "why", "started_at", "asked_at", "ended_at",
+    "reused", "task__state", "task__context", "consulted__state", "consulted__context",
+)  # fmt: skip
+
+type Address = Callable[[Task], str]
+"""Gives the address of a task's page."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: its steps in the order of its plan, and their questions."""
+
+    run: PlanRun
+    plan: CompiledPlan
+    steps: list[Step]
+    questions: Mapping[uuid.UUID, str] = field(default_factory=dict)  # by the task that asks
+
+    @classmethod
+    def of(cls, run: PlanRun) -> Progress:
+        """Two queries, however many steps there are."""
+        plan = plan_at(run.version_id)
+        place = {key: number for number, key in enumerate(plan.definition.steps)}
+        found = Step.objects.filter(run=run).select_related("task", "consulted").only(*STEP_FIELDS)
+        steps = sorted(found, key=lambda step: (place.get(step.key, len(place)), step.item, step.round))
+        asking = [task.pk for step in steps if step.state == State.ASKING and (task := shown_task(step))]
+        said = Task.objects.filter(pk__in=asking[:MOST_QUESTIONS]).values_list("pk", "status_message")
+        return cls(run, plan, steps, {key: message_words(message) for key, message in said})
+
+    def question_of(self, step: Step) -> str:
+        """What a step asks, if that was read."""
+        task = shown_task(step)
+        return self.questions.get(task.pk, "") if task and step.state == State.ASKING else ""
+
+    def latest_rounds(self) -> list[Step]:
+        """The last round of each step."""
+        return list({(step.key, step.item): step for step in self.steps}.values())
+
+
+def shown_task(step: Step) -> Task | None:
+    """The task that says most about a step now: the question about it, or its work."""
+    is_consulted = step.state in Step.ACTIVE and step.phase != Phase.WORK
+    return step.consulted if is_consulted and step.consulted else step.task or step.consulted
+
+
+def message_words(message: JSON | None) -> str:
+    """The beginning of a message, as words."""
+    return " ".join(message_text(message, " ").split())[:LONGEST_QUESTION]
+
+
+def definition_graph(definition: PlanDefinition) -> Graph:
+    """A plan as it is defined, also one whose steps could not work together."""
+    boxes, needs = [], graphs.dependencies(definition, skip_invalid=True)
+    for key, step in definition.steps.items():
+        notes = ["for each of a list"] if step.for_each else []
+        notes += [f"up to {step.repeat.max} rounds"] if step.repeat else []
+        notes += ["only under a condition"] if step.when else []
+        boxes.append(
+            StepBox(
+                key,
+                definition.title_of(key),
+                agent=_doer(step),
+                depends_on=tuple(sorted(needs[key] & definition.steps.keys() - {key})),
+                note=", ".join(notes),
+                is_person=_has_person(step),
+            )
+        )
+    return draw_graph(boxes, title=f"The steps of {definition.name}")
+
+
+def run_graph(progress: Progress, now: datetime.datetime, address: Address = lambda _: "") -> Graph:
+    """A run as it is now; without addresses its boxes lead nowhere."""
+    boxes = []
+    for step in progress.latest_rounds():
+        definition = progress.plan.definition.steps.get(step.key)
+        if definition is None:
+            continue
+        began, task = step.started_at, shown_task(step)
+        boxes.append(
+            StepBox(
+                _row_key(step),
+                progress.plan.title_of(step.key),
+                step.state,
+                _agent_shown(step, definition),
+                (step.ended_at or now) - began if began and not step.reused_id else None,
+                progress.question_of(step),
+                address(task) if task else "",
+                tuple(sorted(progress.plan.needs[step.key])),
+                round=step.round,
+                note=step.why or ("kept from an earlier run" if step.reused_id else ""),
+                fan_out=step.key if step.item >= 0 else "",
+                is_person=_has_person(definition),
+            )
+        )
+    return draw_graph(boxes, title=f"The steps of this run of {progress.plan.definition.name}")
+
+
+def run_gantt(progress: Progress, now: datetime.datetime, address: Address = lambda _: "", *, is_over: bool) -> Gantt:
+    """Who worked when: each attempt of a step, its waits and its questions; without results kept from earlier runs."""
+    attempts = spells_by_step(progress.run)
+    rounds: dict[tuple[str, int], list[Step]] = defaultdict(list)
+    for step in progress.steps:
+        if not step.reused_id:
+            rounds[step.key, step.item].append(step)
+    rows = []
+    for (key, item), steps in rounds.items():
+        last, task = steps[-1], shown_task(steps[-1])
+        definition = progress.plan.definition.steps.get(key)
+        question = progress.question_of(last)
+        if recorded := attempts.get((key, item)):
+            spells = _with_ending(recorded, last, question)
+        else:
+            spells = [spell for step in steps for spell in _spells_of_step(step, progress.question_of(step))]
+        who = _agent_shown(last, definition) if definition else last.agent
+        href, fan_out = address(task) if task else "", key if item >= 0 else ""
+        rows.append(StepRow(_row_key(last), progress.plan.title_of(key), last.state, who, href, spells, fan_out))
+    return draw_gantt(rows, now, is_over=is_over)
+
+
+def _with_ending(spells: list[Spell], step: Step, question: str) -> list[Spell]:
+    """The last spell says what is asked, or that the step failed although its task completed."""
+    *earlier, last = spells
+    if last.state == State.ASKING and last.ends is None:
+        return [*earlier, replace(last, question=question)]
+    is_worse = step.state in (State.FAILED, State.CANCELED) and last.state == State.DONE
+    return [*earlier, replace(last, state=State(step.state))] if is_worse else spells
+
+
+def _spells_of_step(step: Step, question: str) -> Iterable[Spell]:
+    if not step.started_at:
+        return
+    attempt = max(step.attempt, step.round)
+    if step.state == State.ASKING and step.asked_at:
+        asked = max(step.asked_at, step.started_at)
+        yield Spell(State.RUNNING, step.started_at, asked, attempt)
+        yield Spell(State.ASKING, asked, None, attempt, question)
+    elif step.ended_at or step.state in Step.OPEN:
+        state = State.RUNNING if step.state == State.WAITING else step.state
+        yield Spell(state, step.started_at, step.ended_at, attempt)
+
+
+def _row_key(step: Step) -> str:
+    return f"{step.key}-{step.item}" if step.item >= 0 else step.key
+
+
+def _agent_shown(step: Step, definition: StepDefinition) -> str:
+    return step.agent if step.agent and step.agent != PERSON else _doer(definition)
+
+
+def _doer(definition: StepDefinition) -> str:
+    return "a person" if definition.person else definition.agent or "whoever ranks best"
+
+
+def _has_person(definition: StepDefinition) -> bool:
+    return definition.person is not None or bool(definition.approve)
+
+
+MOST_ATTEMPTS = 400  # tasks of a run; of one with more, each step is one bar
+
+END_STATES = {
+    TaskState.COMPLETED: Step.State.DONE,
+    TaskState.FAILED: Step.State.FAILED,
+    TaskState.REJECTED: Step.State.FAILED,
+    TaskState.CANCELED: Step.State.CANCELED,
+}
+
+type StepKey = tuple[str, int]
+"""The key of a step, and which element of a fan-out it is; -1: of none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A task of a step: its work, or a question about it (`is_work` False)."""
+
+    task: uuid.UUID
+    place: StepKey
+    number: int
+    is_work: bool
+    state: TaskState
+    begun: datetime.datetime
+
+
+def spells_by_step(run: PlanRun) -> dict[StepKey, list[Spell]]:
+    """The spells of each step, oldest first; empty for a run of more than MOST_ATTEMPTS tasks. Two queries."""
+    found = list(_attempts(run))
+    if len(found) > MOST_ATTEMPTS:
+        return {}
+    changes: dict[uuid.UUID, list[tuple[str, datetime.datetime]]] = defaultdict(list)
+    told = Q(payload__has_key="progress") | Q(payload__has_key="kept")
+    changed = Event.objects.filter(task__in=[one.task for one in found], type=EventType.AGENT_STATUS).exclude(told)
+    for task, state, at in changed.order_by("index").values_list("task", "payload__state", "at"):
+        changes[task].append((state, at))
+    spells: dict[StepKey, list[Spell]] = defaultdict(list)
+    for one in found:
+        spells[one.place] += _spells_of_attempt(one, changes[one.task])
+    return spells
+
+
+def _attempts(run: PlanRun) -> Iterator[Attempt]:
+    """Read from the ids of their messages, which name step, element, round and attempt."""
+    sent = Accepted.objects.filter(sender=f"task:{run.pk}", task__parent=run.pk).order_by("task__created_at", "pk")
+    rows = sent.values_list("message_id", "task", "task__state", "task__created_at")
+    for message_id, task, state, begun in rows[: MOST_ATTEMPTS + 1]:
+        match message_id.split(":"):
+            case [_, "answer"] | [_, _, _, _, "answered", _]:
+                continue  # to a task that asked
+            case [key, item, round_, attempt, *about]:
+                number = max(int(round_), int(attempt))
+                yield Attempt(task, (key, int(item)), number, not about, TaskState(state), begun)
+
+
+def _spells_of_attempt(attempt: Attempt, changes: list[tuple[str, datetime.datetime]]) -> Iterator[Spell]:
+    """Spells of work have the state in which the attempt ended."""
+    changes = [(TaskState.SUBMITTED.value, attempt.begun), *changes]
+    worked = END_STATES.get(attempt.state, Step.State.RUNNING)
+    names = {TaskState.SUBMITTED: Step.State.WAITING, TaskState.WORKING: worked}
+    for (state, begins), (_, ends) in pairwise([*changes, ("", None)]):
+        if begins is None or TaskState(state).is_terminal:
+            continue
+        name = names.get(TaskState(state), Step.State.ASKING)
+        if attempt.is_work or name == Step.State.ASKING:
+            yield Spell(name, begins, ends, attempt.number)
+
+
+MOST_NAMED = 4  # steps in a sentence
+
+ASKING_SENTENCES = {
+    Phase.WORK: "It asks you something before it goes on.",
+    Phase.BEFORE: "You are asked whether it may begin.",
+    Phase.AFTER: "You are asked whether you agree to what it delivered.",
+    Phase.DECISION: "It failed, and you are asked how to go on.",
+    Phase.ANSWERING: "An agent is answering what it asked.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a step waits. `task`: shows more of it."""
+
+    title: str
+    sentence: str
+    task: Task | None = None
+    waits_for_reader: bool = False
+
+
+def waiting_reasons(progress: Progress) -> list[Reason]:
+    """Those that wait for the reader first; one for all items of a fan-out that wait for the same."""
+    found = list(dict.fromkeys(_waiting_reasons(progress)))
+    return sorted(found, key=lambda reason: not reason.waits_for_reader)
+
+
+def _waiting_reasons(progress: Progress) -> Iterator[Reason]:
+    unsettled = {step.key for step in progress.steps if step.state not in Step.SETTLED}
+    busy = Counter(step.agent for step in progress.steps if step.state in LIVE and step.phase == Phase.WORK)
+    waiting: set[str] = set()
+    for step in progress.latest_rounds():
+        title, task = progress.plan.title_of(step.key), shown_task(step)
+        if step.item >= 0 and step.state == State.ASKING:
+            title = f"{title} {step.item + 1}"
+        if step.state == State.ASKING:
+            yield Reason(title, _asking_sentence(progress, step), task, step.phase != Phase.ANSWERING)
+        elif step.state == State.WAITING and step.key not in waiting:
+            waiting.add(step.key)
+            yield Reason(title, _waiting_sentence(progress, step.key, unsettled, busy))
+        elif step.state == State.STARTING:
+            yield Reason(title, "It is being handed to its agent.")
+        elif step.state == State.RUNNING and task and task.state == TaskState.SUBMITTED:
+            yield Reason(title, "Its agent has it, and has not begun yet.")
+
+
+def _asking_sentence(progress: Progress, step: Step) -> str:
+    question = progress.question_of(step)
+    return f"{ASKING_SENTENCES[Phase(step.phase)]} {question}".strip()
+
+
+def _waiting_sentence(progress: Progress, key: str, unsettled: set[str], busy: Counter[str]) -> str:
+    needs = progress.plan.needs[key] & unsettled
+    unmet = [progress.plan.title_of(one) for one in progress.plan.definition.steps if one in needs]
+    if unmet:
+        more = f" and {len(unmet) - MOST_NAMED} more" if len(unmet) > MOST_NAMED else ""
+        named = [f"“{one}”" for one in unmet[:MOST_NAMED]]
+        listed = ", ".join(named) if more or len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+        return f"It waits for {listed}{more} to be done."
+    if progress.run.paused_at:
+        return "The run is paused. Resume it, and this step begins."
+    definition = progress.plan.definition
+    if busy.total() >= definition.limit:
+        return f"The plan lets {definition.limit} steps be worked at at the same time, and that many are."
+    agent = definition.steps[key].agent
+    if busy[agent] >= definition.agent_limits.get(agent, math.inf):
+        return f"`{agent}` works at {definition.agent_limits[agent]} steps of a run at the same time at most."
+    return "All that it waits for is done. It begins as soon as the run is looked at again."

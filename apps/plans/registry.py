@@ -1,0 +1,227 @@
+"""The plans of an installation: how one is registered, whether it can work here, and which a caller may use.
+
+Whoever writes a plan, and whoever starts it, must be able to use its agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Func, IntegerField, QuerySet
+
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.agents import cards, versions
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import get_or_new, set_fields
+from apps.plans import graphs
+from apps.plans.definitions import PlanDefinition, listed
+from apps.plans.graphs import Problems
+
+RESERVED_SLUGS = frozenset({"new", "check", "runs", "schema", "questions"})
+"""Slugs that no plan can have, because addresses of pages use them."""
+
+
+@transaction.atomic
+def register_plan(
+    slug: str, definition: PlanDefinition, *, author: User | None = None, note: str = "", **policies: Any
+) -> Agent:
+    """Register or update the plan `slug`. Raises ValidationError with sentences by their paths.
+
+    Args:
+        author: who writes it; a new plan is theirs, for the members of their own workspace until its `access` says
+            otherwise. None is the installation itself.
+        policies: further fields of Agent, such as `access`; those not given keep their value.
+    """
+    agent = get_or_new(slug)
+    if not agent.pk and slug in RESERVED_SLUGS:
+        sentence = f"{slug} cannot be the name of a plan: pages and addresses here are called so. Choose another slug."
+        raise ValidationError({"slug": sentence})
+    if agent.pk and agent.kind != Agent.Kind.PLAN:
+        raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
+    if agent.pk and author and not may_change(author, agent):
+        raise ValidationError({"slug": f"There is an agent {slug} already. Choose another slug."})
+    if author and not agent.pk:
+        policies = {"workspace": author.personal_workspace, "access": Agent.Access.WORKSPACE, **policies}
+    update_plan(agent, definition, author=author, note=note, **policies)
+    return agent
+
+
+@transaction.atomic
+def update_plan(
+    agent: Agent, definition: PlanDefinition, *, author: User | None = None, note: str = "", **policies: Any
+) -> AgentVersion:
+    """Make the plan what the definition says, as a new version where it differs. Raises ValidationError."""
+    validate(definition, agent.slug, author.principal if author else None)
+    capabilities = {**agent.capabilities, "streaming": True}
+    kept = {"capabilities": capabilities, "retry_safe": True, "health": Agent.Health.OK, "ailment": ""}
+    set_fields(agent, {**kept, **policies, **definition.agent_fields})
+    return versions.save_version(agent, definition.content, author=author, note=note)
+
+
+def restore_version(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:
+    """Make the plan what that version says (RESTORERS). Raises ValidationError where it cannot work so any more."""
+    return update_plan(version.agent, PlanDefinition.read(version.content), author=author, note=note)
+
+
+def may_change(user: User, agent: Agent) -> bool:
+    """Is the plan theirs, or are they an operator of agents?"""
+    return agent.workspace.personal_of_id == user.pk or user.has_perm("agents.change_agent")
+
+
+MOST_PLANS = 200  # in the search for a circle
+
+
+def validate(definition: PlanDefinition, slug: str, principal: Principal | None = None) -> None:
+    """Raises ValidationError where the plan `slug` could not work as it is defined, with sentences by their paths.
+
+    `principal` is whoever writes it: they may name the agents that they may use; None is the installation itself.
+    """
+    found: dict[str, list[str]] = {}
+    for path, sentence in [*graphs.graph_problems(definition), *_installation_problems(definition, slug, principal)]:
+        found.setdefault(path, []).append(sentence)
+    if found:
+        raise ValidationError(found)
+
+
+def agents_closed_to(definition: PlanDefinition, principal: Principal) -> Problems:
+    """The agents of the plan that this caller may not use, as sentences by their paths."""
+    named = list(definition.named_agents())
+    agents = _usable_agents((slug for _, slug in named), principal)
+    return [(path, _unknown_agent(slug)) for path, slug in named if slug not in agents]
+
+
+def why_not_startable(definition: PlanDefinition, principal: Principal) -> str:
+    """Why this caller cannot start the plan, as sentences; "" if they can."""
+    closed = " ".join(f"{path}: {sentence}" for path, sentence in agents_closed_to(definition, principal))
+    return f"Whoever starts this plan must be able to use its agents. {closed}" if closed else ""
+
+
+def ailment_of(agent: Agent) -> str:
+    """Why a plan cannot be started, as a sentence for operators; "" if it can."""
+    if agent.current_version is None:
+        return "It has no definition. Register it again."
+    try:
+        validate(PlanDefinition.read(agent.current_version.content), agent.slug)
+    except ValidationError as error:
+        path, sentences = next(iter(error.message_dict.items()))
+        return f"{path}: {sentences[0]}"
+    return ""
+
+
+def _installation_problems(
+    definition: PlanDefinition, slug: str, principal: Principal | None
+) -> Iterator[tuple[str, str]]:
+    named = list(definition.named_agents())
+    agents = _usable_agents([*(one for _, one in named), *definition.agent_limits], principal)
+    for path, one in named:
+        if one != slug and one not in agents:
+            yield path, _unknown_agent(one)
+    for one in definition.agent_limits:
+        if one not in agents:
+            yield f"agent_limits.{one}", _unknown_agent(one)
+    yield from _skill_problems(definition, agents)
+    yield from _cycle_problems(definition, slug, agents)
+    ids = [skill.id for skill in definition.skills]
+    for number, one in enumerate(ids):
+        if one in ids[:number]:
+            yield f"skills.{number}.id", f"Two skills have the id {one}."
+
+
+def _skill_problems(definition: PlanDefinition, agents: dict[str, Agent]) -> Iterator[tuple[str, str]]:
+    for key, step in definition.steps.items():
+        if not step.skill or not (agent := agents.get(step.agent)):
+            continue  # whether somebody has it who is found for `find` is known then
+        ids = [skill["id"] for skill in cards.card_skills(agent)]
+        if step.skill not in ids:
+            yield f"steps.{key}.skill", f"{agent.name} has no skill `{step.skill}`; it has {listed(ids)}."
+
+
+def _cycle_problems(definition: PlanDefinition, slug: str, agents: dict[str, Agent]) -> Iterator[tuple[str, str]]:
+    """Plans that would call each other without end. Only those that the definition names can close a circle."""
+    named = list(definition.named_agents())
+    ways = {
+        one: [one] if one == slug else _call_path(one, slug, agents) for one in dict.fromkeys(one for _, one in named)
+    }
+    for path, one in named:
+        if way := ways[one]:
+            circle = " → ".join([slug, *way])
+            said = "A plan cannot name itself" if way == [slug] else "These plans name each other in a circle"
+            yield path, f"{said}: {circle}."
+
+
+def _call_path(start: str, end: str, agents: dict[str, Agent]) -> list[str]:
+    """From one plan to another, by the agents that plans name; empty if there is no way."""
+    paths = {start: [start]}
+    waiting = [agents[start]] if start in agents else []
+    while waiting and len(paths) <= MOST_PLANS:
+        named = {one: [*paths[agent.slug], one] for agent in waiting for one in _agents_named_by(agent)}
+        fresh = {one: path for one, path in named.items() if one not in paths}
+        if end in fresh:
+            return fresh[end]
+        paths |= fresh
+        waiting = list(_usable_agents(fresh, None).values())
+    return []
+
+
+def call_path_to(agent: Agent, plans: Iterable[str]) -> list[str]:
+    """How a plan would come to call one of these, or is one, by the agents that plans name; empty: it would not."""
+    if agent.kind != Agent.Kind.PLAN:
+        return []
+    ways = ([agent.slug] if agent.slug == one else _call_path(agent.slug, one, {agent.slug: agent}) for one in plans)
+    return next(filter(None, ways), [])
+
+
+def _agents_named_by(agent: Agent) -> set[str]:
+    if agent.kind != Agent.Kind.PLAN or agent.current_version is None:
+        return set()
+    try:
+        return {slug for _, slug in PlanDefinition.read(agent.current_version.content).named_agents()}
+    except ValidationError:  # it can neither be read nor started
+        return set()
+
+
+def _usable_agents(slugs: Iterable[str], principal: Principal | None) -> dict[str, Agent]:
+    agents = Agent.objects.enabled() if principal is None else Agent.objects.visible_to(principal)
+    return {agent.slug: agent for agent in agents.filter(slug__in=set(slugs)).select_related("current_version")}
+
+
+def _unknown_agent(slug: str) -> str:
+    """The same for an agent that is not there and for one that the caller may not use."""
+    return f"There is no agent `{slug}` that can be used. Write the slug of one that is listed."
+
+
+class StepCount(Func):
+    """How many steps the definition in a JSON column states, counted where it is."""
+
+    template = "(SELECT COUNT(*) FROM json_each(%(expressions)s, '$.steps'))"
+    output_field = IntegerField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **options: Any) -> Any:
+        template = "(SELECT COUNT(*) FROM jsonb_path_query(%(expressions)s, '$.steps[*]'))"
+        return self.as_sql(compiler, connection, template=template, **options)
+
+
+def sized[T: Agent](plans: QuerySet[T]) -> QuerySet[T]:
+    """The plans for a list: each with its `size`, in steps, while their definitions stay in the database."""
+    counted: QuerySet[T] = plans.annotate(size=StepCount("current_version__content"))  # type: ignore[assignment]
+    return counted.defer("current_version__content")
+
+
+def visible_plans(principal: Principal) -> QuerySet[Agent]:
+    """The plans that somebody may use."""
+    found = Agent.objects.visible_to(principal).filter(kind=Agent.Kind.PLAN)
+    return found.select_related("current_version", "workspace")
+
+
+def definition_of(plan: Agent) -> PlanDefinition | None:
+    """None where it has none that can be read any more."""
+    if plan.current_version is None:
+        return None
+    try:
+        return PlanDefinition.read(plan.current_version.content)
+    except ValidationError:
+        return None

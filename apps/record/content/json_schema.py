@@ -1,0 +1,144 @@
+"""Checking values against the JSON Schemas of agents.
+
+Both may be hostile: the schema is an agent's, the value a caller's. What a schema says that
+cannot be checked in bounded time is left to the agent, which reads the answer anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError, validators
+from jsonschema.exceptions import SchemaError, UnknownType
+from jsonschema.protocols import Validator
+from pydantic_core import SchemaError as BadPattern
+from pydantic_core import SchemaValidator, core_schema
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from apps.record.errors import InvalidParams
+from apps.record.events import JSON
+
+MAX_REFERENCES = 1_000  # followed in one check: a schema may refer to itself
+MAX_REASON_LENGTH = 300  # characters
+MAX_VIOLATIONS = 1_000  # that are looked for in one value
+UNBOUNDED_KEYWORDS = ("patternProperties", "unevaluatedProperties", "unevaluatedItems", "uniqueItems", "$dynamicRef")
+"""Whoever uses one of these is not checked: they match by Python's own patterns, or compare all with all."""
+
+
+class SchemaTooComplex(Exception):
+    """The schema leads further than anybody would follow."""
+
+
+UNCHECKABLE = (
+    SchemaTooComplex,
+    Unresolvable,
+    SchemaError,
+    UnknownType,
+    RecursionError,
+    ArithmeticError,
+    TypeError,
+    ValueError,
+)
+"""What a validator raises of a schema that is none."""
+
+
+def answer_data(slot: Mapping[str, Any] | None, given: Any) -> JSON:
+    """The data of an answer as agents read it: an object. A single value gets the name of what was asked for.
+
+    Raises InvalidParams with the path of the first field that does not fit the question's schema.
+    """
+    schema = (slot or {}).get("schema")
+    is_single = bool(slot and isinstance(schema, dict) and schema.get("type", "object") != "object")
+    if slot and is_single:
+        name = slot["name"]
+        data: JSON = given if isinstance(given, dict) and set(given) == {name} else {name: given}
+        validate(schema, data[name], "data")
+        return data
+    if not isinstance(given, dict):
+        raise InvalidParams("Give an object, with a value for each field that is asked for.", "data")
+    if isinstance(schema, dict):
+        validate(_without_files(schema), given, "data")
+    return given
+
+
+def validate(schema: Any, value: Any, path: str) -> None:
+    """Raises InvalidParams, with the path of the field below `path`, for a value that the schema does not allow."""
+    for steps, sentence in violations(schema, value):
+        raise InvalidParams(sentence, ".".join([path, *map(str, steps)]))
+
+
+def violations(schema: Any, value: Any) -> list[tuple[list[Any], str]]:
+    """What the schema does not allow of a value, in the order of its fields: the way to the field, and a sentence."""
+    if any(name in UNBOUNDED_KEYWORDS for name in keywords(schema)):
+        return []
+    try:
+        errors = list(islice(_validator(schema).iter_errors(value), MAX_VIOLATIONS))
+    except UNCHECKABLE:
+        return []
+    errors.sort(key=lambda error: [str(step) for step in error.absolute_path])
+    return [(_steps(error), f"{error.message[:MAX_REASON_LENGTH].rstrip('.')}.") for error in errors]
+
+
+def _steps(error: ValidationError) -> list[Any]:
+    """The way to the field that is wrong; where a property is missing, to that."""
+    steps = list(error.absolute_path)
+    if error.validator == "required":
+        steps += [name for name in error.validator_value if name not in error.instance][:1]
+    return steps
+
+
+def _validator(schema: Any) -> Validator:
+    """A validator of this schema that fetches nothing, and whose effort is bounded."""
+    followed = 0
+
+    def reference(validator: Any, to: Any, value: Any, within: Any) -> Iterator[ValidationError]:
+        nonlocal followed
+        followed += 1
+        if followed > MAX_REFERENCES:
+            raise SchemaTooComplex
+        yield from Draft202012Validator.VALIDATORS["$ref"](validator, to, value, within)
+
+    bounded = validators.extend(Draft202012Validator, {"$ref": reference, "pattern": _pattern})
+    return bounded(schema, registry=Registry())
+
+
+def _pattern(validator: Any, pattern: Any, value: Any, _: Any) -> Iterator[ValidationError]:
+    """Patterns are matched by an engine that takes linear time; one that it does not know is left to the agent."""
+    if not isinstance(value, str):
+        return
+    try:
+        known = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except (BadPattern, TypeError):
+        return
+    if not known.isinstance_python(value):
+        yield ValidationError(f"{value[:100]!r} does not match {pattern!r}.")
+
+
+def keywords(schema: Any) -> Iterator[str]:
+    """The names of all that a schema says, however deep."""
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield from one
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+
+
+def _without_files(schema: JSON) -> JSON:
+    """The schema without the fields that are answered by files, which come as parts of their own."""
+    fields = schema.get("properties")
+    if not isinstance(fields, dict):
+        return schema
+    files = {name for name, field in fields.items() if _is_file(field)}
+    required = schema.get("required")
+    must = [name for name in required if name not in files] if isinstance(required, list) else []
+    return {**schema, "properties": {name: fields[name] for name in fields if name not in files}, "required": must}
+
+
+def _is_file(field: Any) -> bool:
+    return isinstance(field, dict) and (field.get("format") == "binary" or field.get("contentEncoding") == "base64")

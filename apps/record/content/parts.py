@@ -1,0 +1,220 @@
+"""What A2A parts are and say: their text, name, size and media type.
+
+A type that a file's content contradicts is not believed: such a file is kept and given as plain bytes, to be
+downloaded. What is given of a type is never more than a browser may do with it, so a doubt is decided against the
+type: the file itself loses nothing by that.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+import filetype
+
+from agentkit.messages import guessed_media_type
+
+JSON = dict[str, Any]
+ESSENCE = re.compile(r"[a-z0-9][\w.+-]*/[a-z0-9][\w.+-]*", re.ASCII)
+
+
+def words_of(parts: list[JSON]) -> str:
+    """What the parts say, as plain text."""
+    return "\n".join(part["text"] for part in parts if "text" in part and not part.get("filename"))
+
+
+def is_file(part: JSON) -> bool:
+    """Is it a file, also one that stands here itself or is elsewhere? Words and values with a name are one."""
+    return bool(part.get("filename")) or not ("text" in part or "data" in part)
+
+
+def pieces_joined(parts: list[JSON]) -> list[JSON]:
+    """The parts, with text that came in pieces as one: each chunk of a streamed artifact is a part of its own."""
+    joined: list[JSON] = []
+    for part in parts:
+        if joined and _continues(joined[-1], part):
+            joined[-1]["pieces"].append(part["text"])
+        else:
+            joined.append({**part, "pieces": [part["text"]]} if "text" in part else part)
+    return [
+        {**{name: value for name, value in part.items() if name != "pieces"}, "text": "".join(part["pieces"])}
+        if "pieces" in part
+        else part
+        for part in joined
+    ]
+
+
+def _continues(before: JSON, part: JSON) -> bool:
+    """Is this the next piece of the same nameless text?"""
+    return (
+        "pieces" in before
+        and "text" in part
+        and not (before.get("filename") or part.get("filename"))
+        and before.get("mediaType") == part.get("mediaType")
+    )
+
+
+def media_type_of(part: JSON) -> str:
+    """The part's media type without parameters: as given, where it is one; otherwise by kind or name."""
+    given = str(part.get("mediaType", "")).partition(";")[0].strip().lower()
+    if ESSENCE.fullmatch(given):
+        return given
+    kind = part["stored"]["kind"] if "stored" in part else next((k for k in ("text", "data") if k in part), "raw")
+    if kind == "data":
+        return "application/json"
+    if kind == "text" and not part.get("filename"):
+        return "text/plain"
+    return guessed_media_type(part.get("filename", ""))
+
+
+def declared_media_type(part: JSON) -> str:
+    """The same; of a link only what is said of it, which may be nothing."""
+    return "" if "url" in part and not part.get("mediaType") else media_type_of(part)
+
+
+def size_of(part: JSON) -> int | None:
+    """Bytes of a part's content; None for a link."""
+    if "stored" in part:
+        return int(part["stored"]["size"])
+    if "raw" in part:
+        return len(part["raw"].rstrip("=")) * 3 // 4
+    if "text" in part:
+        return len(part["text"].encode())
+    return len(json.dumps(part["data"], ensure_ascii=False).encode()) if "data" in part else None
+
+
+TITLE_LENGTH = 60
+
+
+def title_of(message: dict[str, Any]) -> str:
+    """The beginning of the message's text, cut at a word; the name of its first file where it has no text."""
+    texts = (" ".join(part["text"].split()) for part in message["parts"] if "text" in part)
+    if text := next(filter(None, texts), ""):
+        return text if len(text) <= TITLE_LENGTH else text[:TITLE_LENGTH].rsplit(" ", 1)[0][:TITLE_LENGTH] + "…"
+    return next((part["filename"][:TITLE_LENGTH] for part in message["parts"] if part.get("filename")), "")
+
+
+OCTET_STREAM = "application/octet-stream"
+HEAD_BYTES = 8192  # bytes of the beginning by which a file is known
+CLAIMED_TYPE = "mediaTypeClaimed"  # in a part's metadata: the type that was not believed
+FILE_NAME_LENGTH = 200  # characters of a file's name that are kept
+
+MEDIA_TYPE = re.compile(r"[\w.+-]{1,80}/[\w.+-]{1,80}", re.ASCII)
+TEXT_TYPES = re.compile(
+    r"text/.+|.+\+(json|xml|yaml)"
+    r"|application/(json|xml|yaml|x-yaml|toml|javascript|ecmascript|sql|x-sh|x-ndjson|csv|x-tex|graphql)"
+)
+MEDIA_TYPES = re.compile(r"(image|audio|video|font)/.+")
+BINARY_BYTES = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+# What was matched once is not tried otherwise (`*+`, `(?>`): ways to read a row of comments double with each of them.
+SVG_START = re.compile(rb"\s*+(?>(?:<\?xml[^>]*>|<!--.*?-->|<!DOCTYPE[^>]*>)\s*+)*+<(\w+:)?svg[\s>]", re.DOTALL)
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # marks of UTF-16
+
+EQUIVALENT_TYPES: list[set[str]] = [
+    {"image/jpeg", "image/jpg", "image/pjpeg"},
+    {"image/png", "image/apng", "image/x-png"},
+    {"image/bmp", "image/x-bmp", "image/x-ms-bmp"},
+    {"image/x-icon", "image/vnd.microsoft.icon"},
+    {"image/heic", "image/heif"},
+    {"video/mp4", "video/quicktime", "video/x-m4v", "video/3gpp", "audio/mp4", "audio/m4a", "audio/x-m4a"},
+    {"video/webm", "video/x-matroska", "audio/webm", "audio/x-matroska"},
+    {"audio/ogg", "video/ogg", "application/ogg", "audio/opus"},
+    {"audio/x-wav", "audio/wav", "audio/wave", "audio/vnd.wave"},
+    {"audio/x-flac", "audio/flac"},
+    {"audio/x-aiff", "audio/aiff"},
+    {"audio/mpeg", "audio/mp3"},
+    {"audio/midi", "audio/x-midi"},
+    {"video/x-msvideo", "video/avi"},
+    {"application/gzip", "application/x-gzip", "application/x-tgz"},
+    {"application/x-bzip2", "application/bzip2"},
+    {"application/x-rar-compressed", "application/vnd.rar", "application/x-rar"},
+    {"application/x-sqlite3", "application/vnd.sqlite3"},
+    {"application/font-woff", "font/woff", "font/woff2"},
+    {"application/font-sfnt", "font/ttf", "font/otf", "font/sfnt", "application/x-font-ttf"},
+    {"application/rtf", "text/rtf"},
+]
+ZIP_BASED = re.compile(
+    r"application/(zip|x-zip-compressed|java-archive|epub\+zip|vnd\.openxmlformats-officedocument\..+"
+    r"|vnd\.oasis\.opendocument\..+|vnd\.ms-.+macroenabled.*)|.+\+zip"
+)
+OLE_BASED = re.compile(r"application/(msword|vnd\.ms-(excel|powerpoint|outlook|project|works)|vnd\.visio|x-msi)")
+CONTAINERS = {"application/zip", "application/gzip", "application/x-sqlite3", "application/msword", "application/x-tar"}
+DETECTABLE_TYPES = {kind.mime for kind in filetype.TYPES} - {OCTET_STREAM}
+DETECTABLE_TYPES |= {name for names in EQUIVALENT_TYPES if names & DETECTABLE_TYPES for name in names}
+
+
+def verified_media_type(claimed: str, head: bytes) -> str:
+    """The type that is believed of a file which begins with `head` (HEAD bytes, or all of it), and is said to be one.
+
+    It is the claimed one, with its parameters, or PLAIN.
+    """
+    essence = claimed.partition(";")[0].strip().lower()
+    return claimed if MEDIA_TYPE.fullmatch(essence) and (not head or _matches(essence, head)) else OCTET_STREAM
+
+
+def _matches(claimed: str, head: bytes) -> bool:
+    if claimed == OCTET_STREAM:
+        return True
+    if claimed == "image/svg+xml":
+        return is_text(head) and SVG_START.match(head) is not None
+    if TEXT_TYPES.fullmatch(claimed) and claimed != "text/rtf":
+        return is_text(head)
+    found = filetype.guess_mime(head)
+    if found is None:
+        return claimed not in DETECTABLE_TYPES and not (MEDIA_TYPES.fullmatch(claimed) and is_text(head))
+    return _are_equivalent(found, claimed)
+
+
+def _are_equivalent(found: str, claimed: str) -> bool:
+    if found == claimed or any({found, claimed} <= names for names in EQUIVALENT_TYPES):
+        return True
+    if any(family.fullmatch(found) and family.fullmatch(claimed) for family in (ZIP_BASED, OLE_BASED)):
+        return True
+    # Many programs keep their files in a container whose signature is all that there is to see.
+    return found in CONTAINERS and claimed not in DETECTABLE_TYPES and not MEDIA_TYPES.fullmatch(claimed)
+
+
+def is_text(head: bytes) -> bool:
+    """Does it look like text, in whatever encoding?"""
+    return head.startswith(UTF16_MARKS) or not BINARY_BYTES.search(head)
+
+
+def guess_media_type(head: bytes) -> str:
+    """The type of a file of which nobody said one."""
+    return filetype.guess_mime(head) or ("text/plain" if is_text(head) else OCTET_STREAM)
+
+
+def media_type_fields(claimed: str, head: bytes) -> dict[str, Any]:
+    """What a part says of a file's type: the believed one, and one that was not."""
+    media_type = verified_media_type(claimed, head) if claimed else guess_media_type(head)
+    doubted = {"metadata": {CLAIMED_TYPE: claimed}} if claimed and media_type != claimed else {}
+    return {"mediaType": media_type, **doubted}
+
+
+def with_verified_type(part: dict[str, Any]) -> dict[str, Any]:
+    """A part as somebody sent it, with the type that is believed of its content, if it is a file (`raw`)."""
+    if "raw" not in part or not part.get("mediaType"):
+        return part
+    try:
+        head = base64.b64decode(part["raw"][: HEAD_BYTES // 3 * 4])
+    except binascii.Error:
+        return part
+    found = media_type_fields(part["mediaType"], head)
+    metadata = {**part.get("metadata", {}), **found.pop("metadata", {})}
+    return {**part, **found, **({"metadata": metadata} if metadata else {})}
+
+
+def safe_file_name(given: str) -> str:
+    """The last component of a name or path, without control characters, short enough to keep, with its ending."""
+    last = PurePosixPath(given.replace("\\", "/")).name
+    name = "".join(character for character in last if character.isprintable()).strip()
+    if name.strip(". ") == "":
+        return "file"
+    if len(name) <= FILE_NAME_LENGTH:
+        return name
+    ending = PurePosixPath(name).suffix[:20]
+    return name[: FILE_NAME_LENGTH - len(ending)] + ending

@@ -1,0 +1,188 @@
+"""The record as people read it: events in one line, and agents' words as HTML that is safe to insert.
+
+Markdown and highlighted code are rendered; nothing in them runs or calls home.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from html import escape
+from typing import Any
+
+import nh3
+from markdown_it import MarkdownIt
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from apps.record.events import JSON, EventType
+from apps.record.models import Event
+
+
+def summarize(event: Event) -> str:
+    describe = SUMMARIES.get(EventType(event.type))
+    return describe(event.payload) if describe else ""
+
+
+def summarize_parts(parts: Iterable[JSON]) -> str:
+    return " · ".join(filter(None, map(summarize_part, parts)))
+
+
+def summarize_part(part: JSON) -> str:
+    """A part's text; of anything else its name or kind."""
+    if text := part.get("text"):
+        return str(text)
+    name = part.get("filename") or part.get("url") or part.get("mediaType")
+    if stored := part.get("stored"):
+        return f"{name or stored['kind']} ({stored['size']:,} bytes)"
+    return str(name or ("data" if "data" in part else "raw" if "raw" in part else ""))
+
+
+def _message(payload: JSON) -> str:
+    return summarize_parts(payload["message"]["parts"])
+
+
+def _status(payload: JSON) -> str:
+    said = _message(payload) if payload.get("message") else payload.get("because")
+    return f"{payload['state']}: {said}" if said else str(payload["state"])
+
+
+def _start(payload: JSON) -> str:
+    return f"turn {payload['turn']}, attempt {payload['attempt']}"
+
+
+def _token(payload: JSON) -> str:
+    return str(payload.get("text", ""))
+
+
+def _chunk(payload: JSON) -> str:
+    artifact = payload["artifact"]
+    name, content = artifact.get("name") or artifact["artifactId"], summarize_parts(artifact["parts"])
+    return f"{name}: {content}"
+
+
+def _result(payload: JSON) -> str:
+    return f"{payload['name']} failed" if payload["isError"] else f"{payload['name']} → {payload['result']}"
+
+
+def _feedback(payload: JSON) -> str:
+    stars = f"{payload['rating']} of 5"
+    return f"{stars}: {payload['feedback']}" if payload.get("feedback") else stars
+
+
+def _list_of(key: str, nothing: str) -> Callable[[JSON], str]:
+    return lambda payload: ", ".join(payload[key]) or nothing
+
+
+SUMMARIES: dict[EventType, Callable[[JSON], Any]] = {
+    EventType.USER_MESSAGE: _message,
+    EventType.AGENT_MESSAGE: _message,
+    EventType.AGENT_STATUS: _status,
+    EventType.AGENT_START: _start,
+    EventType.AGENT_TOKEN_START: lambda payload: payload["name"],
+    EventType.AGENT_TOKEN: _token,
+    EventType.AGENT_TOKEN_END: _token,
+    EventType.AGENT_THOUGHT: _token,
+    EventType.AGENT_TOOL_CALL: lambda payload: payload["name"],
+    EventType.AGENT_TOOL_RESULT: _result,
+    EventType.ARTIFACT_UPDATE: _chunk,
+    EventType.AGENT_COMPLETE: _list_of("artifacts", "no artifact"),
+    EventType.AGENT_FAILED: lambda payload: payload["code"],
+    EventType.AGENT_CANCELLED: _list_of("discarded", "nothing discarded"),
+    EventType.FEEDBACK: _feedback,
+    EventType.FORK: lambda payload: f"{payload['reason']}, at event {payload['at']}",
+    EventType.AGENT_SWITCHED: lambda payload: f"to {payload['slug']}",
+    EventType.SESSION_RENAMED: lambda payload: payload["title"],
+}
+
+
+MAX_CACHED = 4_000  # characters of a text whose layout is kept in memory for a while
+MAX_RENDERED = 100_000  # characters of a text that are laid out; a longer one is shown as it is
+# A lexer's time may grow with the square of what it reads, above all in long lines: only what is common is coloured.
+MAX_HIGHLIGHTED = 20_000  # characters of a piece of code
+MAX_HIGHLIGHTED_LINE = 400  # characters of a line of it
+LANGUAGES = {  # by their first names in Pygments
+    "bash", "c", "console", "cpp", "csharp", "css", "diff", "docker", "go", "graphql", "html", "http", "ini", "java",
+    "javascript", "json", "kotlin", "lua", "make", "markdown", "nginx", "perl", "php", "powershell", "protobuf",
+    "pycon", "python", "ruby", "rust", "scala", "splus", "sql", "swift", "toml", "typescript", "xml", "yaml",
+}  # fmt: skip
+TAGS = {
+    "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
+    "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "span": {"class"}, "code": {"class"}}
+# What may be wider than its place is moved by keyboard, too.
+SET_ATTRIBUTES = {"a": {"target": "_blank"}, "pre": {"tabindex": "0"}, "table": {"tabindex": "0"}}
+SCHEMES = {"http", "https", "mailto"}
+
+_formatter = HtmlFormatter(nowrap=True)
+
+
+def _highlight(code: str, language: str, _: str) -> str:
+    """Code in spans that the stylesheet colours; plain where its language is not in LANGUAGES, or there is much."""
+    lexer = _lexer(language.strip())
+    if (
+        lexer is None
+        or len(code) > MAX_HIGHLIGHTED
+        or max(map(len, code.splitlines()), default=0) > MAX_HIGHLIGHTED_LINE
+    ):
+        return escape(code)
+    return str(highlight(code, lexer, _formatter))
+
+
+@lru_cache(maxsize=200)
+def _lexer(language: str) -> Lexer | None:
+    """Of a language, by any of its names."""
+    try:
+        found = get_lexer_by_name(language) if language else None
+    except ClassNotFound:
+        return None
+    return found if found and found.aliases[0] in LANGUAGES else None
+
+
+# Raw HTML in a text is shown, not obeyed; pictures would tell another server who reads this and when.
+_markdown = MarkdownIt(
+    "commonmark", {"html": False, "breaks": True, "highlight": _highlight}
+).enable(["table", "strikethrough"]).disable("image")  # fmt: skip
+
+
+def render_markdown(text: str) -> str:
+    """Markdown as safe HTML."""
+    if len(text) > MAX_RENDERED:
+        return render_plain(text)
+    return _render_cached(text) if len(text) <= MAX_CACHED else _render(text)
+
+
+def _render(text: str) -> str:
+    return nh3.clean(
+        _markdown.render(text),
+        tags=TAGS,
+        attributes=ATTRIBUTES,
+        url_schemes=SCHEMES,
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values=SET_ATTRIBUTES,
+    )
+
+
+_render_cached = lru_cache(maxsize=2_000)(_render)  # what is read is read again soon: by another tab, or after a reload
+
+
+def render_plain(text: str) -> str:
+    """Text as it was written, line for line."""
+    return f'<p class="verbatim">{escape(text)}</p>'
+
+
+def render_code(code: str, language: str) -> str:
+    """A file's text: highlighted where its language is known, otherwise as it was written, with long lines wrapped."""
+    if not language:
+        return f'<pre class="wrapped">{escape(code)}</pre>'
+    return f"<pre><code>{_highlight(code, language, '') if len(code) <= MAX_RENDERED else escape(code)}</code></pre>"
+
+
+def json_text(value: Any) -> str:
+    """A value as people read JSON."""
+    return json.dumps(value, ensure_ascii=False, indent=2)

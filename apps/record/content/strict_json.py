@@ -1,0 +1,163 @@
+"""JSON that means one thing to everybody: strict reading, and the canonical form (RFC 8785) with its SHA-256.
+
+What two parsers could read in two ways, or none could store, is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import rfc8785
+from django.conf import settings
+from rfc8785 import IntegerDomainError
+
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+LARGEST_EXACT = 2**53 - 1  # of a JSON number, which is a double (RFC 8259 §6)
+
+
+class InvalidJSON(Exception):
+    """What is wrong with the text."""
+
+
+def parse(body: bytes) -> Any:
+    """The value that a body holds. Raises InvalidJSON with what is wrong with it.
+
+    Refused are text that is not UTF-8, NaN and Infinity, keys that occur twice in an object, nesting deeper than
+    `MAX_JSON_DEPTH` and numbers of more than `MAX_NUMBER_DIGITS` digits.
+    """
+    try:
+        value = _decoder.decode(body.decode())
+    except UnicodeDecodeError:
+        raise InvalidJSON("The body is not UTF-8.") from None
+    except json.JSONDecodeError as error:
+        raise InvalidJSON(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
+    except RecursionError:
+        _refuse_depth()
+    # As many levels need at least as many brackets: most bodies need no closer look.
+    if body.count(b"{") + body.count(b"[") > settings.MAX_JSON_DEPTH:
+        _check_depth(value)
+    return value
+
+
+def to_storable(value: Any) -> Any:
+    """A JSON value as the record takes it: a number that no double holds exactly becomes the nearest double.
+
+    Raises ValueError with what is wrong.
+    """
+    if isinstance(value, str):
+        if UNSTORABLE.search(value):
+            raise ValueError("Strings must not contain U+0000 or half of a surrogate pair.")
+        return value
+    if isinstance(value, dict):
+        return {to_storable(name): to_storable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [to_storable(inner) for inner in value]
+    if isinstance(value, int) and not -LARGEST_EXACT <= value <= LARGEST_EXACT:
+        return _nearest_double(value)
+    return value
+
+
+def _nearest_double(value: int) -> float:
+    try:
+        double = float(value)
+    except OverflowError:
+        double = math.inf
+    if not math.isfinite(double):
+        raise ValueError("A number is too large.")
+    return double
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        raise InvalidJSON("A key occurs twice in one object.")
+    return built
+
+
+def _integer(text: str) -> int:
+    _check_digits(text)
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    _check_digits(text)
+    value = float(text)
+    if not math.isfinite(value):
+        raise InvalidJSON("A number is too large.")
+    return value
+
+
+def _check_digits(text: str) -> None:
+    if len(text) > settings.MAX_NUMBER_DIGITS and sum(map(str.isdigit, text)) > settings.MAX_NUMBER_DIGITS:
+        raise InvalidJSON(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
+
+
+def _constant(name: str) -> NoReturn:
+    raise InvalidJSON(f"{name} is not JSON.")
+
+
+def _check_depth(value: Any) -> None:
+    level, depth = [value], 0
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        if depth > settings.MAX_JSON_DEPTH:
+            _refuse_depth()
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+
+
+def _refuse_depth() -> NoReturn:
+    raise InvalidJSON(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.") from None
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+)
+
+
+def canonical(value: Any) -> bytes:
+    """The RFC 8785 form. Raises rfc8785.CanonicalizationError for an integer that is no double, which has none."""
+    try:
+        return rfc8785.dumps(value)
+    except IntegerDomainError:
+        return rfc8785.dumps(_with_doubles(value))
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of the value's canonical form, in hexadecimal.
+
+    A value with integers that have no such form, which JSON allows, is hashed in a plain sorted one.
+    """
+    try:
+        content = rfc8785.dumps(value)
+    except IntegerDomainError:
+        content = _plain_form(_with_doubles(value))
+    return hashlib.sha256(content).hexdigest()
+
+
+def _plain_form(value: Any) -> bytes:
+    try:
+        return rfc8785.dumps(value)
+    except IntegerDomainError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _with_doubles(value: Any) -> Any:
+    """The value with doubles that a database wrote out as integers (1e23 as 100000000000000000000000) as doubles."""
+    if isinstance(value, dict):
+        return {name: _with_doubles(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_doubles(one) for one in value]
+    return float(value) if isinstance(value, int) and _is_double(value) else value
+
+
+def _is_double(number: int) -> bool:
+    """Is a large integer what some double is written as?"""
+    try:
+        return abs(number) > 2**53 and Decimal(repr(float(number))) == number
+    except OverflowError:
+        return False

@@ -1,0 +1,570 @@
+"""The record's tables: one append-only log of events for each context, and the rows that are derived from it.
+
+Only `ledger` writes the log, contexts, tasks, messages and artifacts. The models after `Segment` belong to the work on
+them, and are no part of replay. The states of a task, and how they may follow each other, come first.
+
+A foreign key that is the beginning of another index has none of its own (`db_index=False`): each costs every event.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from django.db import models
+from django.utils import timezone
+
+from apps.accounts.models import User, Workspace
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.record.events import EventType
+
+
+class TaskState(models.TextChoices):
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    INPUT_REQUIRED = "input-required"
+    AUTH_REQUIRED = "auth-required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    CANCELED = "canceled"
+
+    @cached_property
+    def is_terminal(self) -> bool:
+        """Nothing follows this state."""
+        return not TRANSITIONS[self]
+
+    @cached_property
+    def is_interrupted(self) -> bool:
+        """The task waits for somebody outside."""
+        return self in (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
+
+    @cached_property
+    def is_settled(self) -> bool:
+        """Nobody works on the task: it has ended, or it waits."""
+        return self.is_terminal or self.is_interrupted
+
+    @cached_property
+    def wire(self) -> str:
+        """The state's name in A2A 1.0."""
+        return "TASK_STATE_" + self.value.upper().replace("-", "_")
+
+    @classmethod
+    def from_wire(cls, name: str) -> TaskState:
+        """The state of an A2A 1.0 name. Raises ValueError for an unknown one."""
+        return cls(name.removeprefix("TASK_STATE_").lower().replace("_", "-"))
+
+
+_S = TaskState
+_AFTER_A_QUESTION = frozenset({_S.WORKING, _S.CANCELED, _S.FAILED, _S.REJECTED})
+
+TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
+    _S.SUBMITTED: frozenset({_S.WORKING, _S.REJECTED, _S.CANCELED, _S.FAILED}),
+    _S.WORKING: frozenset(
+        {_S.WORKING, _S.INPUT_REQUIRED, _S.AUTH_REQUIRED, _S.COMPLETED, _S.FAILED, _S.REJECTED, _S.CANCELED}
+    ),
+    _S.INPUT_REQUIRED: _AFTER_A_QUESTION,
+    _S.AUTH_REQUIRED: _AFTER_A_QUESTION,
+    _S.COMPLETED: frozenset(),
+    _S.FAILED: frozenset(),
+    _S.REJECTED: frozenset(),
+    _S.CANCELED: frozenset(),
+}
+TERMINAL_STATES = frozenset(state for state in TaskState if state.is_terminal)
+UNFINISHED_STATES = tuple(state for state in TaskState if not state.is_terminal)
+INTERRUPTED_STATES = tuple(state for state in TaskState if state.is_interrupted)
+
+
+class IllegalTransition(Exception):
+    """A task was to change along no line of the table."""
+
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__(f"A task that is {old} cannot become {new}.")
+
+
+def check_transition(old: str, new: str) -> None:
+    """Raises IllegalTransition unless a task may go from `old` to `new`."""
+    if TaskState(new) not in TRANSITIONS[TaskState(old)]:
+        raise IllegalTransition(old, new)
+
+
+class ContextQuerySet(models.QuerySet["Context"]):
+    def visible_to(self, principal: Principal) -> ContextQuerySet:
+        """A caller's own contexts; for an anonymous caller those of nobody, to be reached by id alone.
+
+        Those that were cleared are gone for everybody.
+        """
+        return self.filter(owner_id=principal.user_id, deleted_at=None)
+
+    def ever_visible_to(self, principal: Principal) -> ContextQuerySet:
+        """A known caller's own contexts, with what is left of those that were cleared: to tell that they are gone."""
+        return self.filter(owner_id=principal.user_id) if principal.is_known else self.none()
+
+    def listed(self) -> ContextQuerySet:
+        """Conversations that were begun from outside: not those in which agents work for other agents."""
+        return self.filter(parent_task=None)
+
+
+class Context(models.Model):
+    """One conversation: A2A's context, the client API's session."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    context_id = models.CharField(max_length=200, help_text="A2A contextId: the caller's own, or the primary key.")
+    owner = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="contexts"
+    )
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="contexts")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="contexts")
+    title = models.CharField(max_length=200, blank=True)
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="forks")
+    forked_at = models.PositiveBigIntegerField(null=True, blank=True, help_text="Index of the last event taken over.")
+    fork_reason = models.CharField(max_length=40, blank=True)
+    # A plain id: what was called for does not become anybody's own conversation when the parent is deleted.
+    parent_task = models.UUIDField(null=True, blank=True, help_text="The task that called for what is done here.")
+    last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
+    options = models.JSONField(default=dict, blank=True, help_text="How its agent is set up here.")
+    memory = models.JSONField(default=dict, blank=True, help_text="Kept by its agents. No part of replay.")
+    is_watched = models.BooleanField("watched", default=False, help_text="Are listeners called? No part of replay.")
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+    archived_at = models.DateTimeField(null=True, blank=True, help_text="When its owner put it away.")
+    deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was deleted: this row alone is left.")
+    cold_file = models.CharField(
+        max_length=200, blank=True, help_text="The file that holds its log and rows; empty: the tables do."
+    )
+    cold_at = models.DateTimeField("cold since", null=True, blank=True)
+    cold_messages = models.PositiveIntegerField(default=0, help_text="In cold storage: how many messages it shows.")
+    warmed_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it last came back from cold storage, or could not go there."
+    )
+
+    objects = ContextQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "context_id"],
+                condition=models.Q(deleted_at=None),
+                name="context_id_is_unique_within_its_owner",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["owner", "-updated_at", "-id"],
+                condition=models.Q(parent_task=None),
+                name="listed_contexts_of_an_owner",
+            ),
+            models.Index(
+                fields=["parent_task"],
+                condition=models.Q(parent_task__isnull=False),
+                name="contexts_of_children",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.title or str(self.pk)
+
+
+class TaskQuerySet(models.QuerySet["Task"]):
+    def visible_to(self, principal: Principal) -> TaskQuerySet:
+        return self.filter(owner_id=principal.user_id)
+
+    def unfinished(self) -> TaskQuerySet:
+        return self.filter(state__in=UNFINISHED_STATES)
+
+
+class Task(models.Model):
+    """A unit of work in a context; it may span many turns."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="tasks")
+    owner = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="tasks"
+    )
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="tasks")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, db_index=False, related_name="tasks")
+    state = models.CharField(max_length=20, choices=TaskState)
+    status_message = models.JSONField(null=True, blank=True, help_text="A2A message of the current status.")
+    slot = models.JSONField(null=True, blank=True, help_text="What the task asked for: name and JSON Schema.")
+    references = models.JSONField(default=list, blank=True, help_text="Ids of the tasks that this one refines.")
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
+    metadata = models.JSONField(default=dict, blank=True)
+    first_event = models.PositiveBigIntegerField(help_text="Index of the event that opened it.")
+    status_event = models.PositiveBigIntegerField(help_text="Index of the event that brought its state.")
+    created_at = models.DateTimeField()
+    status_at = models.DateTimeField()
+
+    objects = TaskQuerySet.as_manager()
+
+    shown: Shown | None = None
+    """What is shown of it, where that was read along with it (`lookup.find_whole_task`)."""
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["owner", "-status_at", "-id"], name="tasks_of_an_owner_by_status"),
+            models.Index(fields=["owner", "agent", "-status_at", "-id"], name="tasks_of_an_owner"),
+            models.Index(fields=["owner", "agent", "state", "-status_at", "-id"], name="tasks_of_an_owner_by_state"),
+            models.Index(fields=["context", "-status_at", "-id"], name="tasks_of_a_context_by_status"),
+            models.Index(fields=["context", "created_at"], name="tasks_of_a_context"),
+            models.Index(fields=["agent", "-created_at"], name="tasks_of_an_agent"),
+            models.Index(fields=["-status_at", "-id"], name="tasks_by_status"),
+            models.Index(
+                fields=["parent"],
+                condition=models.Q(parent__isnull=False, state__in=UNFINISHED_STATES),
+                name="unfinished_children",
+            ),
+            models.Index(
+                fields=["owner", "-status_at"],
+                condition=models.Q(parent=None, state__in=INTERRUPTED_STATES),
+                name="tasks_that_wait",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+    @property
+    def is_finished(self) -> bool:
+        return TaskState(self.state).is_terminal
+
+
+class Message(models.Model):
+    """One turn of talk, at the index of the event that brought it."""
+
+    class Role(models.TextChoices):
+        USER = "user"
+        AGENT = "agent"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="messages")
+    task = models.ForeignKey(
+        Task, null=True, blank=True, on_delete=models.CASCADE, db_index=False, related_name="messages"
+    )
+    index = models.PositiveBigIntegerField()
+    role = models.CharField(max_length=5, choices=Role)
+    agent = models.ForeignKey(
+        Agent,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        db_index=False,
+        related_name="messages",
+        help_text="Which agent wrote it; empty: the owner of the conversation.",
+    )
+    message_id = models.CharField(max_length=200)
+    parts = models.JSONField(help_text="A2A 1.0 parts.")
+    references = models.JSONField(default=list, blank=True, help_text="referenceTaskIds, as they were sent.")
+    extensions = models.JSONField(default=list, blank=True)
+    metadata = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [models.UniqueConstraint(fields=["context", "index"], name="message_index_is_unique")]
+        indexes = [
+            models.Index(fields=["task", "index"], name="messages_of_a_task"),
+            models.Index(
+                fields=["created_at"], condition=models.Q(task=None, role="agent"), name="answers_without_a_task"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.message_id
+
+
+class ArtifactQuerySet(models.QuerySet["Artifact"]):
+    def delivered(self) -> ArtifactQuerySet:
+        """Those of completed tasks."""
+        return self.filter(state=Artifact.State.DELIVERED)
+
+
+class Artifact(models.Model):
+    """A deliverable of a task. Its parts are written once, when the task completes; until then they are events."""
+
+    class State(models.TextChoices):
+        PROVISIONAL = "provisional", "being made"
+        DELIVERED = "delivered"
+        DISCARDED = "discarded", "of a turn that failed, was canceled, or was started again"
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, db_index=False, related_name="artifacts")
+    artifact_id = models.CharField(max_length=200)
+    run = models.UUIDField(null=True, blank=True, help_text="The run that makes it.")
+    state = models.CharField(max_length=12, choices=State)
+    name = models.CharField(max_length=250, blank=True)
+    description = models.TextField(blank=True)
+    parts = models.JSONField(default=list)
+    digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the canonical JSON of the parts.")
+    signature = models.JSONField(default=dict, blank=True, help_text="By its agent, see `signatures`; empty: none.")
+    extensions = models.JSONField(default=list, blank=True)
+    metadata = models.JSONField(default=dict, blank=True)
+    first_event = models.PositiveBigIntegerField(help_text="Index of its first chunk.")
+    created_at = models.DateTimeField()
+
+    objects = ArtifactQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["first_event"]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "artifact_id"], name="artifact_id_is_unique_in_its_task")
+        ]
+
+    def __str__(self) -> str:
+        return self.name or self.artifact_id
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown of a task beside its row: the `length` newest messages, oldest first, and what was delivered."""
+
+    length: int
+    history: list[Message]
+    artifacts: list[Artifact]
+
+
+AGENT_CHANGES = (EventType.AGENT_SWITCHED, EventType.FORK)
+"""What is looked for in a log however long it is: with whom it went on, and from where."""
+
+
+class Event(models.Model):
+    """One line of a context's log. Written once, never changed."""
+
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="events")
+    index = models.PositiveBigIntegerField()
+    type = models.CharField(max_length=30, choices=EventType)
+    # Plain ids: a log is written before, and is read without, the rows that are derived from it.
+    task = models.ForeignKey(
+        Task,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="events",
+    )
+    run = models.UUIDField(null=True, blank=True)
+    artifact_id = models.CharField(max_length=200, blank=True, help_text="Of a chunk: whose it is.")
+    payload = models.JSONField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [models.UniqueConstraint(fields=["context", "index"], name="event_index_is_unique")]
+        indexes = [
+            models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task"),
+            models.Index(fields=["task", "-index"], condition=models.Q(type="feedback"), name="feedback_on_a_task"),
+            models.Index(
+                fields=["context", "-index"], condition=models.Q(type__in=AGENT_CHANGES), name="turnings_of_a_log"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.index} {self.type}"
+
+    @property
+    def parts(self) -> list[Any]:
+        """The A2A parts that it brings."""
+        holder = self.payload.get("message") or self.payload.get("artifact") or {}
+        return list(holder.get("parts", ()))
+
+    @property
+    def settles(self) -> bool:
+        """Is it a change of state that a waiting caller waits for?"""
+        return self.type == EventType.AGENT_STATUS and TaskState(self.payload["state"]).is_settled
+
+
+class FeedbackManager(models.Manager["Feedback"]):
+    def get_queryset(self) -> models.QuerySet[Feedback]:
+        return super().get_queryset().filter(type=EventType.FEEDBACK)
+
+
+class Feedback(Event):
+    """A line of the log by which somebody says what a task was worth; of a task the newest counts."""
+
+    objects: ClassVar[FeedbackManager] = FeedbackManager()
+
+    class Meta:
+        proxy = True
+        verbose_name_plural = "feedback"
+
+    @property
+    def rating(self) -> int:
+        """Stars, from 1 to 5."""
+        return int(self.payload["rating"])
+
+    @property
+    def text(self) -> str:
+        return str(self.payload.get("feedback", ""))
+
+
+ENDLESS = models.BigIntegerField.MAX_BIGINT
+"""`last` of the segment in which a fork goes on by itself."""
+
+
+class Segment(models.Model):
+    """Events `first` to `last` of a fork's log are those of `source`, with the messages and tasks that they brought.
+
+    A source always has these lines itself: the segments of a fork of a fork name each context whose own they are. The
+    last segment of a fork names the fork. A context that is no fork has none.
+    """
+
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="segments")
+    # With its owner a source goes together with its forks; alone it goes after what they need was moved.
+    source = models.ForeignKey(Context, on_delete=models.RESTRICT, related_name="lent")
+    first = models.PositiveBigIntegerField(help_text="Index of an event.")
+    last = models.PositiveBigIntegerField(help_text="Index of an event.")
+
+    class Meta:
+        ordering = ["first"]
+        constraints = [
+            models.UniqueConstraint(fields=["context", "first"], name="segments_follow_each_other"),
+            models.CheckConstraint(condition=models.Q(last__gte=models.F("first")), name="a_segment_has_events"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.first} to {self.last} of {self.source_id}"
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def unfinished(self) -> RunQuerySet:
+        return self.filter(state__in=(Run.State.QUEUED, Run.State.RUNNING))
+
+
+class Run(models.Model):
+    """One turn of a task being executed: who works on it and until when. Execution state, no part of replay."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+        CANCELED = "canceled"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, db_index=False, related_name="runs")
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="runs")
+    agent = models.ForeignKey(
+        Agent,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        db_index=False,
+        related_name="+",
+        help_text="Who takes the turn in the place of the task's agent; empty: that one itself.",
+    )
+    turn = models.PositiveIntegerField(help_text="1 for the task's first message.")
+    state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Counted before the turn is executed.")
+    fence = models.PositiveIntegerField(default=0, help_text="Grows with every claim; an older number is void.")
+    worker = models.CharField(max_length=120, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    interrupted = models.BooleanField(default=False, help_text="A newer message wants this turn to stop.")
+    slot = models.JSONField(null=True, blank=True, help_text="The question that this turn answers.")
+    resumed = models.BooleanField(default=False, help_text="It has no message of its own, but that of the turn before.")
+    memory = models.JSONField(default=dict, blank=True)
+    input = models.JSONField(default=dict, blank=True, help_text="Snapshot of what the turn was given.")
+    input_hash = models.CharField(max_length=64, blank=True)
+    usage = models.JSONField(default=dict, blank=True)
+    error = models.JSONField(null=True, blank=True)
+    notes = models.JSONField(default=list, blank=True, help_text="What came too late, and from whom.")
+    remote = models.JSONField(default=dict, blank=True, help_text="A remote agent's ids.")
+    traceparent = models.CharField(max_length=55, blank=True, help_text="Its span (W3C Trace Context).")
+    queued_at = models.DateTimeField(default=timezone.now)
+    published_at = models.DateTimeField(null=True, blank=True, help_text="When its wake-up was last sent by the sweep.")
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "turn"], name="one_run_per_turn"),
+            models.UniqueConstraint(
+                fields=["task"],
+                condition=models.Q(state__in=["queued", "running"]),
+                name="one_unfinished_run_per_task",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["state", "lease_until"],
+                condition=models.Q(state__in=["queued", "running"]),
+                name="unfinished_runs",
+            ),
+            models.Index(fields=["-queued_at", "-id"], name="runs_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id}, turn {self.turn}"
+
+    @property
+    def is_first(self) -> bool:
+        """Nothing was done for the task before this claim; a run that was given back counts an attempt less."""
+        return self.turn == 1 and self.fence <= 1
+
+
+class Suspension(models.Model):
+    """A task that asks what a child of it asks, until somebody answers. Execution state, no part of replay."""
+
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="suspension")
+    child = models.ForeignKey(
+        Task, null=True, on_delete=models.SET_NULL, related_name="suspends", help_text="None: it was cleared."
+    )
+    asked_at = models.DateTimeField(help_text="The time of the child's status that is the question.")
+
+    def __str__(self) -> str:
+        return f"{self.task_id} waits for {self.child_id}"
+
+
+class Accepted(models.Model):
+    """Idempotency: what a known sender's message led to. A table of its own: forks share messages."""
+
+    sender = models.CharField(max_length=60)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    message_id = models.CharField(max_length=200)
+    body_hash = models.CharField(max_length=64)
+    task = models.ForeignKey(Task, null=True, on_delete=models.CASCADE, related_name="+")
+    answer = models.ForeignKey(Message, null=True, on_delete=models.CASCADE, related_name="+")
+    claimed_until = models.DateTimeField(null=True, help_text="Until when somebody works on an answer without a task.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "accepted messages"
+        constraints = [
+            models.UniqueConstraint(fields=["sender", "agent", "message_id"], name="a_message_is_accepted_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.message_id
+
+
+class Blob(models.Model):
+    """Content too large for a row: kept in file storage under its SHA-256, counted per workspace."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, db_index=False, related_name="blobs")
+    sha256 = models.CharField(max_length=64)
+    size = models.PositiveBigIntegerField(help_text="Bytes.")
+    uses = models.PositiveIntegerField(default=0, help_text="Parts of this workspace that name it.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["workspace", "sha256"], name="one_count_per_workspace")]
+
+    def __str__(self) -> str:
+        return self.sha256[:12]
+
+
+class ColdKey(models.Model):
+    """Where a row is by whose key alone somebody may ask, while its session is in cold storage."""
+
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="cold_keys")
+    kind = models.CharField(max_length=40, help_text="The model, such as `record.task`.")
+    key = models.CharField(max_length=40)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["kind", "key"], name="a_row_is_in_one_cold_file")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"

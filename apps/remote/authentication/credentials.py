@@ -1,0 +1,402 @@
+"""The credentials of remote agents: keeping them, choosing those that a card requires, and asking people for the rest.
+
+`auth_for` gives the `httpx.Auth` for somebody's work; `question_for` gives the question where a credential is missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
+
+import db
+from agentkit import AuthRequired, Rejected
+from agentkit.outcomes import LONGEST_SERVICE, AuthType
+from apps.accounts.encryption import CannotDecrypt
+from apps.accounts.models import User
+from apps.agents.models import Agent, AgentVersion
+from apps.features.credentials import requests
+from apps.remote import cards
+from apps.remote.authentication import security_schemes
+from apps.remote.authentication.http_auth import (
+    CookieKey,
+    HeaderKey,
+    QueryKey,
+    Signer,
+    SigningAuth,
+)
+from apps.remote.authentication.oauth2 import ClientTokenSigner
+from apps.remote.authentication.security_schemes import Alternative, Kind, Requirements, Scheme
+from apps.remote.errors import CredentialMissing, Unauthorized
+from apps.remote.models import RemoteCredential
+
+audit = logging.getLogger("parley.audit")
+
+TOUCH_AFTER = datetime.timedelta(minutes=1)
+CANNOT_DECRYPT = "The agent's credential cannot be decrypted on this installation. An operator can give it again."
+SIGN_IN = "This agent wants each person's own credential. Sign in to use it."
+AUTH_TYPES: dict[Kind | None, AuthType] = {Kind.BEARER: "bearer", Kind.BASIC: "basic", Kind.CLIENT_CREDENTIALS: "basic"}
+
+UNUSED_FIELDS = {"token": "", "token_until": None, "last_used_at": None}
+EMPTY_FIELDS = {
+    "kind": "",
+    "secret": "",
+    "origin": "",
+    "issuer": "",
+    "given_by": None,
+    "expires_at": None,
+    **UNUSED_FIELDS,
+}
+
+Redact = Callable[[str], None]
+ORIGIN_CHANGED = "it was given for {given}, and the agent is now at {now}"
+API_KEY_SIGNERS: dict[str, Callable[[str, str], Signer]] = {"header": HeaderKey, "query": QueryKey, "cookie": CookieKey}
+
+LONGEST_VALUE = 10_000  # characters
+PRINTABLE_ASCII = re.compile(r"[\x20-\x7e]+")
+BEARER_TOKEN = re.compile(r"[\x21-\x7e]+")
+COOKIE_VALUE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]+")  # RFC 6265 §4.1.1
+
+PLACE_PATTERNS = {"header": PRINTABLE_ASCII, "cookie": COOKIE_VALUE}
+
+
+@lru_cache(maxsize=1_000)
+def version_requirements(version: AgentVersion) -> Requirements:
+    """What the approved card of a remote agent requires of its callers."""
+    return security_schemes.card_requirements(cards.card_of(version))
+
+
+def requirements_of(agent: Agent) -> Requirements:
+    """What the agent's current card requires; nothing where it has none."""
+    if agent.current_version is None:
+        return Requirements("", (), {}, True, {})
+    return version_requirements(agent.current_version)
+
+
+async def auth_for(
+    agent: Agent,
+    owner_id: int | None,
+    *,
+    skill: str = "",
+    checking: bool = False,
+    redact: Redact = lambda secret: None,
+) -> SigningAuth | None:
+    """Signs the requests to a remote agent for the work of `owner_id`; None where the agent requires nothing.
+
+    The agent's `current_version` is loaded. It takes one query, and none for an agent that requires nothing. The
+    `httpx.Auth` is bound to the agent's origin: a request to any other raises errors.WrongOrigin. One for which no
+    token can be fetched raises TokenRefused or TokenUnavailable. Neither is sent.
+
+    Args:
+        skill: the id of the skill that the work is for, which may have requirements of its own.
+        checking: the platform checks the agent's health; it uses the credentials for everybody.
+        redact: is given each secret, also those that are fetched later; pass `assignment.redaction.keep_out`.
+
+    Raises CredentialMissing, an errors.Unauthorized; `question_for` then says what to ask.
+    """
+    requirements = requirements_of(agent)
+    if not requirements.schemes:
+        return None
+    found = await db.run(_choose_and_touch, agent, owner_id, skill, checking)
+    signers = [_signer(one.scheme, one.credential, redact) for one in found if one.credential]
+    return SigningAuth(requirements.origin, signers) if found else None
+
+
+def _choose_and_touch(agent: Agent, owner_id: int | None, skill: str, checking: bool) -> list[SchemeCredential]:
+    """Choose the credentials, and note their use once a minute."""
+    found = CredentialChoice(requirements_of(agent), _credentials(agent, owner_id), checking).choose(skill)
+    stale = timezone.now() - TOUCH_AFTER
+    used = [one.credential for one in found if one.credential]
+    if touched := [one.pk for one in used if one.last_used_at is None or one.last_used_at < stale]:
+        RemoteCredential.objects.filter(pk__in=touched).update(last_used_at=timezone.now())
+    return found
+
+
+def _credentials(agent: Agent, owner_id: int | None) -> list[RemoteCredential]:
+    """Raises CredentialMissing where they cannot be decrypted."""
+    try:
+        return list(RemoteCredential.objects.of(agent, owner_id))
+    except CannotDecrypt:
+        raise CredentialMissing(CANNOT_DECRYPT) from None
+
+
+async def question_for(agent: Agent, owner_id: int | None, error: Unauthorized) -> AuthRequired | Rejected | None:
+    """The question, or the refusal, for a person after an agent let Parley not in; None where no answer would help.
+
+    A one-time link asks the question; once it is answered, the task goes on with a turn that is `resumed`.
+    """
+    refused = ""
+    if isinstance(error, CredentialMissing):
+        schemes = [requirements_of(agent).schemes[name] for name in error.schemes if error.is_personal]
+    else:
+        schemes = await db.run(personal_schemes, agent)
+        refused = " It refused the one that it was given."
+    if not schemes:
+        return None
+    if owner_id is None:
+        return Rejected(SIGN_IN)
+    service = "".join(letter for letter in agent.name if letter.isprintable())[:LONGEST_SERVICE] or agent.slug
+    return AuthRequired(
+        f"{service} wants a credential of your own.{refused}",
+        service=service,
+        auth_type=AUTH_TYPES.get(schemes[0].kind, "api_key"),
+    )
+
+
+def personal_schemes(agent: Agent) -> list[Scheme]:
+    """The schemes of the card for which each person brings their own credential."""
+    schemes = requirements_of(agent).schemes
+    flagged = RemoteCredential.objects.filter(agent=agent, user=None, is_personal=True)
+    names = flagged.order_by("scheme").values_list("scheme", flat=True)
+    return [schemes[name] for name in names if name in schemes]
+
+
+def missing(agent: Agent, owner_id: int | None) -> CredentialMissing | None:
+    """The credential without which work for the owner cannot begin; None where nothing is missing."""
+    try:
+        CredentialChoice(requirements_of(agent), _credentials(agent, owner_id)).choose()
+    except CredentialMissing as error:
+        return error
+    return None
+
+
+@sensitive_variables()
+def save(
+    agent: Agent,
+    user: User | None,
+    scheme_name: str,
+    values: Mapping[str, str],
+    by: User | None,
+    *,
+    expires_at: datetime.datetime | None = None,
+) -> None:
+    """Keep a credential in place of an older one: for everybody, or with `user` that person's own.
+
+    It is bound to the origin in the agent's current card. The person's tasks that wait for it go on.
+    Raises ValidationError, by field where one is wrong.
+    """
+    requirements = requirements_of(agent)
+    scheme = _required_scheme(agent, scheme_name)
+    if scheme.kind is None or not requirements.origin:
+        raise ValidationError(scheme.problem or "The agent's card names no address where it is called.")
+    if user is not None and scheme not in personal_schemes(agent):
+        raise ValidationError("The agent does not want each person's own of this.")
+    given = {
+        "kind": scheme.kind,
+        "secret": json.dumps(clean_fields(scheme, values)),
+        "origin": requirements.origin,
+        "issuer": scheme.issuer,
+        "given_by": by,
+        "updated_at": timezone.now(),
+        "expires_at": expires_at,
+        **UNUSED_FIELDS,
+    }
+    # The older one is not read: it may be one that cannot be decrypted any more.
+    rows = RemoteCredential.objects.untold()
+    rows.update_or_create(agent=agent, user=user, scheme=scheme_name, defaults=given)
+    _audit("set", agent, user, scheme_name, by)
+    if user is not None and missing(agent, user.pk) is None:
+        requests.resume_waiting_tasks(agent, user, by)
+
+
+def erase(agent: Agent, user: User | None, scheme_name: str, by: User | None) -> bool:
+    """Erase a credential; False where there is none. Whether each person brings their own stays as it is."""
+    rows = RemoteCredential.objects.filter(agent=agent, user=user, scheme=scheme_name).exclude(kind="")
+    with transaction.atomic():
+        kept = rows.filter(is_personal=True).update(**EMPTY_FIELDS, updated_at=timezone.now())
+        erased = kept or rows.delete()[0]
+    if erased:
+        _audit("erased", agent, user, scheme_name, by)
+    return bool(erased)
+
+
+def set_personal(agent: Agent, scheme_name: str, is_personal: bool, by: User | None) -> None:
+    """Say whether each person brings their own. Raises ValidationError for a scheme that the card does not have."""
+    _required_scheme(agent, scheme_name)
+    row, _ = RemoteCredential.objects.untold().update_or_create(
+        agent=agent, user=None, scheme=scheme_name, defaults={"is_personal": is_personal}
+    )
+    if not row.is_personal and not row.kind:
+        row.delete()
+    _audit("each person's own" if is_personal else "everybody's", agent, None, scheme_name, by)
+
+
+def _required_scheme(agent: Agent, name: str) -> Scheme:
+    if (scheme := requirements_of(agent).schemes.get(name)) is None:
+        raise ValidationError("The agent's card does not ask for this any more. Load the page again.")
+    return scheme
+
+
+def _audit(what: str, agent: Agent, user: User | None, scheme: str, by: User | None) -> None:
+    audit.info(
+        "remote credential %s: agent %s, scheme %r, of %s, by %s",
+        what, agent.slug, scheme, user.pk if user else "everybody", by.pk if by else "the platform",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeCredential:
+    """For a scheme, a credential that can be used, or the reason why there is none.
+
+    Attributes:
+        is_personal: does each person bring their own?
+    """
+
+    scheme: Scheme
+    credential: RemoteCredential | None = None
+    reason: str = ""
+    is_personal: bool = False
+
+
+@dataclass(frozen=True)
+class CredentialChoice:
+    """Chooses among the credentials that somebody's work may use.
+
+    Attributes:
+        credentials: those for everybody, and those of the person whose work it is.
+        checking: does the platform check the agent's health?
+    """
+
+    requirements: Requirements
+    credentials: Sequence[RemoteCredential]
+    checking: bool = False
+
+    def choose(self, skill: str = "") -> list[SchemeCredential]:
+        """The credentials of the first alternative that is complete; none where none is required.
+
+        Raises CredentialMissing.
+        """
+        alternatives, is_optional = self.requirements.for_skill(skill)
+        tried = [[self.find(scheme) for scheme in one.schemes] for one in alternatives if not one.problem]
+        for found in tried:
+            if all(one.credential for one in found):
+                return found
+        if is_optional:
+            return []
+        raise _missing_error(alternatives, tried)
+
+    def find(self, scheme: Scheme) -> SchemeCredential:
+        """A person's own comes before the one for everybody."""
+        given = [row for row in self.credentials if row.scheme == scheme.name]
+        own = next((row for row in given if row.user_id is not None), None)
+        common = next((row for row in given if row.user_id is None), None)
+        is_personal = common is not None and common.is_personal
+        usable = [row for row in (own, common) if row and (row is own or not is_personal or self.checking)]
+        reasons = [self.why_not(row, scheme) for row in usable]
+        for row, reason in zip(usable, reasons, strict=True):
+            if not reason:
+                return SchemeCredential(scheme, row, is_personal=is_personal)
+        return SchemeCredential(scheme, reason=next(iter(reasons), ""), is_personal=is_personal)
+
+    def why_not(self, row: RemoteCredential, scheme: Scheme) -> str:
+        """Why the credential is not used; "" where it is."""
+        if not row.kind:
+            return "nobody gave it yet"
+        if row.is_expired(timezone.now()):
+            return "it has expired"
+        if row.kind != scheme.kind:
+            return "the agent now asks for another kind"
+        if row.origin != self.requirements.origin:
+            return ORIGIN_CHANGED.format(given=row.origin, now=self.requirements.origin or "no address")
+        if row.issuer != scheme.issuer and scheme.kind is Kind.CLIENT_CREDENTIALS:
+            return f"it was given for the tokens of {row.issuer}, and they are now fetched at {scheme.issuer}"
+        return ""
+
+
+def _signer(scheme: Scheme, credential: RemoteCredential, redact: Redact) -> Signer:
+    values = credential.values
+    match scheme.kind:
+        case Kind.CLIENT_CREDENTIALS:
+            redact(values["client_secret"])
+            return ClientTokenSigner(credential, scheme, redact)
+        case Kind.BASIC:
+            pair = base64.b64encode(f"{values['username']}:{values['password']}".encode()).decode()
+            redact(values["password"])
+            redact(pair)
+            return HeaderKey("Authorization", f"Basic {pair}")  # RFC 7617, in UTF-8
+        case Kind.BEARER:
+            redact(values["token"])
+            return HeaderKey("Authorization", f"Bearer {values['token']}")
+        case _:
+            redact(values["key"])
+            return API_KEY_SIGNERS[scheme.place](scheme.parameter, values["key"])
+
+
+def _missing_error(
+    alternatives: Sequence[Alternative], tried: Sequence[Sequence[SchemeCredential]]
+) -> CredentialMissing:
+    """Names the alternative that lacks the least; first those that lack only a person's own credentials."""
+    if not tried:
+        return CredentialMissing(f"The agent cannot be let known who calls. {alternatives[0].problem}")
+    missing_each = [[one for one in found if one.credential is None] for found in tried]
+    least = min(missing_each, key=lambda lack: (not all(one.is_personal for one in lack), len(lack)))
+    names = ", ".join(one.scheme.name for one in least)
+    why = "; ".join(dict.fromkeys(one.reason for one in least if one.reason))
+    because = f" ({why})" if why else ""
+    is_personal = all(one.is_personal for one in least)
+    if is_personal:
+        sentence = f"The agent wants each person's own credential: {names}{because}."
+    else:
+        sentence = (
+            f"The agent wants a credential, {names}{because}. An operator can give it, or who registered the agent."
+        )
+    return CredentialMissing(sentence, schemes=[one.scheme.name for one in least], is_personal=is_personal)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    label: str
+    is_secret: bool = True
+
+
+FIELDS: dict[Kind, tuple[Field, ...]] = {
+    Kind.API_KEY: (Field("key", "API key"),),
+    Kind.BEARER: (Field("token", "Access token"),),
+    Kind.BASIC: (Field("username", "User name", is_secret=False), Field("password", "Password")),
+    Kind.CLIENT_CREDENTIALS: (
+        Field("client_id", "Client ID", is_secret=False),
+        Field("client_secret", "Client secret"),
+    ),
+}
+
+
+@sensitive_variables()
+def clean_fields(scheme: Scheme, filled_in: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a credential, from those of a form. Raises ValidationError by field; it repeats no value."""
+    values, problems = {}, {}
+    for field in FIELDS[scheme.kind] if scheme.kind else ():
+        given = filled_in.get(field.name, "")
+        value = given if field.name == "password" else given.strip()  # copying adds spaces
+        if field.name == "token":
+            value = re.sub(r"^bearer\s+", "", value, flags=re.IGNORECASE)
+        values[field.name] = value
+        if problem := _field_problem(scheme, field, value):
+            problems[field.name] = problem
+    if problems:
+        raise ValidationError(problems)
+    return values
+
+
+def _field_problem(scheme: Scheme, field: Field, value: str) -> str:
+    if not value:
+        return f"Fill in the {field.label}."
+    if len(value) > LONGEST_VALUE or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value):
+        return f"This has line breaks or the like in it, or more than {LONGEST_VALUE:,} characters. Copy it again."
+    if field.name == "username" and ":" in value:
+        return "A user name has no colon in it."
+    fits = BEARER_TOKEN if scheme.kind is Kind.BEARER else PLACE_PATTERNS.get(scheme.place)
+    if fits is not None and not fits.fullmatch(value):
+        return "This has characters in it that cannot be sent to the agent. Copy it again."
+    return ""

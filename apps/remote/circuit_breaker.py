@@ -1,0 +1,171 @@
+"""The circuit breaker: callers of an agent ask first (`admit`) and report the result afterwards.
+
+    circuit_breaker.admit(agent)                 # raises CircuitOpen
+    try: ...
+    except RemoteError as error: circuit_breaker.record_failure(agent, error)
+    else: circuit_breaker.record_success(agent)  # as soon as the agent has answered anything
+
+Failures are rows, which all processes share. A process reads every `CACHE_SECONDS`, by one statement, which agents
+fail; calls to the others need none. Clocks of machines may differ by seconds; a trial then comes that much early.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import math
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.agents.models import Agent, AgentStats
+from apps.features.health import monitoring
+from apps.remote.errors import CircuitOpen, Misbehaved, Overloaded, Refused, RemoteError, TokenUnavailable, Unauthorized
+from apps.remote.models import Breaker, Checkup
+from db.sql import database_time, write_transaction
+
+log = logging.getLogger("parley.remote")
+
+CACHE_SECONDS = 2.0  # how long a process uses the breakers that it has read
+LONGEST_ERROR = 500  # characters that are kept
+CLOSED_FIELDS: Mapping[str, Any] = {
+    "failures": 0, "failing_since": None, "opened_at": None, "openings": 0, "retry_at": None, "trial_at": None,
+}  # fmt: skip
+
+_lock = threading.Lock()
+_failing: dict[int, Breaker] = {}
+_cached_until = 0.0  # by the monotonic clock
+_clearings = 0  # how often the cache was cleared
+
+
+def admit(agent: Agent) -> None:
+    """Let a call to the agent pass, or the one call that tries it again. Raises CircuitOpen."""
+    breaker = _failing_breakers().get(agent.pk)
+    if breaker is None or breaker.opened_at is None or breaker.retry_at is None:
+        return
+    now = timezone.now()
+    if now < breaker.retry_at or not _claim_trial(breaker, now):
+        raise _circuit_open(agent, breaker, now)
+    log.info("agent %s is tried again", agent.slug)
+
+
+def record_success(agent: Agent) -> None:
+    """The agent answered a call, whatever it said: forget its failures."""
+    if agent.pk in _failing_breakers():
+        close(agent)
+
+
+def record_failure(agent: Agent, error: RemoteError) -> None:
+    """A call failed. A failure by the caller's own fault does not count: it shows that the agent answers."""
+    if not counts_as_failure(error):
+        if isinstance(error, Refused) or (isinstance(error, Unauthorized) and error.is_answer):
+            record_success(agent)
+        return
+    now = timezone.now()
+    with write_transaction():
+        if not Agent.objects.filter(pk=agent.pk).exists():
+            return
+        breaker, _ = Breaker.objects.select_for_update().get_or_create(agent=agent)
+        opened = _count_failure(breaker, now, error)
+        breaker.save()
+    clear_cache()
+    if opened:
+        log.warning("calls to agent %s are stopped until %s: %s", agent.slug, breaker.retry_at, breaker.error)
+        _note_health(agent)
+
+
+def close(agent: Agent) -> None:
+    """Let calls through again, because one succeeded or an operator wants it."""
+    was_open = Breaker.objects.filter(agent=agent, opened_at__isnull=False).exists()
+    Breaker.objects.filter(agent=agent).update(**CLOSED_FIELDS)
+    clear_cache()
+    if was_open:
+        log.info("calls to agent %s go through again", agent.slug)
+        Checkup.objects.filter(agent=agent).update(next_check_at=database_time())  # the last check may be outdated
+        _note_health(agent)
+
+
+def clear_cache() -> None:
+    """Read again, at the next question, which agents fail."""
+    global _cached_until, _clearings
+    with _lock:
+        _cached_until = 0.0
+        _clearings += 1
+
+
+def counts_as_failure(error: RemoteError) -> bool:
+    """Is it the agent's failure, not only the call's?"""
+    was_not_called = isinstance(error, CircuitOpen | TokenUnavailable)
+    return (error.is_transient or isinstance(error, Misbehaved)) and not was_not_called
+
+
+def _failing_breakers() -> Mapping[int, Breaker]:
+    """The breakers of agents that failed lately, or are not called."""
+    global _failing, _cached_until
+    with _lock:
+        if time.monotonic() < _cached_until:
+            return _failing
+        clearings = _clearings
+    until = time.monotonic() + CACHE_SECONDS
+    failing = Q(opened_at__isnull=False) | Q(failing_since__gt=timezone.now() - _window())
+    found = {breaker.pk: breaker for breaker in Breaker.objects.filter(failing)}
+    with _lock:
+        if clearings == _clearings:  # otherwise these rows may be old by now
+            _failing, _cached_until = found, until
+    return found
+
+
+def _claim_trial(breaker: Breaker, now: datetime.datetime) -> bool:
+    """Claim the trial before another call does. If the trial never ends, a later call may claim the next."""
+    first, _ = settings.REMOTE_BREAKER_SECONDS
+    unclaimed = Breaker.objects.filter(pk=breaker.pk, retry_at=breaker.retry_at, opened_at=breaker.opened_at)
+    claimed = unclaimed.update(trial_at=now, retry_at=now + datetime.timedelta(seconds=first))
+    clear_cache()
+    return bool(claimed)
+
+
+def _count_failure(breaker: Breaker, now: datetime.datetime, error: RemoteError) -> bool:
+    """Count a failure; did it open the breaker, for the first time or again?"""
+    breaker.error = str(error)[:LONGEST_ERROR]
+    if breaker.opened_at is not None and breaker.trial_at is None:
+        return False  # a call that began before it was opened
+    if breaker.failing_since is None or (breaker.opened_at is None and breaker.failing_since < now - _window()):
+        breaker.failures, breaker.failing_since = 0, now
+    breaker.failures += 1
+    if breaker.opened_at is None and breaker.failures < settings.REMOTE_BREAKER_FAILURES:
+        return False
+    breaker.openings += 1
+    breaker.opened_at = breaker.opened_at or now
+    breaker.retry_at, breaker.trial_at = now + _open_time(breaker.openings, error), None
+    return True
+
+
+def _open_time(openings: int, error: RemoteError) -> datetime.timedelta:
+    """Twice as long each time, or as long as the agent asks for, up to a limit."""
+    first, longest = settings.REMOTE_BREAKER_SECONDS
+    asked = error.retry_after or 0.0 if isinstance(error, Overloaded) else 0.0
+    return datetime.timedelta(seconds=min(longest, max(asked, first * 2 ** min(openings - 1, 30))))
+
+
+def _window() -> datetime.timedelta:
+    return datetime.timedelta(seconds=settings.REMOTE_BREAKER_WINDOW_SECONDS)
+
+
+def _circuit_open(agent: Agent, breaker: Breaker, now: datetime.datetime) -> CircuitOpen:
+    left = (breaker.retry_at - now).total_seconds() if breaker.retry_at else 0.0
+    failed = f"{agent.name} failed again and again"
+    if breaker.trial_at is not None or left <= 0:
+        return CircuitOpen(f"{failed} and is being tried by another call now. Try again in a moment.", retry_after=1.0)
+    return CircuitOpen(f"{failed} and is left alone for now. Try again in {math.ceil(left)} s.", retry_after=left)
+
+
+def _note_health(agent: Agent) -> None:
+    """Update the agent's health in the registry at once."""
+    current = Agent.objects.select_related("current_version").filter(pk=agent.pk).first()
+    if current is not None:
+        monitoring.record_health(current, AgentStats.objects.filter(agent=agent).first())

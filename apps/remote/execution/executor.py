@@ -1,0 +1,227 @@
+"""Executes the turn of a remote agent: sends its snapshot once, then follows the remote task to its end.
+
+The run keeps the remote task's id before anything else of the task is recorded. So a restarted worker finds the task
+again instead of sending the message again. A message that may have arrived is sent again only to an agent that
+recognizes messages by their ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import stamina
+from django.conf import settings
+
+import db
+from agentkit import AuthRequired, Failed, InputRequired, Outcome, TaskContext
+from apps.engine.assignment import Assignment, ReleaseSlot
+from apps.engine.recorder import RecordLost
+from apps.engine.turn import AgentUnavailable
+from apps.record.events import JSON
+from apps.record.runs import LeaseLost
+from apps.remote import a2a_client, circuit_breaker
+from apps.remote.a2a_client import Peer
+from apps.remote.authentication import credentials
+from apps.remote.errors import CutOff, Overloaded, Refused, RemoteError, Unauthorized
+from apps.remote.execution import cancellation, runs, snapshots, translation
+from apps.remote.execution.runs import RemoteRun
+from apps.remote.execution.task_follower import AgentGone, AnsweredWithMessage, TaskFollower
+
+MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # the end of the URI by which a card says that it takes no message twice
+LINKS_WANTED = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
+TASK_ENDED = frozenset({"UNSUPPORTED_OPERATION", "TASK_NOT_FOUND", "INVALID_PARAMS"})
+OUTCOME_UNKNOWN = (
+    "The connection to {} was lost after the message was sent, and before the agent said what becomes of it. It is not "
+    "sent a second time, for the agent might do the work twice. Send the message again if you want that."
+)
+
+
+async def execute(assignment: Assignment, task: TaskContext, release_slot: ReleaseSlot) -> Outcome:
+    """Have the remote agent take one turn. Raises Unavailable where it cannot be reached and nothing was sent."""
+    deadline = asyncio.get_running_loop().time() + assignment.agent.time_limit - assignment.seconds
+    remote_run: RemoteRun | None = None
+    try:
+        with _slot_released(release_slot):
+            remote_run = await db.run(_admit_and_start, assignment)
+            async with a2a_client.connect_for(
+                assignment.agent,
+                assignment.task.owner_id,
+                traceparent=assignment.traceparent,
+                skill=task.skill or "",
+                redact=assignment.redaction.keep_out,
+            ) as peer:
+                return await _Turn(remote_run, task, peer).outcome()
+    except RemoteError as error:
+        db.later(circuit_breaker.record_failure, assignment.agent, error)
+        return await _failed_outcome(assignment, remote_run, error)
+    except AgentGone as gone:
+        return await _give_up(remote_run, Failed(str(gone), gone.code))
+    except (asyncio.CancelledError, LeaseLost, RecordLost):  # the turn may go on in another worker
+        if remote_run is not None:
+            cancellation.cancel_if_unwanted(remote_run, is_late=asyncio.get_running_loop().time() >= deadline)
+        raise
+    except Exception:
+        await _give_up(remote_run, None)
+        raise
+
+
+def _admit_and_start(assignment: Assignment) -> RemoteRun:
+    """Raises errors.CircuitOpen, LeaseLost."""
+    if not runs.is_started(assignment):  # work that has begun is followed, however the agent is
+        circuit_breaker.admit(assignment.agent)
+    return runs.start_or_resume(assignment)
+
+
+class _Turn:
+    """One turn at an agent that can be called."""
+
+    def __init__(self, remote_run: RemoteRun, task: TaskContext, peer: Peer) -> None:
+        self._remote_run, self._peer = remote_run, peer
+        self._assignment = remote_run.assignment
+        self._follower = TaskFollower(peer, remote_run, task.emit)
+
+    async def outcome(self) -> Outcome:
+        try:
+            task = await self._follow_to_end()
+        except AnsweredWithMessage as answer:
+            if context_id := answer.message.get("contextId") or self._remote_run.remote_ids.get("contextId"):
+                await db.persist(runs.save_remote_context, self._remote_run, context_id)
+            return translation.outcome_of_message(answer.message)
+        outcome = translation.outcome_of(task, self._follower.hints, self._follower.translator.answer)
+        if not isinstance(outcome, InputRequired | AuthRequired):
+            db.later(runs.close_open_work, self._remote_run)  # without waiting for it
+        if not isinstance(outcome, Failed):
+            await self._follower.finish()
+        return outcome
+
+    async def _follow_to_end(self) -> JSON:
+        """The remote task when it settles. Raises AnsweredWithMessage, AgentGone, RemoteError."""
+        remote_run = self._remote_run
+        if remote_run.task_id:
+            return await self._follower.settled()
+        if remote_run.is_resumed and not self._may_send_again:
+            if remote_run.answers_task:
+                return await self._resume_answered_task()
+            raise CutOff("The worker ended after it had sent the message.", is_transient=False)
+        try:
+            return await self._send_with_retries()
+        except Refused as refusal:
+            if remote_run.answers_task and not remote_run.task_id and refusal.reason in TASK_ENDED:
+                return await self._resume_answered_task()  # it asks no more
+            raise
+
+    @property
+    def _may_send_again(self) -> bool:
+        """Is it harmless to send the message twice? Agents recognize messages of authenticated callers only."""
+        declared = (one.uri for one in self._peer.card.capabilities.extensions)
+        remembers = self._peer.is_authenticated and any(uri.endswith(MESSAGE_IDS_EXTENSION) for uri in declared)
+        return remembers or self._assignment.agent.retry_safe
+
+    async def _resume_answered_task(self) -> JSON:
+        """Follow the remote task to whose question this is the answer, which may have arrived."""
+        await db.persist(runs.save_remote_task, self._remote_run, {"id": self._remote_run.answers_task}, is_open=False)
+        return await self._follower.settled()
+
+    async def _send_with_retries(self) -> JSON:
+        """Send the snapshot, again while nothing arrives, and follow the task that comes of it."""
+        as_links = False
+        attempts = stamina.retry_context(
+            on=self._retry_delay,
+            attempts=None,
+            timeout=settings.REMOTE_RETRY_SECONDS,
+            wait_initial=0.2,
+            wait_max=5.0,
+        )
+        async for attempt in attempts:
+            with attempt:
+                try:
+                    return await self._follower.settled(await self._open_stream(as_links))
+                except Refused as refusal:
+                    if as_links or not self._wants_links(refusal):
+                        raise
+                as_links = True
+                return await self._follower.settled(await self._open_stream(as_links))
+        raise AssertionError("the last attempt ends or raises")
+
+    async def _open_stream(self, as_links: bool) -> AsyncIterator[JSON]:
+        run = self._assignment.lease.run_id
+        snapshot = self._remote_run.snapshot
+        if snapshots.has_files(snapshot):
+            message = await db.run(snapshots.render_message, snapshot, run, as_links=as_links)
+        else:
+            message = snapshots.render_message(snapshot, run)
+        # An agent that does not stream returns its task at once.
+        configuration = {"historyLength": 1, "returnImmediately": not self._peer.streams}
+        return self._peer.send(message, configuration, streaming=self._peer.streams)
+
+    def _wants_links(self, refusal: Refused) -> bool:
+        return (
+            refusal.reason in LINKS_WANTED
+            and not self._remote_run.task_id
+            and snapshots.has_files(self._remote_run.snapshot)
+        )
+
+    def _retry_delay(self, error: Exception) -> bool | float:
+        """May the message be sent again, and after how many seconds, where the agent says so?"""
+        if not isinstance(error, RemoteError) or not error.is_transient or self._remote_run.task_id:
+            return False
+        self._remote_run.may_have_arrived |= error.was_sent is not False
+        if error.was_sent is not False and not self._may_send_again:
+            return False
+        if not isinstance(error, Overloaded) or error.retry_after is None:
+            return True
+        return error.retry_after <= settings.REMOTE_RETRY_SECONDS and error.retry_after
+
+
+async def _failed_outcome(assignment: Assignment, remote_run: RemoteRun | None, error: RemoteError) -> Outcome:
+    """The outcome of a turn that failed. Raises Unavailable."""
+    began = remote_run is not None and bool(remote_run.task_id)
+    if isinstance(error, Unauthorized) and not began:
+        question = await credentials.question_for(assignment.agent, assignment.task.owner_id, error)
+        if question is not None:
+            return question
+    may_have_arrived = remote_run is not None and remote_run.may_have_arrived
+    if error.was_sent is False and not began:
+        if assignment.slot is not None and not assignment.resumed:  # the agent still waits for the answer
+            return _repeat_question(assignment, error)
+        if not may_have_arrived:
+            unavailable = AgentUnavailable(str(error))
+            unavailable.code = error.code
+            raise unavailable from error
+    is_unknown = not began and (isinstance(error, CutOff) or may_have_arrived)
+    said = OUTCOME_UNKNOWN.format(assignment.agent.name) if is_unknown else str(error)
+    return await _give_up(remote_run, Failed(said, error.code, detail=str(error)))
+
+
+async def _give_up[T: Outcome | None](remote_run: RemoteRun | None, outcome: T) -> T:
+    """The same outcome; the sweep cancels what the agent may still be doing."""
+    if remote_run is not None:
+        await db.run(runs.mark_unwanted, remote_run)
+    return outcome
+
+
+def _repeat_question(assignment: Assignment, error: RemoteError) -> Outcome:
+    """Ask the person again: the answer did not reach the agent."""
+    slot = assignment.slot or {}
+    said = f"{error} Your answer did not reach it: send it again later."
+    return InputRequired(said, slot.get("name", "input"), slot.get("schema"))
+
+
+_waiting_turns = 0
+
+
+@contextmanager
+def _slot_released(release_slot: ReleaseSlot) -> Iterator[None]:
+    """Release the run's slot while it waits for its agent, for REMOTE_RUNS_PER_PROCESS runs at most."""
+    global _waiting_turns
+    if _waiting_turns >= settings.REMOTE_RUNS_PER_PROCESS:
+        yield
+        return
+    _waiting_turns += 1
+    try:
+        with release_slot():
+            yield
+    finally:
+        _waiting_turns -= 1

@@ -1,0 +1,164 @@
+"""The link between a run and the remote agent's task that does its work, written before anything depends on it.
+
+`Run.remote`: {"agent" (key), "messageId", "sent", "taskId"?, "contextId"?, "continues"? (the remote task whose question
+is answered), "first"? (the first remote task for ours), "seen" (the newest message here that the agent then knows),
+"heard" (did the agent accept it?)}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from apps.engine.assignment import Assignment
+from apps.record.content.strict_json import digest_of
+from apps.record.events import JSON
+from apps.record.models import Run
+from apps.record.runs import LeaseLost
+from apps.remote.execution import snapshots
+from apps.remote.execution.snapshots import AgentKnowledge
+from apps.remote.models import OpenWork
+from db import sql
+from db.sql import NOW
+
+RUNS_CONSIDERED = 100  # runs of a conversation that say what the remote agent knows
+
+
+@dataclass(slots=True)
+class RemoteRun:
+    """A run, the snapshot that its agent is sent, and the ids of the agent's work on it (`Run.remote`)."""
+
+    assignment: Assignment
+    remote_ids: JSON
+    snapshot: JSON
+    is_resumed: bool = False  # an earlier attempt may have sent the snapshot
+    may_have_arrived: bool = False  # was it sent, with no answer?
+
+    @property
+    def task_id(self) -> str:
+        """The remote task's id; "" until the agent gave one."""
+        return str(self.remote_ids.get("taskId", ""))
+
+    @property
+    def answers_task(self) -> str:
+        """The id of the remote task to whose question this is the answer; "" for none."""
+        return str(self.remote_ids.get("continues", ""))
+
+    @property
+    def prefix(self) -> str:
+        """Prefixes the ids of artifacts, so that they differ from those of an earlier remote task for our task."""
+        is_first = self.assignment.turn == 1 or self.task_id == self.remote_ids.get("first", self.task_id)
+        return "" if is_first else f"{digest_of(self.task_id)[:8]}-"
+
+
+def start_or_resume(assignment: Assignment) -> RemoteRun:
+    """The run of an earlier attempt, or a new one, whose snapshot is written. Raises LeaseLost."""
+    if is_started(assignment):
+        sent = assignment.input["sent"]
+        return RemoteRun(assignment, assignment.remote, sent, is_resumed=True, may_have_arrived=True)
+    knowledge = _agent_knowledge(assignment)
+    remote_ids = {
+        "agent": assignment.agent.pk,
+        "messageId": str(assignment.lease.run_id),
+        "sent": True,
+        "seen": assignment.message.message_id,
+    }
+    if knowledge.task_id:
+        remote_ids["first"] = knowledge.first_task
+    if knowledge.awaits_answer:
+        remote_ids["continues"] = knowledge.task_id
+    if knowledge.context_id:
+        remote_ids["contextId"] = knowledge.context_id
+    snapshot = snapshots.build_snapshot(assignment, knowledge)
+    given = {**assignment.input, "sent": snapshot}
+    _write_held(assignment, remote=remote_ids, input=given, input_hash=digest_of(given))
+    return RemoteRun(assignment, remote_ids, snapshot)
+
+
+def is_started(assignment: Assignment) -> bool:
+    """Did an earlier attempt send the turn's message to this agent, or was it about to send it?"""
+    return assignment.remote.get("agent") == assignment.agent.pk and bool(assignment.input.get("sent"))
+
+
+def save_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> None:
+    """Write the ids of the remote task; with `is_open` also a row by which it can be canceled. Raises LeaseLost."""
+    assignment = remote_run.assignment
+    ids = {"taskId": task["id"], "heard": True} | ({"contextId": task["contextId"]} if task.get("contextId") else {})
+    remote_run.remote_ids = {**remote_run.remote_ids, **ids}
+    work = OpenWork(
+        agent_id=assignment.agent.pk,
+        owner_id=assignment.task.owner_id,
+        task=assignment.task.pk,
+        run=assignment.lease.run_id,
+        remote_task=task["id"],
+    )
+    is_new = is_open and remote_run.answers_task != task["id"]
+    try:
+        _write_held(assignment, [work] if is_new else [], remote=remote_run.remote_ids)
+    except LeaseLost:
+        if is_new:  # a cancel came first, and is still passed on
+            work.save()
+        raise
+
+
+def save_remote_context(remote_run: RemoteRun, context_id: str) -> None:
+    """Write the id of the remote conversation of an answer without a task. Raises LeaseLost."""
+    remote_run.remote_ids = {**remote_run.remote_ids, "contextId": context_id, "heard": True}
+    _write_held(remote_run.assignment, remote=remote_run.remote_ids)
+
+
+def close_open_work(remote_run: RemoteRun) -> None:
+    """The remote task has ended there."""
+    OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id).delete()
+
+
+def mark_unwanted(remote_run: RemoteRun) -> None:
+    """Have the remote task canceled, unless another worker has taken over the run."""
+    lease = remote_run.assignment.lease
+    if remote_run.task_id and not Run.objects.filter(pk=lease.run_id, fence__gt=lease.fence).exists():
+        found = OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id)
+        found.update(is_unwanted=True)
+
+
+def _write_held(assignment: Assignment, rows: list[OpenWork] | None = None, **values: Any) -> None:
+    lease = assignment.lease
+    held = {"id": lease.run_id, "fence": lease.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
+    with sql.write_transaction():
+        if not sql.update(Run, held, values):
+            raise LeaseLost
+        for row in rows or []:
+            sql.insert(row)
+
+
+def _agent_knowledge(assignment: Assignment) -> AgentKnowledge:
+    """What the remote agent knows of the task and of the conversation, by the runs that it took before."""
+    if not assignment.history:
+        return AgentKnowledge()
+    runs = _earlier_runs(assignment)
+    of_task = [run for run in runs if run.task_id == assignment.task.pk and run.remote.get("taskId")]
+    task_ids = [str(run.remote["taskId"]) for run in sorted(of_task, key=lambda run: run.turn)]
+    conversation: JSON = next(
+        (run.remote for run in runs if run.remote.get("contextId") and run.remote.get("heard")), {}
+    )
+    remote_tasks = {str(run.task_id): run.remote["taskId"] for run in reversed(runs) if run.remote.get("taskId")}
+    return AgentKnowledge(
+        task_id=task_ids[-1] if task_ids else "",
+        first_task=task_ids[0] if task_ids else "",
+        awaits_answer=bool(task_ids) and assignment.slot is not None,
+        context_id=str(conversation.get("contextId", "")),
+        newest_message=str(conversation.get("seen", "")),
+        known_tasks={str(run.task_id) for run in runs if run.remote.get("heard")},
+        references={key: remote_tasks[key] for key in assignment.task.references if key in remote_tasks},
+    )
+
+
+def _earlier_runs(assignment: Assignment) -> list[Run]:
+    """The runs of the conversation that the agent took, the newest first.
+
+    In a fork the agent's conversation begins anew: the one before knows what came after the place of the fork.
+    """
+    forked_at = assignment.task.context.forked_at or 0
+    own = Run.objects.filter(task__context=assignment.context_id, task__first_event__gt=forked_at)
+    others = own.exclude(pk=assignment.lease.run_id).exclude(remote={})
+    newest = others.order_by("-queued_at").only("task_id", "turn", "remote")[:RUNS_CONSIDERED]
+    return [run for run in newest if run.remote.get("agent") == assignment.agent.pk and run.remote.get("sent")]

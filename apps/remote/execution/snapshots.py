@@ -1,0 +1,206 @@
+"""The snapshot that a remote agent is sent: an A2A message made of the record only, and kept with the run.
+
+It is `{"message", "until"}`. Large parts of the message only say where their content is stored. A part that is too
+large to be sent becomes a link, good until that Unix time. A link names a part of a run's snapshot and is signed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from django.conf import settings
+from django.core import signing
+from django.http import Http404, HttpRequest, HttpResponse
+
+from agentkit import Message as Said
+from agentkit import ReferencedTask
+from apps.agents import cards
+from apps.engine.assignment import Assignment
+from apps.features.sharing.downloads import MEDIA_TYPE
+from apps.record.content import blobs
+from apps.record.events import JSON
+from apps.record.models import Run
+
+LONGEST_MESSAGE = 4_000  # characters of an earlier message that are repeated
+LONGEST_HISTORY = 24_000  # and of all of them together
+MOST_FILES = 20  # of the history, and of the tasks that are referred to
+
+LINK_SALT = "apps.remote.links"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentKnowledge:
+    """What the remote agent knows already.
+
+    Attributes:
+        task_id: its newest task for ours; "" for none.
+        first_task: its first task for ours.
+        awaits_answer: does its newest task wait for an answer?
+        context_id: its conversation for ours; "" for none.
+        newest_message: the id of the newest message here that it was sent in that conversation.
+        known_tasks: our tasks whose messages it has.
+        references: its tasks, by those of ours that the message refers to.
+    """
+
+    task_id: str = ""
+    first_task: str = ""
+    awaits_answer: bool = False
+    context_id: str = ""
+    newest_message: str = ""
+    known_tasks: set[str] = field(default_factory=set)
+    references: dict[str, str] = field(default_factory=dict)
+
+
+def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
+    """The snapshot of a turn."""
+    said = assignment.said
+    untold = [] if knowledge.awaits_answer else _new_messages(assignment, knowledge)
+    foreign = [
+        task
+        for task in assignment.references
+        if task.task_id not in knowledge.known_tasks | knowledge.references.keys()
+    ]
+    parts = [*(dict(part) for part in said.parts), *_reference_parts(foreign, untold), *_history_parts(untold)]
+    message: JSON = {"messageId": str(assignment.lease.run_id), "role": "ROLE_USER", "parts": parts}
+    if knowledge.awaits_answer:
+        message["taskId"] = knowledge.task_id
+    if knowledge.context_id:
+        message["contextId"] = knowledge.context_id
+    if named := _references(knowledge):
+        message["referenceTaskIds"] = named
+    if said.metadata:
+        message["metadata"] = said.metadata
+    return {"message": message, "until": int(time.time() + settings.REMOTE_LINK_SECONDS)}
+
+
+def render_message(snapshot: JSON, run: object, *, as_links: bool = False) -> JSON:
+    """The message to be sent, with files inline, or `as_links`; large files always are links. Reads files."""
+    message = snapshot["message"]
+    parts = [_render_part(part, run, number, snapshot, as_links) for number, part in enumerate(message["parts"])]
+    return {**message, "parts": parts}
+
+
+def _render_part(part: JSON, run: object, number: int, snapshot: JSON, as_links: bool) -> JSON:
+    size = part["stored"]["size"] if "stored" in part else 0
+    is_linked = size > settings.REMOTE_INLINE_BYTES or (as_links and ("raw" in part or "stored" in part))
+    if not is_linked:
+        return blobs.inline(part)
+    labels = {name: part[name] for name in ("filename", "mediaType", "metadata") if part.get(name)}
+    return {"url": file_link(run, number, snapshot["until"], part.get("filename", "")), **labels}
+
+
+def has_files(snapshot: JSON) -> bool:
+    """Does it have files that could be sent as links?"""
+    return any("raw" in part or "stored" in part for part in snapshot["message"]["parts"])
+
+
+def _new_messages(assignment: Assignment, knowledge: AgentKnowledge) -> list[Said]:
+    """The latest messages of the session that the agent does not know."""
+    history = assignment.history
+    if knowledge.context_id and knowledge.newest_message:
+        at = next((n for n in range(len(history) - 1, -1, -1) if history[n].id == knowledge.newest_message), -1)
+        history = history[at + 1 :]
+    if knowledge.context_id:
+        history = [message for message in history if message.wire.get("taskId") not in knowledge.known_tasks]
+    most = history_messages(assignment) if history else 0
+    return history[-most:] if most else []
+
+
+def history_messages(assignment: Assignment) -> int:
+    """How many messages of the session the agent is sent at most."""
+    remote = getattr(assignment.agent, "remote", None)
+    return int(getattr(remote, "history_messages", settings.REMOTE_HISTORY_MESSAGES))
+
+
+def _references(knowledge: AgentKnowledge) -> list[str]:
+    """The agent's own tasks that the message refers to."""
+    named = list(knowledge.references.values())
+    if knowledge.task_id and not knowledge.awaits_answer:
+        named.append(knowledge.task_id)
+    return list(dict.fromkeys(named))
+
+
+def _history_parts(messages: list[Said]) -> Iterator[JSON]:
+    """Earlier messages in a form that any agent understands: a text first, then their files."""
+    lines = [f"{'User' if one.role == 'user' else 'Agent'}: {_shortened(_text_and_files(one))}" for one in messages]
+    while lines and sum(map(len, lines)) > LONGEST_HISTORY:
+        lines.pop(0)
+    if lines:
+        yield _with_role({"text": "The conversation so far, for reference:\n\n" + "\n\n".join(lines)}, "history")
+    files = [file for message in messages for file in message.files]
+    for file in files[-MOST_FILES:]:
+        yield _with_role(dict(file.part), "history")
+
+
+def _reference_parts(tasks: Iterable[ReferencedTask], history: list[Said]) -> Iterator[JSON]:
+    """The referenced tasks that the agent does not know: their question and their results, unless in `history`."""
+    sent, texts = {message.id for message in history}, {message.text for message in history}
+    for task in tasks:
+        asked = next((message for message in task.messages if message.role == "user" and message.id not in sent), None)
+        parts = [part for artifact in task.artifacts for part in artifact.parts if part.get("text") not in texts]
+        if asked is None and not parts:
+            continue
+        names = ", ".join(artifact.name for artifact in task.artifacts if artifact.name)
+        lines = [f"An earlier task ({task.task_id}) is {task.state}{f' and delivered {names}' if names else ''}."]
+        if asked is not None:
+            lines.append(f"It was: {_shortened(_text_and_files(asked))}")
+        yield _with_role({"text": "\n".join(lines)}, "reference")
+        for part in parts[:MOST_FILES]:
+            text = part.get("text")
+            cut = {"text": text[:LONGEST_HISTORY]} if isinstance(text, str) else {}
+            yield _with_role({**part, **cut}, "reference")
+
+
+def _text_and_files(message: Said) -> str:
+    names = [file.name or file.media_type for file in message.files]
+    files = f" [files: {', '.join(names)}]" if names else ""
+    return f"{message.text}{files}".strip()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]} …"
+
+
+def _with_role(part: JSON, role: str) -> JSON:
+    """Marks a part that does not belong to the user's message itself (`docs/extensions/history-v1.md`)."""
+    metadata: dict[str, Any] = {**(part.get("metadata") or {}), cards.extension_uri("history"): role}
+    return {**part, "metadata": metadata}
+
+
+def file_link(run: object, number: int, until: int, filename: str) -> str:
+    """The URL of a part by its number, good until a Unix time. It is the same for the same part."""
+    named = signing.Signer(salt=LINK_SALT).sign(f"{run}.{number}.{until}")
+    return f"{settings.PUBLIC_BASE_URL}/gateway/files/{named}/{quote(filename, safe='') or 'file'}"
+
+
+def linked_file(request: HttpRequest, named: str, filename: str) -> HttpResponse:
+    """The content behind a link; not found where the link is invalid or too old, or its conversation was cleared."""
+    part = _linked_part(named)
+    if part is None:
+        raise Http404
+    media_type = part.get("mediaType") or ""
+    if not MEDIA_TYPE.fullmatch(media_type):
+        media_type = "application/octet-stream"
+    response = HttpResponse(blobs.content_of(part), content_type=media_type)
+    response["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(part.get('filename') or 'file', safe='')}"
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+def _linked_part(named: str) -> dict[str, Any] | None:
+    try:
+        run, number, until = signing.Signer(salt=LINK_SALT).unsign(named).split(".")
+    except (signing.BadSignature, ValueError):
+        return None
+    if int(until) < time.time():
+        return None
+    given = Run.objects.filter(pk=uuid.UUID(run)).values_list("input", flat=True).first() or {}
+    parts: list[dict[str, Any]] = given.get("sent", {}).get("message", {}).get("parts", [])
+    return parts[int(number)] if int(number) < len(parts) else None

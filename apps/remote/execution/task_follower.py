@@ -1,0 +1,306 @@
+"""Following a remote task until it settles: by its stream, by polling, or by the agent's webhook calls.
+
+However the news comes, only what the agent returns for the task itself counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+
+from django.conf import settings
+
+import db
+from agentkit import Emission, Progress
+from apps.record.events import JSON
+from apps.record.runs import LeaseLost, add_note
+from apps.remote import circuit_breaker
+from apps.remote.a2a_client import Peer
+from apps.remote.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError
+from apps.remote.execution import cancellation, runs, webhooks
+from apps.remote.execution.runs import RemoteRun
+from apps.remote.execution.translation import TaskTranslator, is_settled, state_of
+
+log = logging.getLogger("parley.remote")
+
+STREAM_END_SECONDS = 0.1  # until a stream ends after its task
+HISTORY_LENGTH = 1  # messages of a task that are requested: the last may be its answer
+Emit = Callable[[Emission], Awaitable[None]]
+
+
+class AnsweredWithMessage(Exception):
+    """The agent answered with a message and no task."""
+
+    def __init__(self, message: JSON) -> None:
+        super().__init__()
+        self.message = message
+
+
+class AgentGone(Exception):
+    """The agent was away for too long, in the middle of its work. `str()` is a sentence for people."""
+
+    code = "agent_gone"
+
+
+class TaskFollower:
+    """Follows one remote task from its first event until it settles.
+
+    Attributes:
+        hints: the metadata of the last status update.
+        translator: makes the emissions of the task's events.
+    """
+
+    def __init__(self, peer: Peer, remote_run: RemoteRun, emit: Emit) -> None:
+        self._is_alive = False
+        self.hints: JSON = {}
+        self._peer, self._remote_run, self._emit = peer, remote_run, emit
+        self._run = remote_run.assignment.lease.run_id
+        self._name = remote_run.assignment.agent.name
+        self._streams = peer.streams
+        self._has_webhook: bool | None = None if peer.calls_webhooks else False
+        self._loop = asyncio.get_running_loop()
+        self._last_news = self._loop.time()
+        self._backoff = Backoff()
+        self._settled: JSON | None = None  # the update of a stream by which the task settled
+        self.translator = self._make_translator()
+
+    async def settled(self, stream: AsyncIterator[JSON] | None = None) -> JSON:
+        """The task when it settles; `stream` is the answer to a message. Emits what the task says until then.
+
+        Raises AnsweredWithMessage, AgentGone, RemoteError.
+        """
+        if stream is None and self._streams:
+            stream = self._subscribe()
+        with webhooks.nudges_of(self._run) as nudged:
+            while True:
+                if stream is not None:
+                    await self._read(stream)
+                # An agent that does not stream has just returned the task.
+                if self._streams or stream is None or self._settled is not None:
+                    task = await self._confirm_settled()
+                    if task is not None:
+                        return task
+                await self._pause(nudged)
+                stream = self._subscribe() if self._streams else None
+
+    async def finish(self) -> None:
+        """Emit what is left once the task has completed."""
+        await self._emit_all(self.translator.finish())
+
+    async def _read(self, stream: AsyncIterator[JSON]) -> None:
+        """Handle a stream until it ends, or the task settles. Raises errors after which there is no task to follow."""
+        try:
+            async with aclosing(self._events(stream)) as events:
+                async for event in events:
+                    await self._handle_event(event)
+                    if self._settled is not None:
+                        await self._drain(events)
+                        return
+        except RemoteError as error:
+            if not self._remote_run.task_id or isinstance(error, Misbehaved):
+                raise
+            if isinstance(error, Refused):  # the task has ended, or the card is wrong about streams
+                self._streams = self._streams and error.is_transient
+            log.info("the stream of run %s broke off: %s", self._run, error)
+        else:
+            if not self._remote_run.task_id:
+                raise CutOff("The agent ended its answer without saying anything.")
+
+    async def _events(self, stream: AsyncIterator[JSON]) -> AsyncGenerator[JSON]:
+        """The events of a stream. The first is awaited even when the turn is stopped: it names the task to cancel."""
+        begun: JSON | None = None
+        if not self._remote_run.task_id:
+            first = asyncio.ensure_future(anext(stream, None))
+            try:
+                begun = await asyncio.shield(first)
+            except asyncio.CancelledError:
+                cancellation.run_in_background(self._cancel_once_named(stream, first))
+                raise
+        async with aclosing(stream):  # type: ignore[type-var]
+            if begun is not None:
+                yield begun
+            async for event in stream:
+                yield event
+
+    async def _drain(self, stream: AsyncIterator[JSON]) -> None:
+        """Read a stream that ends right after its task to its end, so that the next call can use its connection."""
+        state = state_of((self._settled or {})["status"])
+        if state is None or not state.is_terminal:
+            return
+        with suppress(TimeoutError, RemoteError):
+            async with asyncio.timeout(STREAM_END_SECONDS):
+                async for _ in stream:
+                    pass  # events after the end do not count
+
+    async def _cancel_once_named(self, stream: AsyncIterator[JSON], first: asyncio.Future[JSON | None]) -> None:
+        """Cancel the task that the agent has begun, if it names the task in time."""
+        async with aclosing(stream):  # type: ignore[type-var]
+            try:
+                async with asyncio.timeout(settings.REMOTE_CANCEL_SECONDS):
+                    task = event_task(await first or {})
+            except (RemoteError, TimeoutError):
+                return
+        if task:
+            with suppress(LeaseLost):
+                await db.persist(runs.save_remote_task, self._remote_run, task, is_open=True)
+            cancellation.cancel_if_unwanted(self._remote_run, is_late=False)
+
+    async def _handle_event(self, event: JSON) -> None:
+        self._note_alive()
+        if (message := event.get("message")) is not None:
+            if self._remote_run.task_id:  # a message of the task, not its end
+                await self._emit_all([*self.translator.event({"statusUpdate": {"status": {"message": message}}})])
+                return
+            raise AnsweredWithMessage(message)
+        if named := event_task(event):
+            await self._save_ids(named)
+        if (task := event.get("task")) is not None:
+            await self._emit_all(self.translator.task(task))
+            self._note_settled(task)
+            return
+        await self._emit_all(self.translator.event(event))
+        if (update := event.get("statusUpdate")) is not None:
+            self.hints = update.get("metadata") or {}
+            self._note_settled(update)
+
+    def _note_alive(self) -> None:
+        """The agent answers, so its breaker closes before the turn ends."""
+        if not self._is_alive:
+            self._is_alive = True
+            db.later(circuit_breaker.record_success, self._remote_run.assignment.agent)
+
+    def _note_settled(self, update: JSON) -> None:
+        if is_settled(update):
+            self._settled = update
+
+    async def _save_ids(self, task: JSON) -> None:
+        """Write the task's ids before anything else of it is recorded. Raises Misbehaved for another task."""
+        known = self._remote_run.task_id or self._remote_run.answers_task
+        if known and known != task["id"]:
+            raise Misbehaved(f"{self._name} spoke of another task than the one that it was asked about.")
+        if not self._remote_run.task_id:
+            state = state_of(task["status"])
+            is_open = state is None or not state.is_terminal
+            await db.persist(runs.save_remote_task, self._remote_run, task, is_open=is_open)
+            self.translator = self._make_translator()
+
+    def _make_translator(self) -> TaskTranslator:
+        status = self._remote_run.assignment.task.status_message or {}
+        return TaskTranslator(prefix=self._remote_run.prefix, heard=str(status.get("messageId", "")))
+
+    async def _confirm_settled(self) -> JSON | None:
+        """The task as the agent returns it; None while it goes on.
+
+        A stream that said that the task ended must be confirmed within REMOTE_CONFIRM_SECONDS. Raises AgentGone,
+        RemoteError.
+        """
+        streamed = self._settled
+        deadline = self._loop.time() + settings.REMOTE_CONFIRM_SECONDS
+        while True:
+            try:
+                task = await self._get_task()
+            except Refused as refusal:
+                if streamed is None:
+                    raise
+                await db.run(add_note, self._run, f"How the task ended could not be confirmed: {refusal}")
+                return {**streamed, "artifacts": streamed.get("artifacts", [])}
+            await self._emit_all(self.translator.task(task, final=is_settled(task)))
+            if is_settled(task):
+                return task
+            if streamed is None or not (state := state_of(streamed["status"])) or not state.is_terminal:
+                self._settled = None  # its question was answered in another way
+                return None
+            if self._loop.time() > deadline:
+                raise Misbehaved(f"{self._name} said that its task had ended, and then that it goes on.")
+            await asyncio.sleep(self._backoff.next())
+
+    async def _get_task(self) -> JSON:
+        """The task as it is now; retries for some time while the agent is away. Raises AgentGone, RemoteError."""
+        away_since: float | None = None
+        wait = Backoff()
+        while True:
+            try:
+                task = await self._peer.get(self._remote_run.task_id, history_length=HISTORY_LENGTH)
+            except RemoteError as error:
+                if not error.is_transient:
+                    raise
+                now = self._loop.time()
+                if away_since is None:
+                    away_since = now
+                    await self._emit(
+                        Progress(f"The connection to {self._name} was lost. Trying to find its work again.")
+                    )
+                if now - away_since > settings.REMOTE_AWAY_SECONDS:
+                    raise AgentGone(
+                        f"{self._name} could not be reached for {now - away_since:.0f} seconds, in the middle of its "
+                        "work. What it has done is not known. Ask it again."
+                    ) from error
+                asked = error.retry_after if isinstance(error, Overloaded) else None
+                await asyncio.sleep(min(wait.next(asked), settings.REMOTE_AWAY_SECONDS))
+            else:
+                self._note_alive()
+                return task
+
+    async def _pause(self, nudged: asyncio.Event) -> None:
+        """Wait before the task is polled again, or until the agent calls the webhook."""
+        quiet = self._loop.time() - self._last_news
+        if self._has_webhook is None and quiet > settings.REMOTE_PATIENCE_SECONDS:
+            self._has_webhook = await self._register_webhook()
+            self._streams = self._streams and not self._has_webhook
+        longest = settings.REMOTE_BACKSTOP_SECONDS if self._has_webhook else settings.REMOTE_POLL_SECONDS[1]
+        try:
+            async with asyncio.timeout(self._backoff.next(longest=longest)):
+                await nudged.wait()
+        except TimeoutError:
+            return
+        nudged.clear()
+
+    async def _register_webhook(self) -> bool:
+        try:
+            config = await db.run(webhooks.webhook_config, self._run)
+            await self._peer.set_webhook(self._remote_run.task_id, config)
+        except RemoteError as error:
+            log.info("the agent of run %s does not call back: %s", self._run, error)
+            return False
+        return True
+
+    async def _emit_all(self, emissions: list[Emission]) -> None:
+        if emissions:
+            self._last_news = self._loop.time()
+            self._backoff.restart()
+        for emission in emissions:
+            try:
+                await self._emit(emission)
+            except ValueError as error:
+                raise Misbehaved(f"{self._name} said something that cannot be kept: {error}") from error
+
+    def _subscribe(self) -> AsyncIterator[JSON]:
+        return self._peer.subscribe(self._remote_run.task_id, after=self._peer.event_id)
+
+
+def event_task(event: JSON) -> JSON | None:
+    """The ids and the status of an event's task; None for a message."""
+    if (task := event.get("task")) is not None:
+        return dict(task)
+    update = event.get("statusUpdate") or event.get("artifactUpdate") or {}
+    if not update.get("taskId"):
+        return None
+    return {"id": update["taskId"], "contextId": update.get("contextId", ""), "status": update.get("status", {})}
+
+
+class Backoff:
+    """Waits that grow by half."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self._seconds: float = settings.REMOTE_POLL_SECONDS[0]
+
+    def next(self, at_least: float | None = None, longest: float | None = None) -> float:
+        """Seconds to wait now."""
+        seconds = min(self._seconds, longest or settings.REMOTE_POLL_SECONDS[1])
+        self._seconds = seconds * 1.5
+        return max(seconds, at_least or 0.0)

@@ -1,0 +1,131 @@
+"""The webhook that a remote agent calls when its work for a run has news.
+
+The body is not read: a call with the right token wakes whoever waits for the run, who then asks the agent itself. Each
+wait has a timeout besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.utils.crypto import constant_time_compare, salted_hmac
+from django.views.decorators.csrf import csrf_exempt
+
+import db
+from apps.accounts import quotas
+from apps.accounts.principals import ANONYMOUS
+from apps.record import notifications
+
+JSON = dict[str, Any]
+
+WEBHOOK_SALT = "apps.remote.receiving"
+TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - the name of a header
+AUTH_SCHEME = "Bearer"
+NUDGE_INTERVAL_SECONDS = 0.25  # between nudges of a run; all calls within it make one more
+
+
+def webhook_config(run_id: uuid.UUID) -> JSON:
+    """The `TaskPushNotificationConfig` (A2A 1.0 §4.3.1) for the remote task of a run, without the task's id.
+
+    The token is there twice, for agents that support only one of the two places.
+    """
+    token = _token(run_id, settings.SECRET_KEY)
+    return {
+        "id": str(run_id),
+        "url": f"{settings.PUBLIC_BASE_URL}/gateway/notifications/{run_id}",
+        "token": token,
+        "authentication": {"scheme": AUTH_SCHEME, "credentials": token},
+    }
+
+
+@csrf_exempt
+async def notification(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """`POST /gateway/notifications/<run>`. A wrong token and an unknown run are both not found."""
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    try:
+        quotas.count_request(ANONYMOUS, str(request.META.get("REMOTE_ADDR", "")))
+    except quotas.QuotaExceeded as refusal:
+        headers = {"Retry-After": str(refusal.retry_after)}
+        return HttpResponse(
+            str(refusal), status=HTTPStatus.TOO_MANY_REQUESTS, content_type="text/plain", headers=headers
+        )
+    if not _is_authentic(run_id, request.headers.get(TOKEN_HEADER, ""), request.headers.get("Authorization", "")):
+        return HttpResponse("There is nothing at this address.", status=HTTPStatus.NOT_FOUND, content_type="text/plain")
+    await _throttle.pass_on(str(run_id))
+    return HttpResponse(status=HTTPStatus.NO_CONTENT)
+
+
+def _is_authentic(run_id: uuid.UUID, token: str, authorization: str) -> bool:
+    """At least one of the two must be there, and each that is there must be right."""
+    scheme, _, credentials = authorization.partition(" ")
+    given = [token] * bool(token) + [credentials if scheme.lower() == AUTH_SCHEME.lower() else ""] * bool(authorization)
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    expected = [_token(run_id, key) for key in keys]
+    return bool(given) and all(_is_one_of(expected, one) for one in given)
+
+
+def _is_one_of(expected: list[str], given: str) -> bool:
+    return any([constant_time_compare(one, given) for one in expected])  # noqa: C419 - each is compared
+
+
+def _token(run_id: uuid.UUID, key: str | bytes) -> str:
+    """256 bits that only this installation can compute, so that none need be stored."""
+    digest = salted_hmac(WEBHOOK_SALT, str(run_id), secret=key, algorithm="sha256").digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+class NudgeThrottle:
+    """Nudges a run at once, but at most once in NUDGE_INTERVAL_SECONDS."""
+
+    def __init__(self) -> None:
+        self._resting: dict[str, bool] = {}  # runs that were nudged a moment ago: was there another call since?
+
+    async def pass_on(self, run_id: str) -> None:
+        if run_id in self._resting:
+            self._resting[run_id] = True
+            return
+        self._resting[run_id] = False
+        asyncio.get_running_loop().call_later(NUDGE_INTERVAL_SECONDS, self._rested, run_id)
+        await db.run(notifications.nudge, run_id)
+
+    def _rested(self, run_id: str) -> None:
+        if self._resting.pop(run_id):
+            self._resting[run_id] = False
+            asyncio.get_running_loop().call_later(NUDGE_INTERVAL_SECONDS, self._rested, run_id)
+            db.later(notifications.nudge, run_id)
+
+
+_throttle = NudgeThrottle()
+
+_waiting_events: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
+
+
+@contextmanager
+def nudges_of(run_id: object) -> Iterator[asyncio.Event]:
+    """An event of the running loop that is set whenever the run is nudged."""
+    notifications.on_nudge(_wake)  # once for the process, however often it is called
+    event = asyncio.Event()
+    key, mine = str(run_id), (asyncio.get_running_loop(), event)
+    _waiting_events[key] = mine
+    try:
+        yield event
+    finally:
+        if _waiting_events.get(key) is mine:  # this process may have taken the run up again meanwhile
+            del _waiting_events[key]
+
+
+def _wake(run_id: str) -> None:
+    """Called from any thread."""
+    if found := _waiting_events.get(run_id):
+        loop, event = found
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(event.set)

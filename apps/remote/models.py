@@ -1,0 +1,339 @@
+"""The rows of remote agents: their cards, credentials and health, and the work that may still run there."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from apps.accounts.encryption import EncryptedTextField
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent, AgentVersion
+from apps.record.models import UNFINISHED_STATES, Task
+
+JITTER = (0.8, 1.2)  # of the time between refreshes, so that agents registered together are refreshed apart
+
+
+class SignatureStatus(models.TextChoices):
+    """The state of the signature on a card."""
+
+    UNSIGNED = "unsigned", "unsigned"
+    VERIFIED = "verified", "verified"
+    UNVERIFIED = "unverified", "signed, unverified"
+
+
+class RemoteAgentQuerySet(models.QuerySet["RemoteAgent"]):
+    def due(self, at: datetime.datetime) -> RemoteAgentQuerySet:
+        """Those whose card is to be refreshed, the longest overdue first."""
+        return self.filter(refresh_at__lte=at, agent__is_enabled=True).exclude(card_url="").order_by("refresh_at")
+
+
+class RemoteAgent(models.Model):
+    """What Parley keeps of a remote agent besides the registry's fields of every agent.
+
+    Its approved card is the content of the agent's current version.
+    """
+
+    agent = models.OneToOneField(Agent, on_delete=models.CASCADE, related_name="remote")
+    card_url = models.CharField("card URL", max_length=2048, blank=True, help_text="Empty: the card was pasted.")
+    etag = models.CharField(max_length=200, blank=True, editable=False)
+    last_modified = models.CharField(max_length=200, blank=True, editable=False)
+    refreshed_at = models.DateTimeField(null=True, editable=False)
+    refresh_at = models.DateTimeField(default=timezone.now, db_index=True, editable=False)
+    card_error = models.TextField(blank=True, editable=False, help_text="Why the card could not be loaded again.")
+    origin = models.CharField(
+        max_length=300, editable=False, help_text="Where it is called; credentials go nowhere else."
+    )
+    signature = models.CharField(
+        max_length=10, choices=SignatureStatus, default=SignatureStatus.UNSIGNED, editable=False
+    )
+    pinned_keys = models.JSONField(default=list, blank=True, editable=False, help_text="JSON Web Keys, as first seen.")
+    proposed = models.ForeignKey(
+        AgentVersion,
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        editable=False,
+        help_text="What waits for an operator's approval.",
+    )
+    declined = models.ForeignKey(
+        AgentVersion,
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        editable=False,
+        help_text="What an operator did not want; it is not proposed again.",
+    )
+    history_messages = models.PositiveSmallIntegerField(
+        default=10, help_text="How many messages of a session the agent is sent that it does not know."
+    )
+    registered_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+", editable=False)
+
+    objects = RemoteAgentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["agent__name"]
+        verbose_name = "remote agent"
+
+    def __str__(self) -> str:
+        return str(self.agent)
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The approved card."""
+        version = self.agent.current_version
+        return version.content["card"] if version else {}
+
+    def note_fetched(self, etag: str, last_modified: str) -> None:
+        """Note that the card was fetched just now; the caller saves."""
+        self.etag, self.last_modified, self.card_error = etag, last_modified, ""
+        self.refreshed_at = timezone.now()
+        self.refresh_at = next_refresh()
+
+    @property
+    def has_proposal(self) -> bool:
+        """Does a change of the card wait for an operator?"""
+        return self.proposed_id is not None
+
+
+def next_refresh() -> datetime.datetime:
+    """When a card that was refreshed now is to be refreshed again."""
+    seconds = settings.REMOTE_REFRESH_SECONDS * random.uniform(*JITTER)  # noqa: S311 nothing secret
+    return timezone.now() + datetime.timedelta(seconds=seconds)
+
+
+LONGEST_SCHEME_NAME = 200  # characters of a scheme's name in a card
+
+
+class RemoteCredentialQuerySet(models.QuerySet["RemoteCredential"]):
+    def of(self, agent: Agent | int, owner_id: int | None) -> RemoteCredentialQuerySet:
+        """The credentials for everybody, and the owner's own."""
+        whose = models.Q(user=None) if owner_id is None else models.Q(user=None) | models.Q(user_id=owner_id)
+        return self.filter(whose, agent=agent)
+
+    def visible_to(self, principal: Principal) -> RemoteCredentialQuerySet:
+        return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
+
+    def untold(self) -> RemoteCredentialQuerySet:
+        """For pages: without reading the secrets."""
+        return self.defer("secret", "token")
+
+
+class RemoteCredential(models.Model):
+    """A secret for one security scheme of a remote agent's card, sent only to the origin for which it was given.
+
+    The row for everybody (without a user) also says whether each person brings their own. Then its secret, if any,
+    serves only the health checks of the agent.
+    """
+
+    class Kind(models.TextChoices):
+        API_KEY = "api_key", "API key"
+        BEARER = "bearer", "access token"
+        BASIC = "basic", "name and password"
+        CLIENT_CREDENTIALS = "client", "OAuth2 client"
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="remote_credentials")
+    user = models.ForeignKey(
+        User,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="remote_credentials",
+        help_text="Empty: for everybody who may use the agent.",
+    )
+    scheme = models.CharField(max_length=LONGEST_SCHEME_NAME, help_text="Its name in the card's securitySchemes.")
+    is_personal = models.BooleanField("each person brings their own", default=False)
+    kind = models.CharField(max_length=10, choices=Kind, blank=True)
+    secret = EncryptedTextField(blank=True, help_text="JSON: the fields of the kind.")
+    origin = models.CharField(max_length=300, blank=True, help_text="Where it is sent, and nowhere else.")
+    issuer = models.CharField(max_length=300, blank=True, help_text="Where an OAuth2 client's secret is sent instead.")
+    token = EncryptedTextField(blank=True, help_text="JSON: what the issuer gave last.")
+    token_until = models.DateTimeField(null=True, blank=True, editable=False)
+    given_by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    updated_at = models.DateTimeField(default=timezone.now, editable=False, help_text="When the secret was given.")
+    last_used_at = models.DateTimeField("last used", null=True, blank=True, editable=False)
+    expires_at = models.DateTimeField("expires", null=True, blank=True)
+
+    objects = RemoteCredentialQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "credential of a remote agent"
+        verbose_name_plural = "credentials of remote agents"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["agent", "scheme"],
+                condition=models.Q(user=None),
+                name="one_remote_credential_of_everybody_per_scheme",
+            ),
+            models.UniqueConstraint(
+                fields=["agent", "user", "scheme"],
+                condition=models.Q(user__isnull=False),
+                name="one_remote_credential_of_a_person_per_scheme",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(user=None) | models.Q(is_personal=False),
+                name="the_row_of_everybody_says_who_brings_it",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.scheme} for {self.agent_id}"
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The secret's fields, such as `key`; none where no secret was given."""
+        fields: dict[str, str] = json.loads(self.secret) if self.secret else {}
+        return fields
+
+    def is_expired(self, now: datetime.datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+
+class OpenWorkQuerySet(models.QuerySet["OpenWork"]):
+    def unwanted(self) -> OpenWorkQuerySet:
+        """The work of tasks that have ended here or are gone, and work that was given up."""
+        goes_on = Exists(Task.objects.filter(pk=OuterRef("task"), state__in=UNFINISHED_STATES))
+        return self.filter(Q(is_unwanted=True) | ~goes_on)
+
+
+class OpenWork(models.Model):
+    """A task of a remote agent that may still be running there. Execution state, no part of replay."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    owner = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    # Plain ids: the remote task is canceled when ours is deleted, too.
+    task = models.UUIDField(help_text="The task here that it is for.")
+    run = models.UUIDField()
+    remote_task = models.TextField()
+    is_unwanted = models.BooleanField("unwanted", default=False, help_text="Given up, though our task may go on.")
+    tries = models.PositiveSmallIntegerField(default=0, help_text="How often a cancel was sent.")
+    next_try_at = models.DateTimeField(default=timezone.now)
+    began_at = models.DateTimeField(default=timezone.now)
+
+    objects: ClassVar[OpenWorkQuerySet] = OpenWorkQuerySet.as_manager()  # type: ignore[assignment]
+
+    class Meta:
+        verbose_name_plural = "open work"
+        indexes = [
+            models.Index(fields=["task"], name="open_work_of_a_task"),
+            models.Index(fields=["next_try_at"], name="open_work_by_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task} at {self.agent}"
+
+
+RoundResult = int | None
+"""The milliseconds that a round of checks took; None where it failed."""
+
+
+class Checkup(models.Model):
+    """How an agent is checked, and its newest results. The process that moves `next_check_at` on has the round."""
+
+    agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="checkup")
+    probe = models.TextField(
+        blank=True,
+        help_text="A message that the agent is sent now and then, to see that it answers; empty: none. "
+        "The agent may charge for each.",
+    )
+    next_check_at = models.DateTimeField(default=timezone.now, editable=False)
+    next_probe_at = models.DateTimeField(default=timezone.now, editable=False)
+    checked_at = models.DateTimeField(null=True, editable=False)
+    newest: models.JSONField[list[RoundResult], list[RoundResult]] = models.JSONField(
+        default=list, editable=False, help_text="Milliseconds of the newest rounds, the newest last; null: it failed."
+    )
+    answers = models.BooleanField(
+        default=True, editable=False, help_text="Did it answer at all, the last time that a check failed?"
+    )
+    last_error = models.TextField(blank=True, editable=False)
+    last_error_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        verbose_name = "checkup"
+        indexes = [models.Index(fields=["next_check_at"], name="due_checkups")]
+
+    def __str__(self) -> str:
+        return f"checkup of {self.agent_id}"
+
+
+class CheckQuerySet(models.QuerySet["Check"]):
+    def of(self, agent: Agent) -> CheckQuerySet:
+        """The newest first."""
+        return self.filter(agent=agent).order_by("-at")
+
+
+class Check(models.Model):
+    """One check of an agent, kept for two days (`CHECKS_KEPT`); after that only its hour counts it."""
+
+    class Kind(models.TextChoices):
+        CARD = "card", "fetched its card"
+        ADDRESS = "address", "called its address"
+        PROBE = "probe", "sent it a message"
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="checks")
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=10, choices=Kind)
+    ok = models.BooleanField()
+    milliseconds = models.PositiveIntegerField(help_text="Until it was answered, or given up.")
+    error = models.TextField(blank=True)
+
+    objects = CheckQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["agent", "-at"], name="checks_of_an_agent")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+class CheckedHour(models.Model):
+    """The rounds of checks of an agent in one hour, and how many of them failed. Uptime is the sum of these."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="checked_hours")
+    hour = models.DateTimeField()
+    rounds = models.PositiveIntegerField(default=0)
+    failed = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["agent", "hour"], name="an_hour_of_an_agent_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%d %H}:00"
+
+
+class Breaker(models.Model):
+    """The failures of calls to an agent. An agent without a row, or without failures, is called."""
+
+    class State(models.TextChoices):
+        CLOSED = "closed", "closed: calls go through"
+        OPEN = "open", "open: no call goes through"
+        HALF_OPEN = "half-open", "half-open: one call may try"
+
+    agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="breaker")
+    failures = models.PositiveIntegerField(default=0, help_text="Calls in a row that failed.")
+    failing_since = models.DateTimeField(null=True)
+    opened_at = models.DateTimeField(null=True)
+    openings = models.PositiveIntegerField(default=0, help_text="How often it was opened with no success in between.")
+    retry_at = models.DateTimeField(
+        null=True, help_text="When the next call may try. Whoever moves it on is that call."
+    )
+    trial_at = models.DateTimeField(null=True, help_text="When the newest trial began.")
+    error = models.TextField(blank=True)
+
+    def __str__(self) -> str:
+        return f"breaker of {self.agent_id}"
+
+    @property
+    def state(self) -> State:
+        if self.opened_at is None or self.retry_at is None:
+            return Breaker.State.CLOSED
+        is_closed_to_trials = timezone.now() < self.retry_at and self.trial_at is None
+        return Breaker.State.OPEN if is_closed_to_trials else Breaker.State.HALF_OPEN

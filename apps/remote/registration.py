@@ -1,0 +1,375 @@
+"""Registering a remote agent by its card, refreshing the card, and approving its changes.
+
+The approved card is the content of the agent's current version. A refresh applies harmless changes; others are proposed
+and wait until an operator approves or declines them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+import outbound
+from apps.accounts.models import User, Workspace
+from apps.agents import signing, versions
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import error_text, house_workspace
+from apps.remote import card_verification, cards
+from apps.remote.card_verification import CardSignature
+from apps.remote.cards import FetchedCard
+from apps.remote.errors import BadCard, RemoteError
+from apps.remote.models import RemoteAgent, SignatureStatus, next_refresh
+from outbound import OutboundError
+
+log = logging.getLogger("parley.remote")
+
+audit = logging.getLogger("parley.audit")
+
+JSON = dict[str, Any]
+
+PARALLEL_FETCHES = 20  # cards that are fetched side by side
+CARDS_PER_ROUND = 100  # cards of one round; the rest is due in the next
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A card that was fetched and checked, before anything of it is kept."""
+
+    found: FetchedCard
+    signature: CardSignature
+
+    @property
+    def card(self) -> JSON:
+        return self.found.card
+
+    @property
+    def content(self) -> JSON:
+        """The content of the version that keeps the card. It includes the signature, so that its change shows."""
+        signature = {"state": str(self.signature.label)}
+        key = {"key": self.signature.key} if self.signature.key else {}
+        return {"kind": str(Agent.Kind.REMOTE), "card": self.card, "signature": signature | key}
+
+    @property
+    def sha256(self) -> str:
+        """The digest of that version."""
+        return versions.content_digest(self.content)
+
+    @property
+    def origin(self) -> str:
+        """Where the agent is called."""
+        return cards.card_origin(self.card)
+
+    @property
+    def slug(self) -> str:
+        """A slug made of the agent's name; it may be taken already."""
+        return re.sub(r"[^a-z0-9]+", "-", self.card["name"].lower()).strip("-")[:63].strip("-") or "agent"
+
+    @property
+    def notes(self) -> list[str]:
+        """What somebody who registers the agent should know, in sentences."""
+        told = []
+        if self.found.url and cards.checked_origin(self.found.url) != self.origin:
+            told.append(f"The card is at {cards.checked_origin(self.found.url)}, the agent itself at {self.origin}.")
+        if self.origin.startswith("http:"):
+            told.append("The agent is called without TLS: who is in between can read and change everything.")
+        if self.signature.label == SignatureStatus.UNSIGNED:
+            told.append("The card is unsigned.")
+        if self.signature.label == SignatureStatus.UNVERIFIED:
+            told.append(f"The card's signature could not be verified. {self.signature.reason}")
+        return told
+
+
+async def preview(url: str = "", card: str = "") -> Preview:
+    """The agent that would be registered, by a card's URL, a base URL, or the text of a card.
+
+    Raises BadCard and the errors of `outbound`.
+    """
+    found = await cards.fetch_card(url.strip()) if url else cards.pasted_card(card)
+    if found is None:
+        raise BadCard("The server says that its card is unchanged, which nobody asked.")
+    return await vet_card(found)
+
+
+async def vet_card(found: FetchedCard, pinned: list[JSON] | None = None) -> Preview:
+    """Verify a card's signature and addresses. Raises BadCard, and Forbidden for an address that may not be called."""
+    for origin in {cards.checked_origin(one["url"]) for one in cards.usable_interfaces(found.card)}:
+        try:
+            await outbound.guard().vet(origin)
+        except (outbound.Unreachable, outbound.TooSlow):
+            continue  # an agent that is away may be registered
+    card_origin = cards.checked_origin(found.url) if found.url else cards.card_origin(found.card)
+    return Preview(found, await card_verification.verify_card(found.original, card_origin, pinned or ()))
+
+
+def register_remote(
+    slug: str,
+    *,
+    url: str = "",
+    card: str = "",
+    workspace: Workspace | None = None,
+    author: User | None = None,
+    update: bool = False,
+    **policies: Any,
+) -> Agent:
+    """Register a remote agent; with `update` one that is registered becomes what this card says.
+
+    It is for threads without an event loop; others await `preview` and then call `save`. `policies` are further fields
+    of Agent, such as `access`. Raises ValidationError, BadCard, the errors of `outbound`.
+    """
+    found = asyncio.run(preview(url, card))
+    return save(slug, found, workspace=workspace, author=author, update=update, **policies)
+
+
+@transaction.atomic
+def save(
+    slug: str,
+    preview: Preview,
+    *,
+    workspace: Workspace | None = None,
+    author: User | None = None,
+    update: bool = False,
+    **policies: Any,
+) -> Agent:
+    """Register a previewed agent and pin its key. Arguments as of `register_remote`. Raises ValidationError."""
+    agent = _found_or_new(slug, workspace or house_workspace(), update)
+    try:
+        with transaction.atomic():
+            apply_card(agent, preview.card, **policies)
+    except IntegrityError:  # somebody else was quicker
+        raise _slug_taken(slug) from None
+    versions.save_version(agent, preview.content, author=author)
+    remote = RemoteAgent.objects.filter(agent=agent).first() or RemoteAgent(agent=agent, registered_by=author)
+    remote.card_url = preview.found.url
+    remote.proposed = remote.declined = None
+    remote.note_fetched(preview.found.etag, preview.found.last_modified)
+    trust_card(remote, preview.content)
+    remote.save()
+    return agent
+
+
+def _found_or_new(slug: str, workspace: Workspace, update: bool) -> Agent:
+    agent = Agent.objects.select_for_update().filter(slug=slug).first()
+    if agent is None:
+        return Agent(slug=slug, workspace=workspace)
+    if agent.kind != Agent.Kind.REMOTE:
+        raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
+    if not update:
+        raise _slug_taken(slug)
+    return agent
+
+
+def _slug_taken(slug: str) -> ValidationError:
+    return ValidationError({"slug": f"There is an agent {slug} already. Choose another slug."})
+
+
+def apply_card(agent: Agent, card: JSON, **policies: Any) -> None:
+    """Make the agent what the card says. Raises ValidationError."""
+    given = {**policies, "kind": Agent.Kind.REMOTE, **cards.agent_fields(card)}
+    for name, value in given.items():
+        setattr(agent, name, value)
+    if agent.pk and not policies:  # what an operator chose earlier, such as a fallback, is not the card's fault
+        agent.clean_fields(exclude={field.name for field in Agent._meta.fields} - given.keys())
+    else:
+        agent.full_clean()
+    agent.save()
+
+
+def trust_card(remote: RemoteAgent, content: JSON) -> None:
+    """Approve the origin and the key of a version's card; it is saved by the caller."""
+    signature = content["signature"]
+    remote.origin = cards.card_origin(content["card"])
+    remote.signature = signature["state"]
+    remote.pinned_keys = [signature["key"]] if "key" in signature else []
+
+
+class RefreshOutcome(StrEnum):
+    UNCHANGED = "unchanged"
+    UPDATED = "updated"
+    WAITING = "waiting"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshResult:
+    """The result of a refresh; `reason` is a sentence where it failed."""
+
+    outcome: RefreshOutcome
+    reason: str = ""
+
+
+def refresh_card(agent: Agent) -> RefreshResult:
+    """Refresh an agent's card now. For threads without an event loop."""
+    return refresh_cards([RemoteAgent.objects.select_related("agent").get(agent=agent)])[0]
+
+
+def refresh_cards(remotes: Sequence[RemoteAgent]) -> list[RefreshResult]:
+    """Refresh these cards now, side by side. For threads without an event loop."""
+    fetched = asyncio.run(_fetch_all(remotes))
+    return [_apply_result(remote, found) for remote, found in zip(remotes, fetched, strict=True)]
+
+
+def refresh_due_cards() -> int:
+    """Refresh the cards that are due, each in one process only; gives their number."""
+    due = RemoteAgent.objects.due(timezone.now()).select_related("agent")[:CARDS_PER_ROUND]
+    return len(refresh_cards([remote for remote in due if _claim_refresh(remote)]))
+
+
+def _claim_refresh(remote: RemoteAgent) -> bool:
+    """Claim a card that is due, by compare-and-swap on its next time."""
+    due = RemoteAgent.objects.filter(pk=remote.pk, refresh_at=remote.refresh_at)
+    return bool(due.update(refresh_at=next_refresh()))
+
+
+FetchResult = Preview | None | Exception  # None: as it was
+
+
+async def _fetch_all(remotes: Sequence[RemoteAgent]) -> list[FetchResult]:
+    """Fetch each card. Nothing here touches the database."""
+    few = asyncio.Semaphore(PARALLEL_FETCHES)
+
+    async def fetch(remote: RemoteAgent) -> FetchResult:
+        if not remote.card_url:
+            return None
+        try:
+            async with few:
+                found = await cards.fetch_card(remote.card_url, remote.etag, remote.last_modified)
+                return None if found is None else await vet_card(found, remote.pinned_keys)
+        except (RemoteError, OutboundError) as error:
+            return error
+        except Exception as error:  # one card must not stop the refresh of all others
+            log.exception("the card of agent %s could not be looked at", remote.agent_id)
+            return error
+
+    return await asyncio.gather(*map(fetch, remotes))
+
+
+def _apply_result(remote: RemoteAgent, found: FetchResult) -> RefreshResult:
+    """Apply a fetched card, or note why it failed and leave the agent as it is."""
+    if not remote.card_url:
+        return RefreshResult(RefreshOutcome.FAILED, "The card was pasted: give it the new one.")
+    if isinstance(found, Exception):
+        is_known = isinstance(found, (RemoteError, OutboundError))
+        return _refresh_failed(remote, str(found) if is_known else "The card could not be read. The log says more.")
+    try:
+        with transaction.atomic():
+            return _apply_preview(remote, found)
+    except ValidationError as error:
+        return _refresh_failed(remote, error_text(error))
+
+
+def _refresh_failed(remote: RemoteAgent, reason: str) -> RefreshResult:
+    RemoteAgent.objects.filter(pk=remote.pk).update(card_error=reason, refreshed_at=timezone.now())
+    log.warning("the card of %s could not be loaded again: %s", remote.agent.slug, reason)
+    return RefreshResult(RefreshOutcome.FAILED, reason)
+
+
+def _apply_preview(read: RemoteAgent, found: Preview | None) -> RefreshResult:
+    agent = Agent.objects.select_for_update(of=("self",)).select_related("current_version").get(pk=read.agent_id)
+    locked = RemoteAgent.objects.select_for_update(of=("self",))
+    remote = locked.select_related("proposed", "declined").get(agent=agent)
+    if remote.card_url != read.card_url:  # registered anew meanwhile
+        return RefreshResult(RefreshOutcome.UNCHANGED)
+    if found is None:
+        remote.note_fetched(remote.etag, remote.last_modified)
+        outcome = RefreshOutcome.WAITING if remote.proposed else RefreshOutcome.UNCHANGED
+    else:
+        remote.note_fetched(found.found.etag, found.found.last_modified)
+        outcome = _apply_or_propose(agent, remote, found.content)
+    remote.save()
+    return RefreshResult(outcome)
+
+
+def _apply_or_propose(agent: Agent, remote: RemoteAgent, content: JSON) -> RefreshOutcome:
+    """Apply a card's harmless changes, or propose the card for approval."""
+    sha256, current = versions.content_digest(content), agent.current_version
+    if any(version and version.sha256 == sha256 for version in (current, remote.declined)):
+        remote.proposed = None
+        return RefreshOutcome.UNCHANGED
+    if remote.proposed and remote.proposed.sha256 == sha256:
+        return RefreshOutcome.WAITING
+    if current and (changes := changes_to_approve(current.content, content)):
+        note = f"Needs approval: another {', '.join(changes)}."
+        remote.proposed = versions.propose_version(agent, content, note=note)
+        log.warning("the card of %s changed and waits for approval: another %s", agent.slug, ", ".join(changes))
+        return RefreshOutcome.WAITING
+    remote.agent, remote.proposed, remote.declined = agent, None, None
+    apply_card(agent, content["card"])
+    versions.save_version(agent, content, note="The card changed.")
+    trust_card(remote, content)
+    return RefreshOutcome.UPDATED
+
+
+def changes_to_approve(older: JSON, newer: JSON) -> list[str]:
+    """The changes that an operator has to approve: of the agent's address, its requirements, or its signing key."""
+    parts: dict[str, Callable[[JSON], Any]] = {
+        "origin": cards.card_origin,
+        "interface": _interface_set,
+        "security scheme": _security_fields,
+    }
+    changed = [name for name, part in parts.items() if part(older["card"]) != part(newer["card"])]
+    # Without a verified key before, the first one is trusted.
+    was_verified = older["signature"]["state"] == SignatureStatus.VERIFIED
+    return changed + (["signing key"] if was_verified and _key_thumbprint(older) != _key_thumbprint(newer) else [])
+
+
+def _interface_set(card: JSON) -> Any:
+    """As a set: another order of preference is harmless."""
+    return {tuple(sorted(one.items())) for one in card["supportedInterfaces"]}
+
+
+def _security_fields(card: JSON) -> Any:
+    of_skills = {skill["id"]: wanted for skill in card["skills"] if (wanted := skill.get("securityRequirements"))}
+    return card.get("securitySchemes") or {}, card.get("securityRequirements") or [], of_skills
+
+
+def _key_thumbprint(content: JSON) -> str:
+    key = content["signature"].get("key")
+    return signing.thumbprint(key) if key else ""
+
+
+@transaction.atomic
+def approve_card(agent: Agent, by: User | None, version: AgentVersion | None = None) -> AgentVersion:
+    """Apply the agent's proposed card and pin its key.
+
+    `version` is the one that the operator saw: if another waits by now, nothing is approved. Raises ValidationError.
+    """
+    remote, proposed = _lock_proposed(agent, version)
+    apply_card(remote.agent, proposed.content["card"])
+    remote.agent.current_version = proposed
+    remote.agent.save(update_fields=["current_version", "updated_at"])
+    trust_card(remote, proposed.content)
+    remote.proposed = remote.declined = None
+    remote.save()
+    audit.info("%s approved version %s of the remote agent %s", by, proposed.number, agent.slug)
+    return proposed
+
+
+@transaction.atomic
+def decline_card(agent: Agent, by: User | None, version: AgentVersion | None = None) -> AgentVersion:
+    """Leave the agent as it is; the same card is not proposed again. Arguments as of `approve_card`."""
+    remote, proposed = _lock_proposed(agent, version)
+    remote.proposed, remote.declined = None, proposed
+    remote.save()
+    audit.info("%s declined version %s of the remote agent %s", by, proposed.number, agent.slug)
+    return proposed
+
+
+def _lock_proposed(agent: Agent, seen: AgentVersion | None) -> tuple[RemoteAgent, AgentVersion]:
+    locked = Agent.objects.select_for_update().get(pk=agent.pk)
+    remote = RemoteAgent.objects.select_for_update(of=("self",)).select_related("proposed").get(agent=locked)
+    remote.agent = locked
+    proposed = remote.proposed
+    if proposed is None:
+        raise ValidationError({"agent": "Nothing waits for approval."})
+    if seen is not None and seen.pk != proposed.pk:
+        raise ValidationError({"agent": "The card changed again meanwhile. Look at what waits now."})
+    return remote, proposed

@@ -1,0 +1,514 @@
+"""The HTTP client for the A2A SDK: it limits the size and time of every answer, reads it strictly, and rewrites it.
+
+Each event loop keeps its connections to an origin open. Failures are raised as a `RemoteError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+from a2a.utils.errors import A2A_ERROR_REASONS, JSON_RPC_ERROR_CODE_MAP
+from django.conf import settings
+
+import outbound
+from apps.engine.output import clean
+from apps.record.content import strict_json
+from apps.remote.cards import Interface
+from apps.remote.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized, Unreachable
+from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unsendable, Untrusted
+from outbound.transports import Transport
+
+JSON = dict[str, Any]
+
+UNUSED_SECONDS = 60.0  # after which a pool that nobody uses is closed
+
+LONGEST_EVENT_ID = 200  # characters of an event's id that are kept
+
+PARSED_IN_THREAD = 256 * 1024  # bytes; more is not read on the event loop
+JSON_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+UNSTORABLE_ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")  # what may be U+0000 or half of a surrogate pair
+
+REASON_OF_CODE = {code: A2A_ERROR_REASONS.get(kind, "PARSE_ERROR") for kind, code in JSON_RPC_ERROR_CODE_MAP.items()}
+REASON_OF_NAME = {kind.__name__: reason for kind, reason in A2A_ERROR_REASONS.items()}  # HTTP+JSON of A2A 0.3
+REASON = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+LONGEST_ERROR = 300  # characters of what an agent says
+LONGEST_WAIT = 24 * 3600.0  # seconds
+BREAKDOWN_STATUSES = (500, 502, 504)  # of a server, or a proxy, that broke down
+
+PoolKey = tuple[str, outbound.Guard, outbound.Limits]
+
+
+@dataclass(slots=True)
+class OriginPool:
+    """The connections to one origin."""
+
+    transport: Transport
+    users: int = 0
+    used_at: float = 0.0
+
+
+@dataclass(slots=True)
+class LoopPools:
+    """The pools of one event loop."""
+
+    pools: dict[PoolKey, OriginPool] = field(default_factory=dict)
+    swept_at: float = 0.0
+    closer: AsyncGenerator[None] | None = None
+
+    @asynccontextmanager
+    async def borrow(self, key: PoolKey) -> AsyncIterator[Transport]:
+        pool = self.pools.get(key)
+        if pool is None:
+            pool = self.pools[key] = OriginPool(Transport(outbound.Exchange(key[1], key[2])))
+        pool.users += 1
+        try:
+            yield pool.transport
+        finally:
+            pool.users -= 1
+            pool.used_at = asyncio.get_running_loop().time()
+            await self._close_unused(pool.used_at)
+
+    async def _close_unused(self, now: float) -> None:
+        if now - self.swept_at < UNUSED_SECONDS / 4:
+            return
+        self.swept_at = now
+        unused = [key for key, pool in self.pools.items() if not pool.users and now - pool.used_at > UNUSED_SECONDS]
+        for key in unused:
+            await self.pools.pop(key).transport.aclose()
+
+    async def close_with_loop(self) -> AsyncGenerator[None]:
+        """Stays open until the loop ends, which closes its generators; then closes the connections."""
+        try:
+            yield
+        finally:
+            while self.pools:
+                await self.pools.popitem()[1].transport.aclose()
+
+
+_loop_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPools] = weakref.WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def pooled_transport(origin: str) -> AsyncIterator[Transport]:
+    """The transport to one origin. The calls of an event loop share its connections."""
+    loop = asyncio.get_running_loop()
+    pools = _loop_pools.get(loop)
+    if pools is None:
+        pools = _loop_pools[loop] = LoopPools()
+        pools.closer = pools.close_with_loop()
+        await anext(pools.closer)
+    async with pools.borrow((origin, outbound.guard(), _pool_limits())) as transport:
+        yield transport
+
+
+def _pool_limits() -> outbound.Limits:
+    return outbound.Limits(
+        seconds=None,
+        connect_seconds=settings.REMOTE_CONNECT_SECONDS,
+        bytes=settings.REMOTE_STREAM_BYTES,
+        connections=settings.REMOTE_CONNECTIONS,
+    )
+
+
+class CallClient(httpx.AsyncClient):
+    """An HTTP client for one call, to be given to a transport of the SDK.
+
+    It reads answers strictly and hands the SDK a rewritten form: never one of another kind, size or shape than the SDK
+    expects. Failures are raised as a `RemoteError`, which passes through the SDK unchanged.
+
+    Attributes:
+        value: the JSON of the last answer or event, as the agent sent it.
+        event_id: the id of the last event.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        interface: Interface,
+        auth: httpx.Auth | None,
+        rewrite_body: Callable[[JSON], JSON],
+    ) -> None:
+        """`rewrite_body` restores in a request's body what the SDK's types would change. Do not close the client."""
+        connect, idle = settings.REMOTE_CONNECT_SECONDS, settings.REMOTE_IDLE_SECONDS
+        super().__init__(
+            transport=transport,
+            auth=auth,
+            headers={"User-Agent": "Parley", "A2A-Version": interface.version},
+            timeout=httpx.Timeout(idle, connect=connect, pool=connect),
+            trust_env=False,
+        )
+        self._interface = interface
+        self._rewrite_body = rewrite_body
+        self.value: Any = None
+        self.event_id = ""
+
+    def build_request(self, method: str, url: httpx.URL | str, *, json: Any = None, **options: Any) -> httpx.Request:
+        body = None if json is None else self._rewrite_body(json)
+        return super().build_request(method, url, json=body, **options)
+
+    async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
+        """The answer, rewritten. Raises RemoteError."""
+        response = await self._open(request, **options)
+        if response.status_code == 405 and request.method == "POST" and request.url.path.endswith(":subscribe"):
+            await response.aclose()  # A2A 1.0 has it as a GET, the SDK asks by POST
+            headers = _headers_without_body(request.headers)
+            response = await self._open(self.build_request("GET", request.url, headers=headers), **options)
+        try:
+            if response.is_success and _is_stream(response):
+                return self._stream(response, stream)
+            return await self._answer(response, request)
+        except BaseException:
+            await response.aclose()
+            raise
+
+    async def _open(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        async with head_timeout(request.url.host):
+            return await super().send(request, stream=True, **options)
+
+    def _stream(self, response: httpx.Response, is_wanted: bool) -> httpx.Response:
+        if not is_wanted:
+            raise Misbehaved("The agent answers with a stream where one answer is due.")
+        headers = {"Content-Type": "text/event-stream"}
+        return httpx.Response(200, headers=headers, stream=EventStream(self, response), request=response.request)
+
+    async def _answer(self, response: httpx.Response, request: httpx.Request) -> httpx.Response:
+        if not response.is_success:
+            raise error_of_response(response, await _error_body(response))
+        content = self.sdk_json(await parse_json(await read_body(response)), response)
+        await response.aclose()
+        headers = {"Content-Type": "application/json"}
+        return httpx.Response(200, headers=headers, content=content, request=request)
+
+    def sdk_json(self, value: Any, response: httpx.Response) -> bytes:
+        """The value for the SDK to read. Raises RemoteError for an error in the place of a result."""
+        if not isinstance(value, dict):
+            raise Misbehaved("The agent's answer is not a JSON object.")
+        if error_object(value) is not None:
+            raise error_of_response(response, value)
+        self.value = value
+        if self._interface.binding == "JSONRPC":
+            if "result" not in value:
+                raise Misbehaved("The agent's answer has neither a result nor an error.")
+            self.value = value["result"]
+            value = {"jsonrpc": "2.0", "id": "1", "result": self.value}
+        repair_timestamps(self.value)
+        return json.dumps(value).encode()
+
+
+class EventStream(httpx.AsyncByteStream):
+    """The events of a stream, rewritten with one line of data each."""
+
+    def __init__(self, client: CallClient, response: httpx.Response) -> None:
+        self._client, self._response = client, response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for frame in read_events(self._response):
+            if not frame.data.strip():
+                continue
+            content = self._client.sdk_json(await parse_json(frame.data), self._response)
+            self._client.event_id = frame.id if len(frame.id) <= LONGEST_EVENT_ID and frame.id.isprintable() else ""
+            yield b"data: %b\n\n" % content
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _is_stream(response: httpx.Response) -> bool:
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower() == "text/event-stream"
+
+
+def _headers_without_body(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers without those that describe a body."""
+    left_out = ("content-length", "content-type", "host", "authorization", "cookie")
+    return {name: value for name, value in headers.items() if name.lower() not in left_out}
+
+
+async def _error_body(response: httpx.Response) -> Any:
+    """The JSON of an error's body; None where it has none, for then the status says enough."""
+    try:
+        return await parse_json(await read_body(response))
+    except RemoteError:
+        return None
+
+
+@asynccontextmanager
+async def head_timeout(host: str) -> AsyncIterator[None]:
+    """Limits the wait for an answer's head, and for a token before it. Raises RemoteError.
+
+    The connection has timeouts of its own; this one ends a head that comes a byte at a time.
+    """
+    with connection_failures(host):
+        async with asyncio.timeout(settings.REMOTE_CONNECT_SECONDS + 2 * settings.REMOTE_IDLE_SECONDS):
+            yield
+
+
+async def read_body(response: httpx.Response) -> bytes:
+    """The body, which must arrive within the idle time. Raises CutOff, Misbehaved."""
+    pieces, size = [], 0
+    with connection_failures(response.request.url.host):
+        async with asyncio.timeout(settings.REMOTE_IDLE_SECONDS):
+            async for piece in response.aiter_bytes():
+                size += len(piece)
+                if size > settings.REMOTE_ANSWER_BYTES:
+                    raise Misbehaved(f"The agent's answer is larger than {settings.REMOTE_ANSWER_BYTES} bytes.")
+                pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def read_events(response: httpx.Response) -> AsyncGenerator[ServerSentEvent]:
+    """The events of a stream, as they come. Raises CutOff, Misbehaved.
+
+    An event or a comment must come within the idle time, and must be complete within it: otherwise an agent that sends
+    a byte now and then could hold a run forever.
+    """
+    loop, parser = asyncio.get_running_loop(), EventParser(settings.REMOTE_ANSWER_BYTES)
+    chunks, since = aiter(response.aiter_bytes()), loop.time()
+    while True:
+        with connection_failures(response.request.url.host):
+            async with asyncio.timeout_at(since + settings.REMOTE_IDLE_SECONDS):
+                chunk = await anext(chunks, None)
+        if chunk is None:
+            return
+        is_fresh = not parser.has_begun
+        for frame in parser.feed(chunk):
+            is_fresh = True
+            if frame is not None:
+                yield frame
+        if is_fresh:
+            since = loop.time()
+
+
+async def parse_json(body: bytes) -> Any:
+    """The JSON value of an answer or an event, without characters that the record cannot store. Raises Misbehaved."""
+    return _parse_json(body) if len(body) <= PARSED_IN_THREAD else await asyncio.to_thread(_parse_json, body)
+
+
+def _parse_json(body: bytes) -> Any:
+    if (
+        _count_values(body) > settings.REMOTE_ANSWER_VALUES
+        and _count_values(JSON_STRINGS.sub(b"", body)) > settings.REMOTE_ANSWER_VALUES
+    ):
+        raise Misbehaved(f"The agent's answer consists of more than {settings.REMOTE_ANSWER_VALUES} values.")
+    try:
+        value = strict_json.parse(body)
+    except strict_json.InvalidJSON as error:
+        raise Misbehaved(f"The agent's answer cannot be read. {error}") from None
+    return clean(value) if b"\0" in body or UNSTORABLE_ESCAPES.search(body) else value
+
+
+def _count_values(body: bytes) -> int:
+    return body.count(b",") + body.count(b"{") + body.count(b"[")
+
+
+@contextmanager
+def connection_failures(host: str) -> Iterator[None]:
+    """Raises failures of the connection as Unreachable, CutOff or Misbehaved."""
+    try:
+        yield
+    except TimeoutError:
+        raise CutOff(f"{host} fell silent, or was too slow: see REMOTE_IDLE_SECONDS.") from None
+    except httpx.HTTPError as error:
+        raise _connection_error(host, error) from error
+    except httpx.InvalidURL as error:
+        raise Unreachable(f"The agent's address cannot be used: {error}", is_transient=False) from None
+
+
+def _connection_error(host: str, error: httpx.HTTPError) -> RemoteError:
+    cause = error.__cause__
+    if not isinstance(cause, OutboundError):
+        return Unreachable(f"{host} was not called: the request cannot be sent as it is.", is_transient=False)
+    if isinstance(cause, Forbidden | Unsendable | Untrusted):
+        return Unreachable(str(cause), is_transient=False)
+    if isinstance(cause, TooLarge | Misleading):
+        return Misbehaved(str(cause))
+    if cause.was_sent:
+        return CutOff(f"The connection to {host} broke off. {cause}")
+    if isinstance(cause, TooSlow):
+        return Unreachable(f"No connection to {host} came about in time.")
+    return Unreachable(str(cause))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSentEvent:
+    """One event: its name, its data as it came, and the id that the server gave it ("" for none)."""
+
+    name: str
+    data: bytes
+    id: str
+
+
+class EventParser:
+    """Parses one stream; an event may have `max_bytes`.
+
+    Attributes:
+        has_begun: has an event or a comment begun that is not complete?
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._pieces: list[bytes] = []  # of the line that is not complete
+        self._data: list[bytes] = []
+        self._name = self._id = b""
+        self._size = 0
+        self._skips_lf = False
+        self.has_begun = False
+
+    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent | None]:
+        """The events that these bytes complete; None for a comment between events or an event without data.
+
+        Raises Misbehaved for an event that is too large.
+        """
+        if self._skips_lf and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._skips_lf = chunk.endswith(b"\r")
+        for piece in chunk.splitlines(keepends=True):
+            self._count(len(piece))
+            self._pieces.append(piece)
+            self.has_begun = True
+            if piece.endswith((b"\n", b"\r")):
+                line = b"".join(self._pieces)
+                self._pieces = []
+                yield from self._end_line(line)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > self._max_bytes:
+            raise Misbehaved(f"The agent's stream holds an event of more than {self._max_bytes} bytes.")
+
+    def _end_line(self, line: bytes) -> Iterator[ServerSentEvent | None]:
+        if line.startswith(b":"):
+            self._size -= len(line)
+            if not self._data:
+                self.has_begun = False
+                yield None
+        elif bare := line.rstrip(b"\r\n"):
+            self._add_field(*bare.split(b":", 1))
+        else:
+            yield self._end_event()
+
+    def _add_field(self, name: bytes, value: bytes = b"") -> None:
+        value = value.removeprefix(b" ")
+        if name.removeprefix(b"\xef\xbb\xbf") == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._name = value
+        elif name == b"id" and b"\0" not in value:
+            self._id = value
+
+    def _end_event(self) -> ServerSentEvent | None:
+        data, name = self._data, self._name
+        self._data, self._name, self._size, self.has_begun = [], b"", 0, False
+        if not data:
+            return None
+        return ServerSentEvent(name.decode("utf-8", "replace"), b"\n".join(data), self._id.decode("utf-8", "replace"))
+
+
+def repair_timestamps(value: Any) -> None:
+    """Give the timestamps of a task or an event, wrapped or not, the form of A2A 1.0 §5.6.1.
+
+    fasta2a writes them without a zone and means UTC. An invalid timestamp is removed.
+    """
+    if not isinstance(value, dict):
+        return
+    for one in (value, *value.values()):
+        status = one.get("status") if isinstance(one, dict) else None
+        if isinstance(status, dict) and "timestamp" in status:
+            status["timestamp"] = _utc_timestamp(status["timestamp"])
+            if status["timestamp"] is None:
+                del status["timestamp"]
+
+
+def _utc_timestamp(text: Any) -> str | None:
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def error_of_response(response: httpx.Response, body: Any) -> RemoteError:
+    """The error that a response means; `body` is its JSON value, or None."""
+    status, error = response.status_code, error_object(body)
+    said = _error_text(error, body)
+    if status in (401, 403):
+        problem = "The agent wants a credential" if status == 401 else "The agent does not let this credential in"
+        challenge = plain_line(response.headers.get("www-authenticate", ""))
+        return Unauthorized(_sentence(problem, said), status=status, challenge=challenge)
+    if status in (429, 503):
+        wait = retry_after(response.headers.get("retry-after", ""))
+        return Overloaded(_sentence("The agent takes no more work now", said), status=status, retry_after=wait)
+    reason = reason_of(error, body) or f"HTTP_{status}"
+    return Refused(
+        _sentence(f"The agent refused ({reason})", said),
+        reason=reason,
+        status=status,
+        said=said,
+        is_transient=status in BREAKDOWN_STATUSES and reason in ("INTERNAL_ERROR", f"HTTP_{status}"),
+    )
+
+
+def error_object(body: Any) -> JSON | None:
+    """The error object of an answer or an event; None where it has a result."""
+    error = body.get("error") if isinstance(body, dict) else None
+    return error if isinstance(error, dict) else None
+
+
+def reason_of(error: JSON | None, body: Any = None) -> str:
+    """A2A's name of the error, by its ErrorInfo, by its code, or by its name in 0.3; "" for an unknown one."""
+    for detail in _error_details(error):
+        if str(detail.get("@type", "")).endswith("google.rpc.ErrorInfo"):
+            reason = str(detail.get("reason"))
+            if REASON.fullmatch(reason):
+                return reason
+    code = (error or {}).get("code")
+    if isinstance(code, int) and code < 0:
+        return REASON_OF_CODE.get(code, f"JSONRPC_{code}" if code > -100_000 else "")
+    name = body.get("type") if isinstance(body, dict) else None
+    return REASON_OF_NAME.get(name, "") if isinstance(name, str) else ""
+
+
+def _error_details(error: JSON | None) -> list[JSON]:
+    given = (error or {}).get("details", (error or {}).get("data"))
+    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+
+
+def _error_text(error: JSON | None, body: Any) -> str:
+    given: JSON = error or (body if isinstance(body, dict) else {})
+    texts = [given.get(name) for name in ("message", "detail", "title")]
+    return next((plain_line(text) for text in texts if isinstance(text, str)), "")
+
+
+def plain_line(text: str) -> str:
+    """The text on one line, cut, and without characters that hide or reorder others."""
+    bare = CONTROL_CHARACTERS.sub(" ", text).strip()
+    return bare if len(bare) <= LONGEST_ERROR else f"{bare[:LONGEST_ERROR]}…"
+
+
+def _sentence(ours: str, theirs: str) -> str:
+    return f"{ours}: {theirs}" if theirs else f"{ours}."
+
+
+def retry_after(text: str) -> float | None:
+    """The seconds of a Retry-After in either form (RFC 9110 §10.2.3); None for an invalid one."""
+    try:
+        seconds = float(text) if text.strip().isdigit() else _seconds_until(parsedate_to_datetime(text))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(max(seconds, 0.0), LONGEST_WAIT)
+
+
+def _seconds_until(moment: datetime) -> float:
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()

@@ -1,0 +1,469 @@
+"""The agents that a person may use: searched, a page for each with code samples, and a console to try one.
+
+Remote agents are added here, too: a card is fetched or pasted, shown, and registered as it was shown.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from a2a.types import AgentCard
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
+from django.utils.safestring import SafeString
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+from google.protobuf.json_format import ParseDict
+
+import db
+from apps.accounts import authentication
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.agents import cards, options
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.search import find_agents, modes_of, skills_of, tags_of
+from apps.features.health import monitoring
+from apps.record.events import JSON
+from apps.remote import health_checks, registration
+from apps.remote.authentication import security_schemes
+from apps.remote.authentication.credentials import missing, requirements_of, set_personal
+from apps.remote.authentication.security_schemes import Scheme
+from apps.remote.errors import RemoteError
+from apps.remote.health_checks import Uptime
+from apps.remote.models import RemoteAgent
+from apps.remote.registration import Preview
+from apps.web import credentials
+from apps.web.shell import agent_or_404, page, parse_index, principal_of, reader_view, sessions_of
+from apps.web.templatetags.parley import AGENT_KINDS
+from console import charts
+from console.cells import duration
+from outbound import OutboundError
+
+MOST_RECENT = 5  # sessions with an agent, and versions of it, on its page
+
+
+@reader_view
+def agents(request: HttpRequest) -> HttpResponse:
+    """The agents that a search finds; for htmx, while somebody types, the list alone."""
+    found = search(principal_of(request), request.GET)
+    if request.headers.get("HX-Request") == "true":
+        response = render(request, "web/_found.html", {"found": found})
+        address = reverse("web:agents")
+        response["HX-Replace-Url"] = f"{address}?{found.query}" if found.query else address
+    else:
+        response = page(request, "web/agents.html", found=found)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+@reader_view
+def agent(request: HttpRequest, slug: str) -> HttpResponse:
+    """The page of an agent: its skills, response times, versions, code samples, and a composer for a new session."""
+    found = agent_or_404(request, slug)
+    about = _remote_details(request, found)
+    about |= {
+        "agent": found,
+        "response_times": response_times([found], {found.pk: about["uptime"]} if about["uptime"] else {})[found.pk],
+        "models": options.model_choices(found)[:1] if found.kind == Agent.Kind.MODEL else [],
+        "recent_sessions": list(sessions_of(principal_of(request)).filter(agent=found)[:MOST_RECENT]),
+        "addresses": endpoints(found),
+        "samples": [("curl", curl_sample(found)), ("Python", python_sample(found))],
+        "versions": _versions(request, found),
+        "words": _chosen_example(request, found),
+    }
+    return page(request, "web/agent.html", **about)
+
+
+def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
+    """What the page says of a remote agent alone."""
+    if agent.kind != Agent.Kind.REMOTE:
+        return {"uptime": None, "remote": None}
+    remote = RemoteAgent.objects.select_related("agent__current_version", "proposed").filter(agent=agent).first()
+    has_credentials = credentials.has_agent_credentials(agent, cast("User", request.user))
+    return {"uptime": health_checks.uptime_of(agent), "remote": remote, "has_credentials": has_credentials}
+
+
+def _versions(request: HttpRequest, agent: Agent) -> list[AgentVersion]:
+    """The newest versions, for people who may see them."""
+    if not cast("User", request.user).has_perm("agents.view_agentversion"):
+        return []
+    return list(AgentVersion.objects.filter(agent=agent).order_by("-number")[:MOST_RECENT])
+
+
+def _chosen_example(request: HttpRequest, agent: Agent) -> str:
+    """The example that the address names by its number. An address cannot bring words of its own."""
+    examples, number = example_messages(agent), parse_index(request.GET.get("example", ""))
+    return examples[number] if number is not None and number < len(examples) else ""
+
+
+LONGEST_QUERY = 200  # characters of what is searched for
+HEALTH_LABELS = {"ok": "Well", "degraded": "Has trouble", "unavailable": "Not available"}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One value of a filter, and how many agents have it."""
+
+    value: str
+    label: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One select of the form. `name` is its name in the address."""
+
+    name: str
+    label: str
+    options: list[Option]
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What the list shows. `uptimes` are those of the remote agents in it."""
+
+    agents: list[Agent]
+    filters: list[Filter]
+    text: str
+    uptimes: dict[int, Uptime]
+    response_times: dict[int, ResponseTimes]
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.text) or self.has_filters
+
+    @property
+    def has_filters(self) -> bool:
+        return any(one.chosen for one in self.filters)
+
+    @property
+    def query(self) -> str:
+        """The address's query that finds this again; empty for all."""
+        asked = {"q": self.text} | {one.name: one.chosen for one in self.filters}
+        return urlencode({name: value for name, value in asked.items() if value})
+
+
+FILTERS: dict[str, tuple[str, Callable[[Agent], Iterable[str]]]] = {
+    "skill": ("Skill", lambda agent: skills_of([agent])),
+    "tag": ("Tag", lambda agent: tags_of([agent])),
+    "mode": ("Files and formats", lambda agent: modes_of([agent])),
+    "kind": ("Where it runs", lambda agent: [agent.kind]),
+    "health": ("Health", lambda agent: [agent.health]),
+}
+"""What the list is narrowed by: the label of each filter, and the values that an agent has for it."""
+
+FILTER_LABELS: dict[str, dict[str, str]] = {
+    "health": HEALTH_LABELS,
+    "kind": {str(kind): word for kind, word in AGENT_KINDS.items()},
+}
+
+
+def search(principal: Principal, asked: QueryDict) -> SearchResult:
+    """The agents that a person may use and that match. A value that no agent has matches none."""
+    text = query_text(asked)
+    chosen = {name: asked.get(name, "").replace("\x00", "")[:LONGEST_QUERY] for name in FILTERS}
+    everybody = find_agents(principal)
+    narrowed = text or any(chosen.values())
+    agents = find_agents(principal, text, **chosen) if narrowed else everybody
+    remote = [agent for agent in agents if agent.kind == Agent.Kind.REMOTE]
+    uptimes = health_checks.uptimes_of(remote) if remote else {}
+    return SearchResult(agents, _filters(everybody, chosen), text, uptimes, response_times(agents, uptimes))
+
+
+def query_text(asked: Mapping[str, str]) -> str:
+    """The words that an address searches for (`q`)."""
+    return asked.get("q", "").replace("\x00", "").strip()[:LONGEST_QUERY]
+
+
+def _filters(agents: list[Agent], chosen: dict[str, str]) -> list[Filter]:
+    return [
+        Filter(name, label, _options(agents, values, FILTER_LABELS.get(name, {})), chosen[name])
+        for name, (label, values) in FILTERS.items()
+    ]
+
+
+def _options(agents: list[Agent], values: Callable[[Agent], Iterable[str]], labels: dict[str, str]) -> list[Option]:
+    counts = Counter(value for agent in agents for value in values(agent))
+    options = [Option(value, labels.get(value, value), count) for value, count in counts.items()]
+    return sorted(options, key=lambda one: one.label.casefold())
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseTimes:
+    """The seconds that an agent's newest answers took, oldest first; where there are none, its health checks."""
+
+    seconds: list[float] = field(default_factory=list)
+    are_checks: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.seconds)
+
+    @property
+    def noun(self) -> str:
+        return "checks" if self.are_checks else "answers"
+
+    @property
+    def typical(self) -> str:
+        return duration(median(self.seconds)) if self.seconds else ""
+
+    @property
+    def durations(self) -> list[str]:
+        """The newest first."""
+        return [duration(one) for one in reversed(self.seconds)]
+
+    @property
+    def summary(self) -> str:
+        """What the picture shows, in a sentence."""
+        if len(self.seconds) == 1:
+            return f"One of its {self.noun} was measured: {self.durations[0]}."
+        longest, newest = duration(max(self.seconds)), self.durations[0]
+        return f"The newest {len(self.seconds)} {self.noun}: the longest took {longest}, the newest {newest}."
+
+    @property
+    def picture(self) -> SafeString:
+        return charts.sparkline(self.seconds, f"How long {self.noun} took", self.summary)
+
+
+def response_times(agents: Collection[Agent], uptimes: dict[int, Uptime]) -> dict[int, ResponseTimes]:
+    """By the agents' keys; one statement for all. `uptimes` are those of the remote ones among them."""
+    answers = monitoring.recent_latencies(agents)
+    return {key: ResponseTimes(took) if took else _check_times(uptimes.get(key)) for key, took in answers.items()}
+
+
+def _check_times(uptime: Uptime | None) -> ResponseTimes:
+    checked = [result / 1000 for result in uptime.newest if result is not None] if uptime else []
+    return ResponseTimes(checked, are_checks=bool(checked))
+
+
+DEFAULT_MESSAGE = "Hello"
+KEY_PLACEHOLDER = "YOUR-KEY"
+
+PYTHON_TEMPLATE = """\
+import asyncio
+import uuid
+
+import httpx
+from a2a.client import ClientConfig
+from a2a.client.client_factory import ClientFactory
+from a2a.types import a2a_pb2 as a2a
+
+URL, KEY = {url}, "{key}"
+
+
+async def main() -> None:
+    async with httpx.AsyncClient(headers={{"Authorization": f"Bearer {{KEY}}"}}, timeout=60) as http:
+        client = await ClientFactory(ClientConfig(httpx_client=http)).create_from_url(URL)
+        said = a2a.Message(message_id=str(uuid.uuid4()), role=a2a.ROLE_USER, parts=[a2a.Part(text={words})])
+        async for event in client.send_message(a2a.SendMessageRequest(message=said)):
+            print(event)
+
+
+asyncio.run(main())
+"""
+
+
+def example_messages(agent: Agent) -> list[str]:
+    """The examples of its skills, in their order."""
+    return [example for skill in agent.skills for example in skill.get("examples", [])]
+
+
+def endpoints(agent: Agent) -> list[tuple[str, str]]:
+    """Its A2A addresses, with labels."""
+    endpoint = cards.agent_url(agent)
+    return [
+        ("JSON-RPC", endpoint),
+        ("HTTP+JSON", f"{endpoint}/message:send"),
+        ("Agent card", f"{endpoint}/.well-known/agent-card.json"),
+        ("All agents, by tenant", f"{settings.PUBLIC_BASE_URL}/a2a"),
+    ]
+
+
+def curl_sample(agent: Agent) -> str:
+    """A call by JSON-RPC, to be pasted into a shell."""
+    message = {"messageId": "my-first", "role": "ROLE_USER", "parts": [{"text": _sample_message(agent)}]}
+    body: JSON = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    return curl_command(agent, f"-d {shlex.quote(json.dumps(body, ensure_ascii=False))}")
+
+
+def curl_command(agent: Agent, data: str) -> str:
+    """A call of the agent in which `data` is the option for the body."""
+    headers = (f"Authorization: Bearer {KEY_PLACEHOLDER}", "A2A-Version: 1.0", "Content-Type: application/json")
+    options = [*(f"-H {shlex.quote(header)}" for header in headers), data]
+    return " \\\n  ".join([f"curl -s {shlex.quote(cards.agent_url(agent))}", *options])
+
+
+def python_sample(agent: Agent) -> str:
+    """The same by the SDK's client (`pip install a2a-sdk`)."""
+    return PYTHON_TEMPLATE.format(
+        url=json.dumps(cards.agent_url(agent)), key=KEY_PLACEHOLDER, words=json.dumps(_sample_message(agent))
+    )
+
+
+def _sample_message(agent: Agent) -> str:
+    return next(iter(example_messages(agent)), DEFAULT_MESSAGE)
+
+
+@reader_view
+def try_agent(request: HttpRequest, slug: str) -> HttpResponse:
+    """The console. An agent that the person may not use is not found."""
+    agent = agent_or_404(request, slug)
+    return page(request, "web/try_agent.html", agent=agent, console=console_state(agent))
+
+
+@require_POST
+@login_required
+@never_cache
+def console_token(request: HttpRequest, slug: str) -> JsonResponse:
+    """A token for this agent alone, which ends with the person's sign-in."""
+    agent = agent_or_404(request, slug)
+    text, expires = authentication.issue_access_token(
+        cast("User", request.user), request.session.session_key or "", agent.slug
+    )
+    return JsonResponse({"token": text, "expiresAt": expires.isoformat()})
+
+
+def console_state(agent: Agent) -> JSON:
+    """The data that the console's script starts with."""
+    return {
+        "name": agent.name,
+        "path": f"/a2a/{agent.slug}",
+        "endpoint": cards.agent_url(agent),
+        "token": reverse("web:try-token", args=[agent.slug]),
+        "streams": agent.streams,
+        "words": _sample_message(agent),
+    }
+
+
+LONGEST_URL = 2048  # characters
+MOST_SKILLS = 8  # that are shown before it is registered
+OWN_ACCESS = Agent.Access.WORKSPACE
+ACCESS_CHOICES: dict[str, str] = {
+    OWN_ACCESS: "You alone",
+    Agent.Access.AUTHENTICATED: "Everybody who is signed in",
+    Agent.Access.PUBLIC: "Everybody, without signing in",
+}
+"""Who may use it, in a person's words; operators choose."""
+
+
+@dataclass(slots=True)
+class AgentForm:
+    """The form for a remote agent: its fields, the card that was fetched, and the problems by field."""
+
+    url: str = ""
+    card: str = ""
+    slug: str = ""
+    access: str = OWN_ACCESS
+    digest: str = ""
+    preview: Preview | None = None
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, request: HttpRequest) -> AgentForm:
+        names = ("url", "card", "slug", "access", "digest")
+        url, card, slug, access, digest = (request.POST.get(name, "").replace("\x00", "").strip() for name in names)
+        return cls(url, card, slug, access or OWN_ACCESS, digest)
+
+    async def fetch_card(self) -> None:
+        """Fetch the card. Where that fails, `problems` says why."""
+        if not (self.url or self.card):
+            self.problems["url"] = "Write the address of the agent or of its card, or paste the card."
+        elif len(self.url) > LONGEST_URL:
+            self.problems["url"] = f"An address has at most {LONGEST_URL} characters."
+        else:
+            try:
+                self.preview = await registration.preview(url=self.url, card="" if self.url else self.card)
+            except (RemoteError, OutboundError) as error:
+                self.problems["url" if self.url else "card"] = str(error)
+
+    @property
+    def card_changed(self) -> bool:
+        """Has the card changed since the person looked at it?"""
+        return self.preview is not None and bool(self.digest) and self.preview.sha256 != self.digest
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+async def add_agent(request: HttpRequest) -> HttpResponse:
+    """The form; then a preview of what would be registered; then, once the preview was sent, the agent's page."""
+    user = cast("User", await request.auser())
+    if request.method != "POST":
+        return await db.run(_add_page, request, user, AgentForm())
+    form = AgentForm.read(request)
+    await form.fetch_card()
+    if form.card_changed:
+        form.problems["digest"] = "The card has changed since you looked at it. This is what it says now."
+    elif form.preview is not None and form.digest:
+        agent = await db.run(_register, user, form)
+        if agent is not None:
+            lacking = await db.run(missing, agent, user.pk)
+            return redirect("web:agent-credentials" if lacking else "web:agent", agent.slug)
+    return await db.run(_add_page, request, user, form)
+
+
+def _register(user: User, form: AgentForm) -> Agent | None:
+    """Register the agent for the person; None where a field is wrong."""
+    if form.access not in _access_choices(user):
+        form.problems["access"] = "Choose one of these."
+        return None
+    try:
+        shown = cast("Preview", form.preview)
+        home = user.personal_workspace
+        agent = registration.save(form.slug, shown, workspace=home, author=user, access=form.access)
+    except ValidationError as error:
+        form.problems |= {name: " ".join(told) for name, told in error.message_dict.items()}
+        return None
+    for name, scheme in requirements_of(agent).schemes.items():
+        if not scheme.problem:  # who registers it lets themselves in
+            set_personal(agent, name, True, user)
+    return agent
+
+
+def _add_page(request: HttpRequest, user: User, form: AgentForm) -> HttpResponse:
+    if form.preview is None:
+        return page(request, "web/add_agent.html", form=form)
+    card = form.preview.card
+    about: dict[str, Any] = {
+        "card": card,
+        "skills": card["skills"][:MOST_SKILLS],
+        "more_skills": max(0, len(card["skills"]) - MOST_SKILLS),
+        "asks_for": _auth_labels(form.preview),
+        "slug": form.slug or _free_slug(form.preview.slug),
+        "choices": _access_choices(user),
+        "base": settings.PUBLIC_BASE_URL,
+    }
+    return page(request, "web/add_agent_preview.html", form=form, **about)
+
+
+def _access_choices(user: User) -> dict[str, str]:
+    """Who may use it. Only operators of agents may share one with others."""
+    return ACCESS_CHOICES if user.has_perm("agents.add_agent") else {OWN_ACCESS: ACCESS_CHOICES[OWN_ACCESS]}
+
+
+def _free_slug(wished: str) -> str:
+    taken = set(Agent.objects.filter(slug__startswith=wished[:55]).values_list("slug", flat=True))
+    numbered = (f"{wished[:55]}-{number}" for number in range(2, 1000))
+    return wished if wished not in taken else next((one for one in numbered if one not in taken), "")
+
+
+def _auth_labels(shown: Preview) -> list[str]:
+    """The ways to authenticate to the agent, in words; empty where it asks for nothing."""
+    wanted = security_schemes.card_requirements(ParseDict(shown.card, AgentCard(), ignore_unknown_fields=True))
+    told = (way.problem or " and ".join(_scheme_label(scheme) for scheme in way.schemes) for way in wanted.alternatives)
+    return list(dict.fromkeys(told))
+
+
+def _scheme_label(scheme: Scheme) -> str:
+    return str(scheme.kind.label) if scheme.kind else scheme.name

@@ -1,0 +1,410 @@
+"""The files of a session: artifacts listed and previewed, their signatures verified, and everything to download.
+
+What an agent made may be hostile, so nothing of it runs in our pages. Pictures and plain text open in the browser,
+HTML only inside a sandbox, PDF without its scripts and actions. Everything else is downloaded.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import groupby
+
+from django.contrib.auth.decorators import login_required
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_safe
+
+import db
+from apps.agents import identity
+from apps.features.sharing import downloads
+from apps.features.sharing.downloads import stream_response
+from apps.features.signing import signatures
+from apps.features.signing.signatures import Verdict
+from apps.record import lineage
+from apps.record.content import blobs, parts
+from apps.record.events import JSON, EventType
+from apps.record.models import Artifact, Context, Event, TaskState
+from apps.web.previews import pdf
+from apps.web.previews.files import PICTURE_TYPES, File, Preview, encoding_of, preview_of
+from apps.web.sessions.messages import chip_content, shown_file, size_text
+from apps.web.shell import reader_view, session_or_404
+
+SHOWN_AT_ONCE = 3  # parts of an artifact that are shown at once
+MOST_PARTS = 100  # parts that are named
+VERIFIED_AT_ONCE = 8_000_000  # bytes of content that are read to verify a signature without a request
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureLabel:
+    """The sign, the name and the meaning of a verdict on a signature."""
+
+    sign: str
+    name: str
+    sentence: str
+
+
+SIGNATURE_LABELS = {
+    Verdict.GOOD: SignatureLabel("done", "Signature holds", "This is what the agent delivered, unchanged."),
+    Verdict.BROKEN: SignatureLabel(
+        "failed", "Signature broken", "This is not what was signed: it was changed since. Do not rely on it."
+    ),
+    Verdict.UNKNOWN_KEY: SignatureLabel(
+        "failed", "Signed by an unknown key", "Nobody here knows the key that signed this. Do not rely on it."
+    ),
+    Verdict.REVOKED: SignatureLabel(
+        "failed", "Signing key withdrawn", "The key that signed this is no longer trusted. Do not rely on it."
+    ),
+    Verdict.MISSING: SignatureLabel(
+        "none", "Not signed", "The agent did not sign this, so nothing says if it was changed."
+    ),
+}
+NOT_VERIFIED = SignatureLabel("none", "Signed, not verified yet", "It is large: verify it when you rely on it.")
+
+
+@reader_view
+def files(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The current list of the panel. Somebody else's session is not found."""
+    context = session_or_404(request, session)
+    return render(
+        request, "web/_files.html", {"files": artifacts_by_name(artifacts_before(context, context.last_event + 1))}
+    )
+
+
+@reader_view
+def artifact_look(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str) -> HttpResponse:
+    """The preview of an artifact, as a fragment: its signature and its parts."""
+    context = session_or_404(request, session)
+    row = artifact_or_404(context, task, artifact)
+    held = parts.pieces_joined(row.parts)
+    shown = [
+        {
+            **artifact_part(part, context, row, number),
+            **_part_place(context, row, number),
+            "preview": _part_preview(request, context, row, held, number),
+        }
+        for number, part in enumerate(held[:MOST_PARTS])
+    ]
+    is_small = sum(parts.size_of(part) or 0 for part in held) <= VERIFIED_AT_ONCE
+    about = {
+        "artifact": row,
+        "parts": shown,
+        "unlisted": max(0, len(held) - MOST_PARTS),
+        "provenance": artifact_url(context.pk, row, "artifact-provenance"),
+    }
+    return render(request, "web/_artifact.html", {**about, **_signature(context, row, is_asked=is_small)})
+
+
+@reader_view
+def artifact_preview(
+    request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str, number: int
+) -> HttpResponse:
+    """The preview of one part, as a fragment: `?as` names the mode, `?sort` and `?down` the order."""
+    context = session_or_404(request, session)
+    row = artifact_or_404(context, task, artifact)
+    preview = preview_of(_file(context, row, parts.pieces_joined(row.parts), number), request.GET)
+    return render(request, "web/_preview.html", _part_place(context, row, number) | {"preview": preview})
+
+
+@reader_view
+def artifact_signature(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str) -> HttpResponse:
+    """Verify the signature of an artifact now; the result is a fragment."""
+    context = session_or_404(request, session)
+    found = _signature(context, artifact_or_404(context, task, artifact), is_asked=True)
+    return render(request, "web/_signature.html", {**found, "is_open": True})
+
+
+@require_safe
+@login_required
+async def artifacts_zip(request: HttpRequest, session: uuid.UUID) -> HttpResponseBase:
+    """All delivered files as a ZIP, the newest version of each name; with `?all` every version."""
+    context = await db.run(session_or_404, request, session)
+    bundle = await db.run(downloads.bundle_of_session, context, every_version="all" in request.GET)
+    if not bundle.keys:
+        raise Http404
+    return downloads.zip_response(context, bundle)
+
+
+def _part_preview(
+    request: HttpRequest, context: Context, row: Artifact, held: list[JSON], number: int
+) -> Preview | None:
+    """The preview of a part; None where the person has to ask for it, or the part is a link."""
+    if number >= SHOWN_AT_ONCE or "url" in held[number]:
+        return None
+    return preview_of(_file(context, row, held, number), request.GET)
+
+
+def _file(context: Context, row: Artifact, held: list[JSON], number: int) -> File:
+    part = part_or_404(held, number)
+    name = part.get("filename") or str(row)
+    return File(part, name, believed_type(part), artifact_url(context.pk, row, "artifact-file", number))
+
+
+def _part_place(context: Context, row: Artifact, number: int) -> JSON:
+    return {"number": number, "preview_url": artifact_url(context.pk, row, "artifact-preview", number)}
+
+
+def _signature(context: Context, row: Artifact, *, is_asked: bool) -> JSON:
+    """The signature of an artifact, and its verdict if somebody asked (`is_asked`) for that."""
+    place = {"signature": row.signature, "verify": artifact_url(context.pk, row, "artifact-signature")}
+    if row.signature and not is_asked:
+        return place | {"verdict": NOT_VERIFIED}
+    verdict, key = signatures.verify(row)
+    signer = key.agent.name if key and key.agent else ""
+    return place | {
+        "verdict": SIGNATURE_LABELS[verdict],
+        "key": key,
+        "signer": signer,
+        "digest": row.digest,
+        "key_set_url": identity.key_set_url(),
+    }
+
+
+THUMBNAIL_BYTES = 2_000_000  # bytes; a larger picture has no thumbnail
+
+
+def delivered_artifact(context: Context, row: Artifact) -> JSON:
+    """An artifact with its files, for the panel."""
+    joined = parts.pieces_joined(row.parts)
+    files = [artifact_part(part, context, row, number) for number, part in enumerate(joined)]
+    return {
+        "taskId": str(row.task_id),
+        "artifactId": row.artifact_id,
+        "name": row.name,
+        "description": row.description,
+        "firstEvent": row.first_event,
+        "isSigned": bool(row.signature),
+        "parts": files,
+        "chip": _chip(row.name, files),
+        "look": artifact_url(context.pk, row, "artifact-look"),
+        "words": _text_only(joined),
+    }
+
+
+def _chip(name: str, files: list[JSON]) -> str:
+    """The chip of an artifact below an answer: its icon or thumbnail, name and size. Safe HTML."""
+    first: JSON = files[0] if files else {"mediaType": "", "size": None}
+    sign = ""
+    if (small := _thumbnail(files)) is not None:
+        sign = format_html('<img class="thumbnail" src="{}" alt="" loading="lazy" decoding="async">', small)
+    return chip_content(name, first["mediaType"], first["size"], sign)
+
+
+def _thumbnail(files: list[JSON]) -> str | None:
+    """The address of a thumbnail, if the first part is a small picture that is kept here."""
+    match files:
+        case [{"mediaType": media_type, "size": int(size), "href": href, **rest}, *_] if "elsewhere" not in rest:
+            return f"{href}?look" if media_type in PICTURE_TYPES and size <= THUMBNAIL_BYTES else None
+    return None
+
+
+def _text_only(joined: list[JSON]) -> str:
+    """The text of an artifact that is text alone: a page need not name it below the same text."""
+    return joined[0].get("text", "") if len(joined) == 1 and not joined[0].get("filename") else ""
+
+
+def artifacts_before(context: Context, index: int) -> list[JSON]:
+    """The delivered artifacts whose first event is before this index, oldest first."""
+    rows = lineage.artifacts(context).filter(first_event__lt=index)
+    return [delivered_artifact(context, row) for row in rows.select_related("task").order_by("first_event")]
+
+
+def delivered_by(context: Context, events: Iterable[Event]) -> dict[uuid.UUID | None, list[JSON]]:
+    """The artifacts of the tasks that these events complete, by task."""
+    finished = [event.task_id for event in events if _completes(event)]
+    found: dict[uuid.UUID | None, list[JSON]] = {task: [] for task in finished}
+    if finished:
+        for row in Artifact.objects.delivered().filter(task__in=finished).order_by("first_event"):
+            found[row.task_id].append(delivered_artifact(context, row))
+    return found
+
+
+def _completes(event: Event) -> bool:
+    """Whether the event delivers the artifacts of its task, or its answer."""
+    is_answer = event.type == EventType.AGENT_STATUS and event.payload["state"] == TaskState.COMPLETED
+    return is_answer or event.type == EventType.AGENT_COMPLETE
+
+
+def artifact_part(part: JSON, context: Context, row: Artifact, number: int) -> JSON:
+    """A part as a file with its address."""
+    return shown_file(part, artifact_url(context.pk, row, "artifact-file", number))
+
+
+def artifact_url(session: uuid.UUID, row: Artifact, view: str, *part: int) -> str:
+    """Where a view shows an artifact of a session, or a part of it."""
+    return reverse(f"web:{view}", args=[session, row.task_id, row.artifact_id, *part])
+
+
+TYPE_NAMES = {
+    "application/pdf": "PDF",
+    "application/json": "JSON",
+    "text/markdown": "Markdown",
+    "text/plain": "Text",
+    "text/html": "HTML",
+    "text/csv": "CSV",
+    "image/svg+xml": "SVG",
+}
+
+
+@dataclass(frozen=True)
+class ListedArtifact:
+    """A delivered artifact, and its version among those of its name; 0 where it is the only one."""
+
+    artifact: JSON
+    version: int
+
+    @property
+    def key(self) -> str:
+        """Its key in the page's script."""
+        return f"{self.artifact['taskId']}/{self.artifact['artifactId']}"
+
+    @property
+    def name(self) -> str:
+        """The name that its versions share."""
+        return artifact_name(self.artifact)
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether its first part is one."""
+        return any(part["mediaType"].startswith("image/") for part in self.artifact["parts"][:1])
+
+    @property
+    def about(self) -> str:
+        """Kind, size, version, and how many parts there are."""
+        return " · ".join(self._facts())
+
+    def _facts(self) -> Iterator[str]:
+        parts = self.artifact["parts"]
+        for part in parts[:1]:
+            yield type_name(part["mediaType"])
+            if part["size"] is not None:
+                yield size_text(part["size"])
+        if self.version:
+            yield f"v{self.version}"
+        if len(parts) > 1:
+            yield f"{len(parts)} parts"
+
+    @property
+    def only_part(self) -> JSON | None:
+        """The only part, if it can be downloaded."""
+        parts = self.artifact["parts"]
+        return parts[0] if len(parts) == 1 and parts[0]["href"] else None
+
+
+def artifact_name(artifact: JSON) -> str:
+    """The name of an artifact, or else its id."""
+    return str(artifact["name"] or artifact["artifactId"])
+
+
+def artifacts_by_name(artifacts: list[JSON]) -> list[tuple[ListedArtifact, list[ListedArtifact]]]:
+    """The newest version of each name, and the older ones. The newest task is first; its artifacts keep their order."""
+    first_events: dict[str, int] = {}
+    for artifact in artifacts:  # oldest first
+        first_events.setdefault(artifact["taskId"], artifact["firstEvent"])
+    named = sorted(sorted(artifacts, key=lambda one: -one["firstEvent"]), key=artifact_name)
+    groups = [_versions(list(group)) for _, group in groupby(named, key=artifact_name)]
+    groups.sort(key=lambda group: (-first_events[group[0].artifact["taskId"]], group[0].artifact["firstEvent"]))
+    return [(newest, older) for newest, *older in groups]
+
+
+def _versions(group: list[JSON]) -> list[ListedArtifact]:
+    many = len(group)
+    return [ListedArtifact(artifact, many - place if many > 1 else 0) for place, artifact in enumerate(group)]
+
+
+def type_name(media_type: str) -> str:
+    """A media type as people call it."""
+    kind = media_type.partition("/")[2] or media_type
+    return TYPE_NAMES.get(media_type) or kind.removeprefix("x-").removeprefix("vnd.")[:24].upper()
+
+
+NOTHING_CSP = "default-src 'none'; sandbox"  # Chromium shows a PDF within that, but not within a frame's own `sandbox`
+DRAWING_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
+CSP_BY_TYPE = {"text/html": DRAWING_CSP, "image/svg+xml": DRAWING_CSP}
+PDF_TYPE = "application/pdf"
+OPENABLE_TYPES = (*PICTURE_TYPES, PDF_TYPE, "text/html", "text/plain")
+
+
+@reader_view
+def message_file(request: HttpRequest, session: uuid.UUID, index: int, number: int) -> HttpResponseBase:
+    """A part of a message, as a file."""
+    said = lineage.messages(session_or_404(request, session)).filter(index=index).first()
+    return _file_response(request, part_or_404(said.parts if said else [], number))
+
+
+@reader_view
+def artifact_file(
+    request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str, number: int
+) -> HttpResponseBase:
+    """A part of a delivered artifact, as a file; `?look` opens it in the browser where that is safe."""
+    found = artifact_or_404(session_or_404(request, session), task, artifact)
+    return _file_response(request, part_or_404(parts.pieces_joined(found.parts), number), str(found))
+
+
+def artifact_or_404(context: Context, task: uuid.UUID, artifact: str) -> Artifact:
+    """The delivered artifact of this id. Raises Http404."""
+    delivered = lineage.artifacts(context).select_related("task__context")
+    found = delivered.filter(task=task, artifact_id=artifact).first() if "\0" not in artifact else None
+    if found is None:
+        raise Http404
+    return found
+
+
+def part_or_404(held: list[JSON], number: int) -> JSON:
+    """A part whose content is kept here. Raises Http404."""
+    if number >= len(held) or "url" in held[number]:
+        raise Http404
+    return held[number]
+
+
+def believed_type(part: JSON) -> str:
+    """The media type of a part: the stated one, unless its content is something else."""
+    said = parts.media_type_of(part)
+    return said if "url" in part else parts.verified_media_type(said, blobs.head_of(part, parts.HEAD_BYTES))
+
+
+def _file_response(request: HttpRequest, part: JSON, name: str = "") -> HttpResponseBase:
+    media_type = believed_type(part)
+    is_download = not ("look" in request.GET and media_type in OPENABLE_TYPES)
+    if media_type == PDF_TYPE and not is_download:
+        response: HttpResponseBase = _pdf_response(part)
+    else:
+        text = media_type.startswith("text/")
+        response = _content_response(part, f"{media_type}; charset={_encoding(part)}" if text else media_type)
+    named = part.get("filename") or name or "file"
+    response["Content-Disposition"] = content_disposition_header(is_download, named) or ""
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = CSP_BY_TYPE.get(media_type, NOTHING_CSP)
+    response["Cache-Control"] = "private, max-age=31536000, immutable"
+    if media_type == PDF_TYPE and not is_download:
+        response["Cache-Control"] = "private, no-cache"  # a later version may remove more
+    return response
+
+
+def _pdf_response(part: JSON) -> HttpResponse:
+    """The PDF without scripts and actions; a sentence where they cannot be removed."""
+    try:
+        if part.get("stored", {}).get("size", 0) > pdf.MOST_PDF_BYTES:
+            raise pdf.CannotBeShown
+        return HttpResponse(pdf.sanitized_pdf(blobs.content_of(part)), PDF_TYPE)
+    except pdf.CannotBeShown:
+        sentence = str(pdf.CannotBeShown.__doc__)
+        return HttpResponse(sentence, "text/plain; charset=utf-8", HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+def _encoding(part: JSON) -> str:
+    head = blobs.head_of(part, parts.HEAD_BYTES)
+    return encoding_of(head, str(part.get("mediaType", "")), is_cut=len(head) == parts.HEAD_BYTES)
+
+
+def _content_response(part: JSON, content_type: str) -> HttpResponseBase:
+    """The content of a part; a file is read while it is sent."""
+    if "stored" not in part:
+        return HttpResponse(blobs.content_of(part), content_type=content_type)
+    return stream_response(FileResponse(blobs.open_content(part), content_type=content_type))

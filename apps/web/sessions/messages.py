@@ -1,0 +1,187 @@
+"""Messages and their parts as a page shows them: text, values, files and references, as safe HTML."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from apps.record import lineage
+from apps.record.content import rendering
+from apps.record.content.parts import media_type_of, size_of, words_of
+from apps.record.events import JSON, EventType
+from apps.record.models import Context, Event, Message
+from apps.web.templatetags.parley import icon
+
+MOST_CHIPS = 8  # files that are named below an answer; all of them are in the panel
+LONGEST_UNFOLDED = 6000  # characters of a person's message beyond which it is folded
+CODE_BLOCK = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
+COPY_BUTTON = '<button type="button" class="quiet small copy-code">Copy</button>'
+SHOW_ALL_BUTTON = SafeString('<button type="button" class="quiet small show-all">Show all</button>')
+EXTERNAL_LINK, DOWNLOAD_LINK = SafeString('target="_blank" rel="noopener noreferrer nofollow"'), SafeString("download")
+NOTHING = SafeString("")
+
+
+def message_html(shown: Sequence[JSON]) -> SafeString:
+    """The parts of a message (`shown_part`): its words and values, and its files below."""
+    words = _joined(_part_html(part) for part in shown if part["kind"] != "file")
+    return prose_html(words) + _chip_row(_file_chip(part) for part in shown if part["kind"] == "file")
+
+
+def prose_html(words: SafeString) -> SafeString:
+    """The words of a message in their frame."""
+    return format_html('<div class="prose" dir="auto">{}</div>', words) if words else NOTHING
+
+
+def with_copy_buttons(html: str) -> SafeString:
+    """Safe HTML with a copy button at each block of code."""
+    return SafeString(CODE_BLOCK.sub(rf'<div class="code">\g<0>{COPY_BUTTON}</div>', html))
+
+
+def artifact_chips(artifacts: Sequence[JSON], text: str) -> SafeString:
+    """The artifacts of a task (`artifacts.delivered_artifact`) below its answer, without those that repeat it."""
+    worth = [one for one in artifacts if not one["words"] or one["words"].strip() != text.strip()]
+    chips = [_artifact_chip(one, one["chip"]) for one in worth[:MOST_CHIPS]]
+    if more := worth[MOST_CHIPS:]:
+        chips.append(_artifact_chip(more[0], f"{len(more)} more"))
+    return _chip_row(chips)
+
+
+def own_message_footer(text: str, about: Mapping[uuid.UUID, str]) -> SafeString:
+    """What stands below a person's message. `about` has the opening texts of the tasks it refers to, by id."""
+    refers = _chip_row(_task_chip(task, words) for task, words in about.items())
+    return refers + (SHOW_ALL_BUTTON if len(text) > LONGEST_UNFOLDED else NOTHING)
+
+
+def opening_texts(context: Context, events: Iterable[Event]) -> dict[uuid.UUID, str]:
+    """The first message to each task that the events refer to. No query where they refer to none."""
+    named = {task for event in events for task in referenced_tasks(event)}
+    if not named:
+        return {}
+    said = lineage.messages(context).filter(role=Message.Role.USER, task__in=named).order_by("-index")
+    return {task: words_of(parts) for task, parts in said.values_list("task", "parts") if task}
+
+
+def referenced_tasks(event: Event) -> list[uuid.UUID]:
+    """The tasks that a person's message refers to."""
+    message: JSON = event.payload["message"] if event.type == EventType.USER_MESSAGE else {}
+    return task_ids(message.get("referenceTaskIds", []))
+
+
+def task_ids(references: Iterable[str]) -> list[uuid.UUID]:
+    """The valid ids among the references of a message, which are kept as they were sent."""
+    keys = []
+    for one in references:
+        try:
+            keys.append(uuid.UUID(one))
+        except ValueError:
+            continue
+    return keys
+
+
+def _part_html(part: JSON) -> SafeString:
+    if part["kind"] == "text":
+        return with_copy_buttons(part["html"])
+    match part["values"]:
+        case [only]:
+            return format_html('<p class="verbatim">{}</p>', only["value"])
+        case values:
+            pairs = ((one["name"], one["value"]) for one in values)
+            return format_html('<dl class="values">{}</dl>', format_html_join("", "<dt>{}</dt><dd>{}</dd>", pairs))
+
+
+def _file_chip(part: JSON) -> SafeString:
+    inside = chip_content(part["name"], part["mediaType"], part["size"])
+    if not part["href"]:
+        return format_html('<span class="chip">{}</span>', inside)
+    away = EXTERNAL_LINK if part.get("elsewhere") else DOWNLOAD_LINK
+    return format_html('<a class="chip" href="{}" {}>{}</a>', part["href"], away, inside)
+
+
+def chip_content(name: str, media_type: str, size: int | None, sign: str = "") -> SafeString:
+    """The inside of a file's chip: an icon (`sign` is HTML; by default that of its type), its name and size (bytes)."""
+    sign = sign or icon("picture" if media_type.startswith("image/") else "file")
+    said = "" if size is None else size_text(size)
+    return format_html('{}<span class="name">{}</span><span class="size">{}</span>', sign, name or "File", said)
+
+
+def _artifact_chip(artifact: JSON, inside: str) -> SafeString:
+    key = f"{artifact['taskId']}/{artifact['artifactId']}"
+    return format_html('<button type="button" class="chip" data-artifact="{}">{}</button>', key, inside)
+
+
+def _task_chip(task: uuid.UUID, words: str) -> SafeString:
+    name = words or "An earlier task"
+    inside = format_html('{}<span class="name" dir="auto">{}</span>', icon("refer"), name)
+    return format_html('<a class="chip" href="{}">{}</a>', reverse("web:task", args=[task]), inside)
+
+
+def _chip_row(chips: Iterable[SafeString]) -> SafeString:
+    inside = _joined(chips)
+    return format_html('<div class="chips">{}</div>', inside) if inside else NOTHING
+
+
+def _joined(pieces: Iterable[SafeString]) -> SafeString:
+    return format_html_join("", "{}", ((piece,) for piece in pieces))
+
+
+def shown_part(part: JSON, href: str, *, marked_up: bool, labels: Mapping[str, str] = MappingProxyType({})) -> JSON:
+    """One part for the page.
+
+    `href` is the address of its content, `marked_up` renders Markdown, `labels` are those of a form's fields.
+    """
+    if "text" in part and not part.get("filename"):
+        text = str(part["text"])
+        return {
+            "kind": "text",
+            "text": text,
+            "html": rendering.render_markdown(text) if marked_up else rendering.render_plain(text),
+        }
+    if "data" in part and not part.get("filename"):
+        return {"kind": "data", "values": _values(part["data"], labels)}
+    return shown_file(part, href)
+
+
+def shown_file(part: JSON, href: str) -> JSON:
+    """A part as a file: its name, media type, size (bytes; None for a link) and address, which a link has elsewhere.
+
+    The address is empty where a browser may not follow the link.
+    """
+    file = {"kind": "file", "name": part.get("filename", ""), "mediaType": media_type_of(part), "size": size_of(part)}
+    if "url" not in part:
+        return {**file, "href": href}
+    return {**file, "href": part["url"] if part["url"].startswith(("https://", "http://")) else "", "elsewhere": True}
+
+
+def _values(data: Any, labels: Mapping[str, str]) -> list[JSON]:
+    """The values of a form by name; any other data as JSON."""
+    if isinstance(data, dict) and all(_is_plain(value) for value in data.values()):
+        names = dict.fromkeys([*(name for name in labels if name in data), *data])
+        return [{"name": labels.get(name, name), "value": _value_text(data[name])} for name in names]
+    return [{"name": "", "value": rendering.json_text(data)}]
+
+
+def _is_plain(value: object) -> bool:
+    plain = (str, int, float, bool)
+    return isinstance(value, plain) or (isinstance(value, list) and all(isinstance(one, plain) for one in value))
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_value_text, value)) or "None"
+    return {True: "Yes", False: "No"}[value] if isinstance(value, bool) else str(value)
+
+
+def size_text(size: int) -> str:
+    """As the page's script writes it (`format.js`)."""
+    if size < 1000:
+        return f"{size} B"
+    if size < 1_000_000:
+        return f"{size / 1e3:.{1 if size < 10_000 else 0}f} kB"
+    return f"{size / 1e6:.1f} MB"

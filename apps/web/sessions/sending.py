@@ -1,0 +1,407 @@
+"""What people do on a conversation page: send or queue a message, retry, stop or rate a task, switch to another agent.
+
+A message is made of the composer's text and files, or of an answered form.
+"""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import wraps
+from http import HTTPStatus
+from typing import Any, Concatenate, cast
+
+from django.conf import settings
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.datastructures import MultiValueDict
+from django.views.decorators.http import require_POST
+
+import db
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.engine.cancel import cancel_task
+from apps.engine.queue import publish_queue
+from apps.engine.send import NoAnswer, Sent, send
+from apps.features.queue import messages
+from apps.features.queue.models import QueuedMessage
+from apps.features.sessions import commands
+from apps.features.uploads import resumable
+from apps.record import lineage
+from apps.record.content import blobs, parts
+from apps.record.content.parts import safe_file_name, words_of
+from apps.record.errors import (
+    AlreadyAnswered,
+    ContentTypeNotSupported,
+    ContextNotFound,
+    InvalidParams,
+    Refusal,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+    UnsupportedOperation,
+    UploadNotFound,
+)
+from apps.record.events import JSON
+from apps.record.lookup import check_may_use
+from apps.record.models import Context, Message, Task
+from apps.web import questions
+from apps.web.questions import Field, InvalidAnswer
+from apps.web.shell import find_agent, find_session, parse_index, reader_view, session_or_404
+
+
+class TooLarge(InvalidParams):
+    """The request is larger than the platform takes."""
+
+
+REFUSAL_STATUS: dict[type[Refusal], HTTPStatus] = {
+    TaskNotFound: HTTPStatus.NOT_FOUND,
+    ContextNotFound: HTTPStatus.NOT_FOUND,
+    TaskNotCancelable: HTTPStatus.CONFLICT,
+    AlreadyAnswered: HTTPStatus.CONFLICT,
+    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    NoAnswer: HTTPStatus.BAD_GATEWAY,
+}
+"""How a refusal is answered; every other one is 422."""
+
+type Action[**P] = Callable[Concatenate[HttpRequest, Principal, P], Coroutine[Any, Any, HttpResponse]]
+type View[**P] = Callable[Concatenate[HttpRequest, P], Coroutine[Any, Any, HttpResponse]]
+
+
+def json_action[**P](view: Action[P]) -> View[P]:
+    """A POST of somebody who is signed in, answered in JSON. A refusal is answered with its sentence."""
+
+    @require_POST
+    @wraps(view)
+    async def answered(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        user = await request.auser()
+        if not isinstance(user, User):
+            return refusal_response(
+                "You are signed out. Sign in again; what you wrote stays here.", HTTPStatus.UNAUTHORIZED
+            )
+        try:
+            principal = await db.run(lambda: user.principal)
+            return await view(request, principal, *args, **kwargs)
+        except Refusal as refusal:
+            status = REFUSAL_STATUS.get(type(refusal), HTTPStatus.UNPROCESSABLE_ENTITY)
+            return refusal_response(str(refusal), status, getattr(refusal, "field", ""))
+
+    return cast("View[P]", answered)
+
+
+def refusal_response(sentence: str, status: HTTPStatus, field: str = "") -> JsonResponse:
+    return JsonResponse({"error": sentence, "field": field}, status=status)
+
+
+@json_action
+async def begin_session(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
+    """The first message of a new session."""
+    refuse_too_large(request)
+    agent = await db.run(find_agent, principal, slug)
+    if agent is None:
+        raise ContextNotFound("There is no such agent, or you may not use it.")
+    return _created(await send(principal, agent, await composed_message(request, principal, agent)))
+
+
+@json_action
+async def send_message(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """A message in a session: to its agent, or to the task that it names. `asked` names the question it answers."""
+    refuse_too_large(request)
+    context = await db.run(_context, principal, session)
+    task = await db.run(_named_task, context, request.POST.get("task", ""))
+    agent, slot = (task.agent, task.slot) if task else (context.agent, None)
+    message = await composed_message(request, principal, agent, slot)
+    return _created(await _send_once(principal, context, task, message, _answered_event(request)))
+
+
+async def composed_message(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
+    """The message of a composer, with the files that were uploaded before it."""
+    keys = request.POST.getlist("upload")
+    uploaded = await db.run(uploaded_files, principal, agent, keys) if keys else []
+    return message_from_form(request, agent, slot, uploaded=uploaded)
+
+
+def _answered_event(request: HttpRequest) -> int | None:
+    """The index of the question that is answered, where the form names one."""
+    asked = request.POST.get("asked", "")
+    index = parse_index(asked)
+    if asked and index is None:
+        raise InvalidParams("This page is out of date. Load it again.", "asked")
+    return index
+
+
+async def _send_once(
+    principal: Principal, context: Context, task: Task | None, message: JSON, asked: int | None = None
+) -> Sent:
+    """Send a message, unless an earlier try got through. Where its task has ended, the session's agent gets it."""
+    if (index := await db.run(_recorded_at, context, message)) is not None:
+        return Sent(context.pk, index, repeated=True)
+    message = {**message, "contextId": context.context_id}
+    if task is not None:
+        await db.run(_check_usable, principal, task.agent)
+        with suppress(TaskFinished):
+            return await send(principal, task.agent, {**message, "taskId": str(task.pk)}, question_index=asked)
+    await db.run(_check_usable, principal, context.agent)
+    return await send(principal, context.agent, message)
+
+
+@json_action
+async def retry_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Send the first message of a task again, as a new message."""
+    context = await db.run(_context, principal, session)
+    parts = await db.run(_opening_parts, context, request.POST.get("task", ""))
+    message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
+    return _created(await _send_once(principal, context, None, message))
+
+
+@json_action
+async def switch_agent(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Let the session go on with another agent."""
+    slug = request.POST.get("agent", "").replace("\x00", "")
+    agent = await db.run(Agent.objects.filter(slug=slug).first)
+    if agent is None:
+        raise ContextNotFound("There is no such agent, or you may not use it.")
+    await db.run(commands.switch_agent, principal, session, agent)
+    return JsonResponse({"agent": agent.slug})
+
+
+@json_action
+async def stop_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Stop a task of the session."""
+    context = await db.run(_context, principal, session)
+    task = await db.run(_named_task, context, request.POST.get("task", ""))
+    if task is None:
+        raise TaskNotFound
+    await db.run(cancel_task, task)
+    return JsonResponse({"stopped": str(task.pk)})
+
+
+@json_action
+async def rate_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Rate a task of the session, with a comment if there is one."""
+    context = await db.run(_context, principal, session)
+    task = await db.run(_named_task, context, request.POST.get("task", ""), past=True)
+    if task is None:
+        raise TaskNotFound
+    given = commands.parse_feedback(request.POST.get("rating", ""), request.POST.get("text", ""))
+    await db.run(commands.give_feedback, principal, task.agent, str(task.pk), given)
+    return JsonResponse({"rated": given["rating"]})
+
+
+def _context(principal: Principal, session: uuid.UUID) -> Context:
+    """The sender's session. Raises ContextNotFound."""
+    context = find_session(principal, session)
+    if context is None:
+        raise ContextNotFound
+    return context
+
+
+def _check_usable(principal: Principal, agent: Agent) -> None:
+    """Raises UnsupportedOperation where the caller may no longer use the agent."""
+    if not agent.is_open_to(principal):
+        raise UnsupportedOperation(f"{agent.name} is no longer there for you. What was said stays here.")
+
+
+def _named_task(context: Context, task: str, *, past: bool = False) -> Task | None:
+    """The session's task of this id; None where none is named. Raises TaskNotFound.
+
+    With `past`, tasks from before a fork count too; those can be rated and retried, but get no message and no stop.
+    """
+    if not task:
+        return None
+    tasks = lineage.tasks(context) if past else Task.objects.filter(context=context)
+    try:
+        found = tasks.select_related("agent").filter(pk=uuid.UUID(task)).first()
+    except ValueError:
+        raise TaskNotFound from None
+    if found is None:
+        raise TaskNotFound
+    return found
+
+
+def _opening_parts(context: Context, task: str) -> list[JSON]:
+    found = _named_task(context, task, past=True)
+    said = lineage.messages(context).filter(task=found, role=Message.Role.USER).first() if found else None
+    if said is None:
+        raise TaskNotFound
+    return list(said.parts)
+
+
+def _recorded_at(context: Context, message: JSON) -> int | None:
+    """The index of the message, if an earlier try got through. Raises InvalidParams where that had other words.
+
+    Only words are compared: an answer is read by its question, which may be gone by the second try.
+    """
+    sent = Message.objects.filter(context=context, message_id=message["messageId"], role=Message.Role.USER).first()
+    if sent is not None and _text_parts(sent.parts) != _text_parts(blobs.store_large(message["parts"])):
+        raise InvalidParams("This message was sent before with other words. Load the page again to see it.", "text")
+    return sent.index if sent else None
+
+
+def _text_parts(parts: Iterable[JSON]) -> list[JSON]:
+    return [part for part in parts if "text" in part or part.get("stored", {}).get("kind") == "text"]
+
+
+def _created(sent: Sent) -> HttpResponse:
+    return JsonResponse({"session": reverse("web:session", args=[sent.context])}, status=HTTPStatus.CREATED)
+
+
+MEGABYTE = 1024 * 1024
+MOST_REFERENCES = 100
+
+
+def message_from_form(
+    request: HttpRequest, agent: Agent, slot: JSON | None = None, *, uploaded: Iterable[JSON] = ()
+) -> JSON:
+    """The message of a form; with a `slot`, the answer to its question.
+
+    `uploaded` are files that were sent before. Raises errors.Refusal with a sentence about what to change.
+    """
+    fields = questions.fields_of(slot) if "answers" in request.POST else []
+    words = request.POST.get("text", "").replace("\x00", "").strip()
+    parts: list[JSON] = [{"text": words}] if words else []
+    try:
+        if (answer := questions.answer_from(fields, dict(request.POST.lists()))) is not None:
+            parts.append({"data": answer})
+        uploads = _uploads(request.FILES, fields)
+    except InvalidAnswer as unanswered:
+        raise InvalidParams(str(unanswered), unanswered.field) from None
+    parts += [_file_part(upload, agent) for upload in uploads]
+    parts += uploaded
+    if not parts:
+        raise InvalidParams("There is nothing to send yet. Write a message or choose a file.", "text")
+    if len(parts) > settings.MAX_PARTS:
+        raise InvalidParams(f"Send at most {settings.MAX_PARTS - 1} files at once.", "files")
+    message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
+    references = request.POST.getlist("reference")[:MOST_REFERENCES]
+    return {**message, "referenceTaskIds": references} if references else message
+
+
+def uploaded_files(principal: Principal, agent: Agent, keys: Iterable[str]) -> list[JSON]:
+    """The caller's resumable uploads of these ids, as message parts. Raises errors.Refusal."""
+    try:
+        parts = [resumable.message_part(principal, uuid.UUID(key)) for key in keys]
+    except (ValueError, UploadNotFound):
+        raise InvalidParams("A file is no longer there: it waited too long. Choose it again.", "files") from None
+    return [_accepted_by(part, agent) for part in parts]
+
+
+def message_id(request: HttpRequest) -> str:
+    """The id that the browser chose, so that a second try is not a second message."""
+    try:
+        return str(uuid.UUID(request.POST.get("message", "")))
+    except ValueError:
+        raise InvalidParams("This page is out of date. Load it again.", "message") from None
+
+
+def _uploads(files: MultiValueDict[str, UploadedFile[bytes]], fields: Iterable[Field]) -> list[UploadedFile[bytes]]:
+    """All uploaded files. Raises InvalidAnswer where a required file is missing."""
+    uploads = files.getlist("files")
+    for field in fields:
+        if field.kind == "file":
+            given = files.getlist(field.html_name)
+            if not given and field.required:
+                raise InvalidAnswer(f"{field.label}: choose a file.", field.html_name)
+            uploads = [*uploads, *given]
+    return uploads
+
+
+def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
+    name = safe_file_name(upload.name or "")
+    if not upload.size:
+        raise InvalidParams(f"“{name}” is empty. Choose a file that has something in it.", "files")
+    content = upload.read()
+    labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), content[: parts.HEAD_BYTES])
+    return _accepted_by({"raw": base64.b64encode(content).decode(), "filename": name, **labels}, agent)
+
+
+def _accepted_by(part: JSON, agent: Agent) -> JSON:
+    """The part. Raises ContentTypeNotSupported where the agent does not take its media type."""
+    name, media_type = part["filename"], part["mediaType"]
+    if not agent.takes(media_type):
+        raise ContentTypeNotSupported(
+            f"{agent.name} does not take “{name}” ({media_type}). It takes {', '.join(agent.input_modes)}."
+        )
+    return part
+
+
+def guessed_media_type(name: str, declared: str | None) -> str:
+    """The media type of the name; otherwise that of the browser, if it is a valid one."""
+    if guessed := mimetypes.guess_type(name)[0]:
+        return guessed
+    declared = (declared or "").partition(";")[0].strip().lower()
+    return declared if declared.count("/") == 1 and len(declared) <= 100 else "application/octet-stream"
+
+
+def refuse_too_large(request: HttpRequest) -> None:
+    """Raises TooLarge before a request is read that is larger than the platform takes."""
+    length = int(request.headers.get("Content-Length") or 0)
+    if length > settings.MAX_REQUEST_BYTES:
+        limit, size = settings.MAX_REQUEST_BYTES // MEGABYTE, length / MEGABYTE
+        raise TooLarge(f"That is {size:.1f} MB. Everything sent at once may have {limit} MB.", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownQueue:
+    """The messages that wait in a session. `blocked_reason` says why they are not sent; it is empty where they are."""
+
+    agent: str
+    rows: list[QueuedMessage]
+    blocked_reason: str
+
+    @property
+    def is_blocked(self) -> bool:
+        return bool(self.blocked_reason or self._problem)
+
+    @property
+    def note(self) -> str:
+        if self._problem:
+            return f"This could not be sent: {self._problem}"
+        return self.blocked_reason or f"Sent when {self.agent} is done"
+
+    @property
+    def _problem(self) -> str:
+        return next((row.problem for row in self.rows if row.problem), "")
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        for row in self.rows:
+            files = [part["filename"] for part in row.parts if part.get("filename")]
+            ids = {"id": row.pk, "message_id": row.message_id}
+            yield {**ids, "text": words_of(row.parts), "files": files, "is_being_sent": row.is_being_sent}
+
+
+def shown_queue(context: Context) -> ShownQueue:
+    """The queue of a session. One query where nothing waits, otherwise two."""
+    rows = list(QueuedMessage.objects.filter(context=context))
+    return ShownQueue(context.agent.name, rows, messages.hold_reason(context) if rows else "")
+
+
+@reader_view
+def queued_messages(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The queue as a fragment. Somebody else's session is not found."""
+    return render(request, "web/_queue.html", {"queue": shown_queue(session_or_404(request, session))})
+
+
+@json_action
+async def queue_message(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Queue a message. The same message is queued once."""
+    refuse_too_large(request)
+    context = await db.run(_open_context, principal, session)
+    said = await composed_message(request, principal, context.agent)
+    message = {name: said[name] for name in said if name not in ("messageId", "role")}
+    await db.run(messages.enqueue, principal, context, said["messageId"], message)
+    publish_queue(context.pk)
+    return JsonResponse({"queued": said["messageId"]}, status=HTTPStatus.CREATED)
+
+
+def _open_context(principal: Principal, session: uuid.UUID) -> Context:
+    context = _context(principal, session)
+    check_may_use(principal, context.agent)
+    return context

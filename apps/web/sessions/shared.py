@@ -1,0 +1,98 @@
+"""Shared sessions: people with a link read them without signing in."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from apps.accounts import quotas
+from apps.features.sharing import downloads, shares
+from apps.features.sharing.shares import Branch, ShareNotFound, Snapshot
+from apps.record.content import parts
+from apps.record.events import JSON
+from apps.record.models import Message
+from apps.web.sessions import messages
+
+
+def by_link(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """A view for anybody with a link. Every link that is not valid gets the same answer."""
+
+    @wraps(view)
+    def answered(request: HttpRequest, token: str, **place: Any) -> HttpResponseBase:
+        response: HttpResponseBase
+        try:
+            quotas.count_view(str(request.META.get("REMOTE_ADDR", "")))
+            response = view(request, token, shares.find_snapshot(token), **place)
+        except ShareNotFound as refusal:
+            response = render(request, "web/shared_nothing.html", {"sentence": str(refusal)}, status=404)
+        except quotas.QuotaExceeded as refusal:
+            response = HttpResponse(str(refusal), status=429, content_type="text/plain; charset=utf-8")
+            response["Retry-After"] = str(refusal.retry_after)
+        for name, value in downloads.LINK_HEADERS.items():
+            response[name] = value
+        return response
+
+    return answered
+
+
+@require_safe
+@by_link
+def shared(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse:
+    """The page of a shared session."""
+    branches = [_shown_branch(snapshot, branch, token, number) for number, branch in enumerate(snapshot.branches)]
+    return render(request, "web/shared.html", {"share": snapshot.share, "owner": snapshot.owner, "branches": branches})
+
+
+@require_safe
+@by_link
+def shared_file(
+    request: HttpRequest, token: str, snapshot: Snapshot, branch: uuid.UUID, kind: str, index: int, number: int
+) -> HttpResponseBase:
+    """A file of a shared session, as a download."""
+    part = snapshot.part(branch, kind, index, number)
+    return downloads.file_response(part, f"{index}-{number}", is_download=True)
+
+
+def _shown_branch(snapshot: Snapshot, branch: Branch, token: str, number: int) -> JSON:
+    return {
+        "number": number,
+        "messages": [
+            {
+                "author": snapshot.author(said) or ("Agent" if said.agent_id else "The person who shared this"),
+                "is_agent": said.role == Message.Role.AGENT,
+                "at": said.created_at,
+                "parts": list(_shown_parts(snapshot, branch, "messages", said.index, said.parts, token)),
+            }
+            for said in branch.messages
+        ],
+        "artifacts": [
+            {
+                "name": made.name or made.artifact_id,
+                "description": made.description,
+                "parts": list(
+                    _shown_parts(
+                        snapshot, branch, "artifacts", made.first_event, parts.pieces_joined(made.parts), token
+                    )
+                ),
+            }
+            for made in branch.artifacts
+        ],
+    }
+
+
+def _shown_parts(
+    snapshot: Snapshot, branch: Branch, kind: str, index: int, said: list[JSON], token: str
+) -> Iterator[JSON]:
+    for number, part in enumerate(said):
+        address = reverse("web:shared-file", args=[token, branch.context.pk, kind, index, number])
+        granted = snapshot.share.with_artifacts
+        shown = messages.shown_part(part, address if granted else "", marked_up=True)
+        yield shown if granted or "url" not in part else {**shown, "href": ""}

@@ -1,0 +1,254 @@
+"""The pages of a session: the conversation, the tree of its forks, its replay, and its Markdown.
+
+A page has the newest turns; the live line (`consumers`) brings what follows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import OuterRef, Subquery
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
+from django.utils.http import content_disposition_header
+from django.utils.text import slugify
+
+from apps.agents.models import Agent
+from apps.features.forks import branches
+from apps.features.sharing.transcripts import markdown_of
+from apps.record import lineage
+from apps.record.errors import ContextNotFound
+from apps.record.events import JSON
+from apps.record.models import Context, Message, Task
+from apps.web.sessions.artifacts import artifacts_before, artifacts_by_name
+from apps.web.sessions.entries import FORMAT, agent_label, entries_of, settled_events
+from apps.web.sessions.sending import shown_queue
+from apps.web.sessions.status import session_status
+from apps.web.shell import page, parse_index, principal_of, reader_view, session_or_404
+
+TURNS = 30  # messages of the person that a page begins with, and that "earlier" adds
+MOST_TURNS = 300  # that "earlier" adds at most
+
+
+@reader_view
+def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The page. Somebody else's session is not found."""
+    context = session_or_404(request, session)
+    agents = list(Agent.objects.visible_to(principal_of(request)))
+    state = page_state(context)
+    files = artifacts_before(context, state["last"] + 1)
+    return page(
+        request,
+        "web/session.html",
+        session=context,
+        agent=context.agent,
+        agent_is_usable=context.agent in agents,
+        agents=agent_choices(agents) if context.parent_task is None else [],
+        page_state=state,
+        status=session_status(context),
+        queue=shown_queue(context),
+        files=artifacts_by_name(files),
+        file_count=len(files),
+    )
+
+
+@reader_view
+def earlier(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The entries of the turns before `?before=<index>`, as many as `turns` says."""
+    context = session_or_404(request, session)
+    before, turns = parse_index(request.GET.get("before", "")), parse_index(request.GET.get("turns", str(TURNS)))
+    if before is None or turns is None:
+        raise Http404
+    first = _first_event_of_turns(context, before, max(1, min(turns, MOST_TURNS)))
+    return JsonResponse({"first": first, "entries": entries_of(context, settled_events(context, first - 1, before))})
+
+
+def page_state(context: Context) -> JSON:
+    """The data that the page's script starts with: the newest turns, and the addresses of everything else."""
+    last = context.last_event
+    first = _first_event_of_turns(context, last + 1)
+    return {
+        "session": str(context.pk),
+        "agent": agent_label(context.agent),
+        "format": FORMAT,
+        "first": first,
+        "last": last,
+        "entries": entries_of(context, settled_events(context, first - 1, last + 1)),
+        "branches": branches_json(context),
+        "line": f"/ws/sessions/{context.pk}",
+        "say": reverse("web:say", args=[context.pk]),
+        "again": reverse("web:again", args=[context.pk]),
+        "rate": reverse("web:rate", args=[context.pk]),
+        "switch": reverse("web:switch", args=[context.pk]),
+        "stop": reverse("web:stop", args=[context.pk]),
+        "earlier": reverse("web:earlier", args=[context.pk]),
+        "queue": reverse("web:queue", args=[context.pk]),
+    }
+
+
+def _first_event_of_turns(context: Context, before: int, turns: int = TURNS) -> int:
+    """The index at which the last turns before `before` start."""
+    said = lineage.messages(context).filter(role=Message.Role.USER, index__lt=before).order_by("-index")
+    begins = list(said.values_list("index", flat=True)[:turns])
+    return begins[-1] if len(begins) == turns else 1
+
+
+def agent_choices(agents: Iterable[Agent]) -> list[Agent]:
+    """The agents to choose from, available ones first."""
+    return sorted(agents, key=lambda agent: (not agent.is_available, agent.name.lower()))
+
+
+ROW, PICTURE, INSET = 56, 96, 12  # pixels: the height of a line's row, the width of the lines, the room beside them
+LONGEST_TITLE = 80  # characters of a title in the picture
+REASONS = {
+    "edit": "another message",
+    "retry": "another answer",
+    "agent": "with another agent",
+    "fork": "a fork",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLine:
+    """A session in the picture, in pixels. `parent` is the line that it branches off, if there is one."""
+
+    node: branches.Node
+    state: str | None
+    is_here: bool
+    row: int
+    begins: int
+    ends: int
+    parent: TreeLine | None
+
+    @property
+    def context(self) -> Context:
+        return self.node.context
+
+    @property
+    def href(self) -> str:
+        return "" if self.node.is_gap else reverse("web:session", args=[self.context.pk])
+
+    @property
+    def title(self) -> str:
+        return "A session that was deleted" if self.node.is_gap else str(self.context)
+
+    @property
+    def short_title(self) -> str:
+        return self.title if len(self.title) <= LONGEST_TITLE else self.title[:LONGEST_TITLE] + "…"
+
+    @property
+    def reason(self) -> str:
+        return REASONS.get(self.context.fork_reason, "") if self.context.forked_at is not None else "where it began"
+
+    @property
+    def top(self) -> int:
+        return self.row * ROW
+
+    @property
+    def middle(self) -> int:
+        return self.top + ROW // 2
+
+    @property
+    def edge(self) -> str:
+        """The path from the parent's line to the start of this line."""
+        if self.parent is None:
+            return ""
+        bend = min(8, ROW // 2)
+        return f"M{self.begins} {self.parent.middle}V{self.middle - bend}q0 {bend} {bend} {bend}"
+
+
+@reader_view
+def tree(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The tree of a session and its forks, as a page or for a dialog. Somebody else's session is not found."""
+    try:
+        found = branches.tree(principal_of(request), session)
+    except ContextNotFound:
+        raise Http404 from None
+    lines = tree_lines(found, session)
+    here = next(line for line in lines if line.is_here)
+    known = {"lines": lines, "here": here, "height": len(lines) * ROW, "text_at": PICTURE + 2 * INSET + 24}
+    if request.headers.get("HX-Request"):
+        response = render(request, "web/_tree.html", known)
+    else:
+        response = page(request, "web/tree.html", session=here.context, **known)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+@reader_view
+def session_branches(request: HttpRequest, session: uuid.UUID) -> JsonResponse:
+    """The current branch points of a session. Its log has no event of a fork that is made elsewhere."""
+    return JsonResponse(branches_json(session_or_404(request, session)))
+
+
+def branches_json(context: Context) -> JSON:
+    """The branch points by the index of their message: which branch this is, and the addresses of all."""
+    return {
+        str(one.index): {
+            "place": one.position,
+            "ways": [
+                f"{reverse('web:session', args=[branch.session])}#m-{branch.first_message}" for branch in one.branches
+            ],
+        }
+        for one in branches.branch_points(context)
+    }
+
+
+def tree_lines(tree: branches.Tree, here: uuid.UUID) -> list[TreeLine]:
+    """The lines of a tree, top to bottom, on one scale."""
+    newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
+    members = Context.objects.filter(pk__in=[node.context.pk for node in tree.nodes])
+    states = dict(members.annotate(state=Subquery(newest.values("state")[:1])).values_list("pk", "state"))
+    longest = max(node.context.last_event for node in tree.nodes) or 1
+    lines: dict[uuid.UUID, TreeLine] = {}
+    for row, node in enumerate(tree.nodes):
+        context = node.context
+        parent = lines.get(context.parent_id) if context.parent_id else None
+        begins, ends = (INSET + PICTURE * at // longest for at in (context.forked_at or 0, context.last_event))
+        state = None if node.is_gap else states.get(context.pk)
+        lines[context.pk] = TreeLine(node, state, context.pk == here, row, begins, max(ends, begins + 16), parent)
+    return list(lines.values())
+
+
+REPLAY_PAGE_SIZE = 500  # events that the player loads at once
+
+
+@reader_view
+def replay(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The page of the player, which loads the events."""
+    context = session_or_404(request, session)
+    first = lineage.agent_at(context, 0)[0] if context.last_event else context.agent_id
+    state = {
+        "session": str(context.pk),
+        "last": context.last_event,
+        "entries": reverse("web:replay-entries", args=[context.pk]),
+        "agent": agent_label(Agent.objects.get(pk=first)),
+    }
+    return page(request, "web/replay.html", session=context, page_state=state)
+
+
+@reader_view
+def replay_entries(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """A page of entries, one for each event after `?after=`, and the last index of the page."""
+    context = session_or_404(request, session)
+    after = parse_index(request.GET.get("after", "0"))
+    if after is None:
+        raise Http404
+    events = list(lineage.events(context, after)[:REPLAY_PAGE_SIZE])
+    entries = entries_of(context, events, is_merged=False)
+    return JsonResponse({"entries": entries, "last": events[-1].index if events else after})
+
+
+@reader_view
+def as_markdown(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The session in Markdown, as a download. Somebody else's is not found."""
+    context = session_or_404(request, session)
+    response = HttpResponse(markdown_of(context), content_type="text/markdown; charset=utf-8")
+    name = f"{slugify(str(context), allow_unicode=True)[:60] or 'session'}.md"
+    response["Content-Disposition"] = content_disposition_header(as_attachment=True, filename=name)
+    response["Cache-Control"] = "private, no-store"
+    return response

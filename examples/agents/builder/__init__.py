@@ -1,1 +1,0 @@
-"""An orchestrator and its workers: one plans and collects, another writes each file, as a task of its own."""

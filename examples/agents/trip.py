@@ -1,0 +1,358 @@
+"""A trip in four small steps, each an agent: weather, flight, hotel, itinerary. All of it is made up."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from agentkit import Completed, InputRequired, Message, NotAnswered, Outcome, Skill, SkillHandler, TaskContext
+from agentkit.slots import answer_in
+from examples import handover
+from examples.agents.travel import sights_of
+from examples.handover import Line, Result
+from examples.pages import escape
+
+MADE_UP = "A demonstration: it is made up from the city and the dates, nothing is looked up and nothing is booked."
+
+Place = Annotated[Line, Field(min_length=2, max_length=60)]
+
+
+class Stay(BaseModel):
+    """The question for a stay: agents ask with this form where a message says no such thing."""
+
+    city: Place = Field(title="City")
+    arrival: datetime.date = Field(title="Arrival")
+    nights: int = Field(title="Nights", ge=1, le=14)
+
+    def chance(self, about: str) -> random.Random:
+        """Dice that fall the same way for the same stay."""
+        return random.Random(f"{about}|{self.city.casefold()}|{self.arrival}|{self.nights}")  # noqa: S311 - no secrets
+
+    @property
+    def days(self) -> list[datetime.date]:
+        """From the day of arrival to that of departure."""
+        return [self.arrival + datetime.timedelta(day) for day in range(self.nights + 1)]
+
+
+class Journey(Stay):
+    """A stay, and where one comes from."""
+
+    departure: Place = Field(title="From")
+
+
+class Day(BaseModel):
+    date: datetime.date
+    sky: Literal["sun", "clouds", "rain", "snow"]
+    high: int
+    low: int
+
+    @property
+    def is_wet(self) -> bool:
+        return self.sky in ("rain", "snow")
+
+
+class Weather(Result):
+    MAKER = "Trip weather (`trip-weather`)"
+
+    kind: Literal["weather"] = "weather"
+    stay: Stay
+    days: list[Day] = Field(min_length=1, max_length=20)
+
+
+class Flight(Result):
+    MAKER = "Trip flights (`trip-flights`)"
+
+    kind: Literal["flight"] = "flight"
+    number: Line = Field(max_length=20)
+    departure: Place
+    leaves: datetime.time
+    arrives: datetime.time
+    price: int
+
+
+class Hotel(Result):
+    MAKER = "Trip hotels (`trip-hotels`)"
+
+    kind: Literal["hotel"] = "hotel"
+    name: Line = Field(max_length=100)
+    by: Line = Field(max_length=100)
+    price: int
+
+
+def day_name(day: datetime.date) -> str:
+    """A day as people write it."""
+    return f"{day:%A}, {day.day} {day:%B}"
+
+
+QUESTION = "Tell me about the trip: send it as JSON, or fill in the form."
+
+
+def stay_or_question[S: Stay](task: TaskContext, kind: type[S]) -> S | InputRequired:
+    """The stay, from a form or from JSON in the text; or the question, which says what is missing."""
+    parts = [part for part in task.message.parts if not _is_result(part.get("data"))]
+    try:
+        return answer_in(Message.from_wire({**task.message.wire, "parts": parts}), kind)
+    except NotAnswered as missing:
+        is_bare = not any("data" in part for part in parts) and not task.message.text.lstrip().startswith("{")
+        return InputRequired(QUESTION if is_bare else f"{missing} {QUESTION}", slot=kind)
+
+
+def _is_result(value: Any) -> bool:
+    """What other agents delivered goes along with a message, and is no form."""
+    return isinstance(value, dict) and "kind" in value
+
+
+MEAN, SWING, WARMEST = 13.0, 9.0, 205  # °C, °C, and the day of the year
+FREEZING = 1
+
+
+def forecast(stay: Stay) -> Weather:
+    """A made-up forecast for each day of the stay."""
+    dice = stay.chance("weather")
+    days = []
+    for date in stay.days:
+        season = MEAN + SWING * math.cos(2 * math.pi * (date.timetuple().tm_yday - WARMEST) / 365)
+        high = round(season + dice.uniform(-4, 5))
+        sky = dice.choices(("sun", "clouds", "rain"), (5, 3, 3))[0]
+        sky = "snow" if sky == "rain" and high <= FREEZING else sky
+        days.append(Day.model_validate({"date": date, "sky": sky, "high": high, "low": high - dice.randint(4, 9)}))
+    return Weather(stay=stay, days=days)
+
+
+class TripAgent(SkillHandler):
+    """What the agents of the trip have in common."""
+
+    input_modes = ("text/plain", "application/json")
+    output_modes: Sequence[str] = ("application/json", "text/plain")
+    retry_safe = True
+
+
+class TripWeather(TripAgent):
+    """Makes up a forecast for a city and dates, the same each time. It knows nothing of the real weather."""
+
+    name = "Trip weather"
+    skills = (
+        Skill(
+            "forecast",
+            "Make up a forecast",
+            "A made-up forecast for each day of a stay, by city, arrival and nights; asks for what is missing.",
+            tags=["weather", "trip", "demo"],
+            examples=['{"city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+            output_modes=["application/json"],
+        ),
+    )
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        stay = stay_or_question(task, Stay)
+        if not isinstance(stay, Stay):
+            return stay
+        found = forecast(stay)
+        wet = sum(day.is_wet for day in found.days)
+        highs = [day.high for day in found.days]
+        rain = "no rain" if not wet else f"rain or snow on {wet} of {len(found.days)} days"
+        said = f"{stay.city}: {min(highs)} to {max(highs)} °C, {rain}. {MADE_UP}"
+        return Completed(said, [handover.as_json(found)])
+
+
+NOON = datetime.time(12)
+OFFERED = 4
+
+
+def flight_offers(journey: Journey) -> list[Flight]:
+    """Made-up flights of the day of arrival, the cheapest first."""
+    dice = journey.chance(f"flights|{journey.departure.casefold()}")
+    hours = dice.randint(1, 4)
+    flights = []
+    for leaves in sorted(dice.sample(range(6, 19), OFFERED)):
+        minutes = dice.choice((0, 15, 30, 45))
+        flights.append(
+            Flight(
+                number=f"PY {dice.randint(100, 999)}",
+                departure=journey.departure,
+                leaves=datetime.time(leaves, minutes),
+                arrives=datetime.time(leaves + hours, minutes),
+                price=60 * hours + dice.randint(0, 140),
+            )
+        )
+    return sorted(flights, key=lambda one: (one.price, one.leaves))
+
+
+def best_flight(flights: list[Flight], weather: Weather) -> tuple[Flight, str]:
+    """The flight to take, and why."""
+    early = [one for one in flights if one.arrives <= NOON]
+    if early and not weather.days[0].is_wet:
+        return early[0], "the cheapest that arrives by noon, as the first day will be dry"
+    if early:
+        return flights[0], "the cheapest, as the first day will be wet anyway"
+    return flights[0], "the cheapest, as none arrives by noon"
+
+
+class TripFlights(TripAgent):
+    """Makes up flights for a stay and picks one that suits the weather. No airline is asked, nothing is booked."""
+
+    name = "Trip flights"
+    skills = (
+        Skill(
+            "pick-flight",
+            "Pick a made-up flight",
+            "Four made-up flights for a stay, and the one that suits the forecast of the first day.",
+            tags=["flight", "trip", "demo"],
+            examples=['{"departure": "Oslo", "city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+            output_modes=["application/json"],
+        ),
+    )
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        weather = handover.needed(task, Weather)
+        journey = stay_or_question(task, Journey)
+        if not isinstance(journey, Journey):
+            return journey
+        flight, why = best_flight(flight_offers(journey), weather)
+        times = f"{flight.leaves:%H:%M} to {flight.arrives:%H:%M}"
+        said = f"{flight.number} from {flight.departure}, {times}, {flight.price} €: {why}."
+        return Completed(f"{said} {MADE_UP}", [handover.as_json(flight)])
+
+
+NAMES = ("Linden", "Harbour", "Old Post", "Two Bridges", "Swallow", "Copper", "Meridian", "Quiet House")
+DRY, WET = ("by the park", "by the water"), ("by the museums", "by the station")
+
+
+def hotel_offers(stay: Stay) -> list[Hotel]:
+    """Made-up hotels, the cheapest first; prices are for the whole stay."""
+    dice = stay.chance("hotels")
+    names = dice.sample(NAMES, len(DRY + WET))
+    hotels = [
+        Hotel(name=f"Hotel {name}", by=by, price=stay.nights * dice.randint(70, 190))
+        for name, by in zip(names, DRY + WET, strict=True)
+    ]
+    return sorted(hotels, key=lambda one: (one.price, one.name))
+
+
+def best_hotel(hotels: list[Hotel], weather: Weather) -> tuple[Hotel, str]:
+    """The hotel to take, and why."""
+    wet = sum(day.is_wet for day in weather.days)
+    is_wet = 2 * wet > len(weather.days)
+    wanted = WET if is_wet else DRY
+    why = f"the cheapest {' or '.join(wanted)}, as {wet} of {len(weather.days)} days will be wet"
+    return next(one for one in hotels if one.by in wanted), why
+
+
+class TripHotels(TripAgent):
+    """Makes up hotels for a stay and picks one that suits the weather. No hotel is asked, nothing is booked."""
+
+    name = "Trip hotels"
+    skills = (
+        Skill(
+            "pick-hotel",
+            "Pick a made-up hotel",
+            "Four made-up hotels for a stay, and the one that suits the forecast.",
+            tags=["hotel", "trip", "demo"],
+            examples=['{"city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+            output_modes=["application/json"],
+        ),
+    )
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        weather = handover.needed(task, Weather)
+        stay = stay_or_question(task, Stay)
+        if not isinstance(stay, Stay):
+            return stay
+        hotel, why = best_hotel(hotel_offers(stay), weather)
+        said = f"{hotel.name} {hotel.by}, {hotel.price} €: {why}."
+        return Completed(f"{said} {MADE_UP}", [handover.as_json(hotel)])
+
+
+NAME = "itinerary.md"
+EVENING = datetime.time(17)
+UNDER_A_ROOF = re.compile(
+    r"museum|louvre|orsay|opera|pantheon|gallery|market|khan|factory|café|dome|rijks|aquarium", re.IGNORECASE
+)
+
+
+def sights(city: str) -> tuple[list[str], list[str]]:
+    """What there is to see in the open, and under a roof."""
+    places = sights_of(city)
+    return [one for one in places if not UNDER_A_ROOF.search(one)], [one for one in places if UNDER_A_ROOF.search(one)]
+
+
+def planned_days(weather: Weather, flight: Flight, hotel: Hotel) -> list[tuple[Day, list[str]]]:
+    """The days and what is done on each; nothing is seen twice before all was seen."""
+    open_air, roofed = sights(weather.stay.city)
+    seen: list[str] = []
+    days = []
+    for at, day in enumerate(weather.days):
+        is_first, is_last = at == 0, at == len(weather.days) - 1
+        steps = (
+            [f"Arrive at {flight.arrives:%H:%M} with {flight.number}, and go to {hotel.name} {hotel.by}"]
+            if is_first
+            else []
+        )
+        if is_first and flight.arrives >= EVENING:
+            steps.append("Too late for more: have dinner near the hotel")
+        else:
+            wanted = [*roofed, *open_air] if day.is_wet else [*open_air, *roofed]
+            steps += [_next(wanted, seen) for _ in range(1 if is_first or is_last else 2)]
+        if is_last:
+            steps.append(f"Leave {hotel.name} and fly home")
+        days.append((day, steps))
+    return days
+
+
+def as_markdown(weather: Weather, flight: Flight, hotel: Hotel) -> str:
+    """The itinerary as a page."""
+    stay = weather.stay
+    lines = [
+        f"# {stay.nights} nights in {escape(stay.city)}",
+        f"Flight {escape(flight.number)} from {escape(flight.departure)}, "
+        f"{flight.price} €; {escape(hotel.name)} "
+        f"{escape(hotel.by)}, {hotel.price} €; together {flight.price + hotel.price} €.",
+        f"**{MADE_UP}**",
+    ]
+    for day, steps in planned_days(weather, flight, hotel):
+        items = [f"- {escape(step)}" for step in steps]
+        lines.append("\n".join([f"## {day_name(day.date)}: {day.sky}, {day.low} to {day.high} °C", "", *items]))
+    return "\n\n".join(lines) + "\n"
+
+
+def _next(wanted: Sequence[str], seen: list[str]) -> str:
+    """The first that was seen least often."""
+    chosen = min(wanted, key=lambda one: (seen.count(one), wanted.index(one)))
+    seen.append(chosen)
+    return chosen[:1].upper() + chosen[1:]
+
+
+class TripItinerary(TripAgent):
+    """Puts weather, flight and hotel together to a plan day by day. A demonstration that books nothing."""
+
+    name = "Trip itinerary"
+    skills = (
+        Skill(
+            "write-itinerary",
+            "Write an itinerary",
+            "Takes weather.json, flight.json and hotel.json and says what to do on each day: in the open when it is "
+            "dry, under a roof when it is not, and less on the day of a late arrival.",
+            tags=["itinerary", "trip", "demo"],
+            examples=["Write the itinerary"],
+            input_modes=["application/json", "text/plain"],
+            output_modes=["text/markdown"],
+        ),
+    )
+    output_modes = ("text/markdown", "text/plain")
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        weather = handover.needed(task, Weather)
+        flight, hotel = handover.needed(task, Flight), handover.needed(task, Hotel)
+        page = as_markdown(weather, flight, hotel)
+        stay = weather.stay
+        said = (
+            f"{stay.nights} nights in {stay.city} from {day_name(stay.arrival)}, "
+            f"{flight.price + hotel.price} € together. "
+            f"{MADE_UP}"
+        )
+        return Completed(said, [handover.document(NAME, page, description=f"A plan for {stay.city}")])

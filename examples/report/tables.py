@@ -1,0 +1,132 @@
+"""From the bytes of a CSV file to its table, and what a cell says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+
+DELIMITERS = ",;\t|"
+MOST_MISFITS = 0.02  # the share of rows that may have too many or too few values
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "–", "?"})
+NUMBER = re.compile(r"[-+−]?(0|[1-9]\d*|[1-9]\d{0,2}(,\d{3})+)?(\.\d+)?([eE][-+]?\d+)?")
+POINT = re.compile(r"\d\.\d")
+
+
+class NotATable(Exception):
+    """The file cannot be reported on; the text says what is wrong with it, as a sentence."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The content of a CSV file. `left_out` rows had more or fewer values than the others.
+
+    `comma` tells that numbers have a decimal comma.
+    """
+
+    names: list[str]
+    columns: list[list[str]]
+    left_out: int = 0
+    comma: bool = False
+
+    @property
+    def row_count(self) -> int:
+        return len(self.columns[0])
+
+    def number(self, cell: str) -> float | None:
+        """The number in a cell; None where there is none. Digits with a leading zero name something."""
+        cell = cell.strip().replace("−", "-")
+        if self.comma:
+            cell = cell.replace(".", "").replace(",", ".")
+        if not cell or len(cell) > 40 or not NUMBER.fullmatch(cell):
+            return None
+        try:
+            value = float(cell.replace(",", ""))
+        except ValueError:
+            return None
+        return value if math.isfinite(value) else None
+
+
+def is_missing(cell: str) -> bool:
+    return cell.strip().casefold() in MISSING
+
+
+def day_in(cell: str) -> date | None:
+    """The date of a cell such as 2024-01-31, 2024-01-31T10:00 or 31.01.2024."""
+    for read in (datetime.fromisoformat, lambda text: datetime.strptime(text, "%d.%m.%Y")):
+        try:
+            return None if cell.isdigit() else read(cell).date()
+        except ValueError:
+            continue
+    return None
+
+
+def read_table(content: bytes) -> Table:
+    """Reads a CSV file with a header, of any common delimiter.
+
+    Raises:
+        NotATable: it is not one; the text says why.
+    """
+    text = _text(content)
+    try:
+        delimiter = csv.Sniffer().sniff(text[:50_000], DELIMITERS).delimiter
+    except csv.Error:
+        delimiter = ","
+    try:
+        rows = [
+            row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(map(str.strip, row))
+        ]
+    except csv.Error as error:
+        raise NotATable(f"Its rows cannot be told apart ({error}); is a quotation mark left open?") from None
+    header, *body = rows or [[]]
+    if not body:
+        raise NotATable("It has no rows below its header.")
+    fitting = [row for row in body if len(row) == len(header)]
+    left_out = len(body) - len(fitting)
+    if left_out > len(body) * MOST_MISFITS:
+        raise NotATable(f"Its rows are uneven: {left_out} have more or fewer values than the first row.")
+    columns = [list(column) for column in zip(*fitting, strict=True)]
+    if all(is_missing(cell) for column in columns for cell in column):
+        raise NotATable("It has no values, only empty cells.")
+    if not any(POINT.search(text) or cell.strip().isdigit() for column in columns for cell in column) and _is_prose(
+        text
+    ):
+        raise NotATable("It looks like running text, not like a table.")
+    comma = delimiter != "," and not any(POINT.search(cell) for column in columns for cell in column)
+    return Table(list(_names(header)), columns, left_out, comma)
+
+
+def _text(content: bytes) -> str:
+    encodings = ("utf-16",) if content.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig", "cp1252")
+    for encoding in encodings:
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if "\x00" in text or text.startswith(("%PDF", "PK\x03\x04")):
+            raise NotATable("It holds binary data, not text.")
+        if not text.strip():
+            raise NotATable("It is empty.")
+        return text
+    raise NotATable("It is no text in UTF-8, UTF-16 or Windows' encoding.")
+
+
+def _is_prose(text: str) -> bool:
+    """Do its lines end like sentences?"""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return 2 * sum(line.endswith((".", "!", "?")) for line in lines) > len(lines)
+
+
+def _names(header: Iterable[str]) -> Iterable[str]:
+    """A name of its own for each column."""
+    taken: set[str] = set()
+    for at, cell in enumerate(header, 1):
+        name = cell.strip() or f"Column {at}"
+        while name in taken:
+            name = f"{name} ({at})"
+        taken.add(name)
+        yield name

@@ -1,0 +1,192 @@
+"""What a new installation starts with: two people, agents to try, and plans over them.
+
+`DATA_DIR/first-login.txt` keeps the passwords and the API key that a new installation made for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+
+from agentkit import HandlerError, load_handler
+
+DEMO = "demo@parley.local"
+ADMIN = "admin@parley.local"
+
+
+@dataclass(frozen=True)
+class ShowcaseAgent:
+    """An agent of the showcase, with the policies of its first registration; later ones are the operator's."""
+
+    slug: str
+    handler: str
+    access: str = "authenticated"
+
+
+AGENTS = (
+    ShowcaseAgent("hello", "examples.agents.hello:Hello", "public"),
+    ShowcaseAgent("echo", "examples.agents.echo:Echo"),
+    ShowcaseAgent("countdown", "examples.agents.countdown:Countdown"),
+    ShowcaseAgent("report", "examples.report.agent:Report"),
+    ShowcaseAgent("travel", "examples.agents.travel:Travel"),
+    ShowcaseAgent("writer", "examples.agents.writer:Writer"),
+    ShowcaseAgent("reviewer", "examples.agents.reviewer:Reviewer"),
+    ShowcaseAgent("builder", "examples.agents.builder:Builder"),
+    ShowcaseAgent("builder-worker", "examples.agents.builder:BuilderWorker"),
+    ShowcaseAgent("assistant", "examples.agents.assistant:Assistant"),
+    ShowcaseAgent("smart-router", "examples.agents.smart_router:SmartRouter"),
+    ShowcaseAgent("research-literature", "examples.research.agents:Literature"),
+    ShowcaseAgent("research-hypotheses", "examples.research.agents:HypothesisMaker"),
+    ShowcaseAgent("research-assays", "examples.research.agents:AssayDesign"),
+    ShowcaseAgent("research-molecules", "examples.research.agents:Molecules"),
+    ShowcaseAgent("research-analysis", "examples.research.agents:DataAnalysis"),
+    ShowcaseAgent("research-candidates", "examples.research.agents:ClinicalCandidates"),
+    ShowcaseAgent("research-report", "examples.research.agents:ResearchReport"),
+    ShowcaseAgent("trip-weather", "examples.agents.trip:TripWeather"),
+    ShowcaseAgent("trip-flights", "examples.agents.trip:TripFlights"),
+    ShowcaseAgent("trip-hotels", "examples.agents.trip:TripHotels"),
+    ShowcaseAgent("trip-itinerary", "examples.agents.trip:TripItinerary"),
+)
+
+
+PLANS = {"research": "research.yaml", "trip": "travel.yaml"}
+"""The plans by their slugs: files in `plans`."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What is there now, and in `problems` a sentence for each agent or plan that could not be registered."""
+
+    logins: FirstLogin
+    problems: tuple[str, ...]
+
+
+def load_showcase() -> Loaded:
+    """Make what is missing; leave what people changed. Safe to call at every start."""
+    logins = _make_people()
+    problems = [problem for shown in (ROUTER, *AGENTS) if (problem := _register(shown))]
+    problems += [problem for slug in PLANS if (problem := _register_plan(slug))]
+    return Loaded(logins, tuple(problems))
+
+
+def plan_file(slug: str) -> Path:
+    """The file that defines a plan of the showcase."""
+    return Path(__file__).parent / "plans" / PLANS[slug]
+
+
+ROUTER = ShowcaseAgent(settings.ROUTER_AGENT, "apps.features.routing.router:Router")
+
+
+def _run(command: str, *arguments: str) -> str:
+    """What a management command prints."""
+    output = StringIO()
+    call_command(command, *arguments, stdout=output)
+    return output.getvalue().strip()
+
+
+def _make_people() -> FirstLogin:
+    kept = FirstLogin.read()
+    people: Any = get_user_model().objects
+    for email, name, *options in ((DEMO, "Demo"), (ADMIN, "Admin", "--operator")):
+        if not people.filter(email=email).exists():
+            kept.passwords[email] = _run("create_user", email, *options)
+            people.filter(email=email).update(name=name)
+            kept.api_keys.pop(email, None)
+            kept.write()
+    demo = people.get(email=DEMO)
+    if DEMO not in kept.api_keys and not demo.api_keys.exists():
+        kept.api_keys[DEMO] = _run("create_api_key", DEMO, "--name=first key")
+        kept.write()
+    return kept
+
+
+def _found(slug: str) -> Any:
+    agents: Any = apps.get_model("agents", "Agent").objects
+    return agents.filter(slug=slug).select_related("current_version").first()
+
+
+def _register(shown: ShowcaseAgent) -> str:
+    """Register or refresh an agent; somebody's own agent of that name is left alone. Returns what went wrong."""
+    found = _found(shown.slug)
+    if found and _is_somebodys(found.handler, shown.handler):
+        return ""
+    policies = [] if found else [f"--access={shown.access}"]
+    try:
+        _run("register_agent", shown.slug, f"--handler={shown.handler}", *policies)
+    except CommandError as error:
+        return f"The agent {shown.slug!r} is left out. {error}"
+    return ""
+
+
+def _is_somebodys(handler: str, shown: str) -> bool:
+    """Is it another handler? An earlier one of the showcase that is no longer there does not count."""
+    if handler == shown:
+        return False
+    try:
+        load_handler(handler)
+    except HandlerError:
+        return not handler.startswith("examples.")
+    return True
+
+
+def _register_plan(slug: str) -> str:
+    """Register or refresh a plan, unless somebody edited it, or has an agent of that name. Returns what went wrong."""
+    found = _found(slug)
+    if found and (found.kind != "plan" or (found.current_version and found.current_version.author_id)):
+        return ""
+    policies = [] if found else ["--access=authenticated"]
+    try:
+        _run("register_plan", slug, str(plan_file(slug)), *policies)
+    except CommandError as error:
+        return f"The plan {slug!r} is left out. {' '.join(str(error).split())}"
+    return ""
+
+
+HEADING = """\
+What this installation made for itself at its first start. Whoever can read this file can sign in:
+change the passwords, then delete it. It is not written again as long as the users exist.
+"""
+LOGIN_LINE = re.compile(r"^(password|API key) of (\S+): (\S+)$", re.MULTILINE)
+
+
+@dataclass
+class FirstLogin:
+    """Secrets by e-mail address, as they were made; a person may have changed a password since."""
+
+    passwords: dict[str, str] = field(default_factory=dict)
+    api_keys: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def path() -> Path:
+        return Path(settings.DATA_DIR) / "first-login.txt"
+
+    @classmethod
+    def read(cls) -> FirstLogin:
+        """What the file says; empty where there is none."""
+        kept = cls()
+        try:
+            text = cls.path().read_text()
+        except FileNotFoundError:
+            return kept
+        for kind, email, secret in LOGIN_LINE.findall(text):
+            (kept.passwords if kind == "password" else kept.api_keys)[email] = secret
+        return kept
+
+    def write(self) -> None:
+        """Replace the file at once (mode 600), so that nobody ever reads half of it."""
+        lines = [f"password of {email}: {secret}" for email, secret in self.passwords.items()]
+        lines += [f"API key of {email}: {secret}" for email, secret in self.api_keys.items()]
+        path = self.path()
+        draft = path.with_suffix(f".{os.getpid()}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write("\n".join([HEADING, *lines, ""]))
+        draft.replace(path)

@@ -1,0 +1,92 @@
+"""Responses to requests that reach no view: too large a body, an unknown path, an unexpected error."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+A2A_DOMAIN = "a2a-protocol.org"
+CLIENT_API = "/api/v1"
+JSON_RPC_PATH = re.compile(r"/a2a(/(?!(tasks|extendedAgentCard)/?\Z)[^/:]+)?/?")
+INTERNAL_ERROR = -32603
+
+
+@dataclass(frozen=True)
+class ErrorResponse:
+    """An error in the form of the protocol that the path belongs to (A2A 1.0: JSON-RPC §9.5, HTTP+JSON §11.6).
+
+    In the client API it is a problem of RFC 9457, with a `code`.
+    """
+
+    status: HTTPStatus
+    name: str  # of the google.rpc code
+    message: str
+    reason: str = ""  # the name again, unless there is a closer one
+    code: str = "unreadable"
+
+    def media_type(self, path: str) -> str:
+        return "application/problem+json" if _is_client_api(path) else "application/json"
+
+    def body(self, path: str) -> bytes:
+        """As JSON: a problem, an error of JSON-RPC at an endpoint of that, otherwise one of HTTP+JSON."""
+        if _is_client_api(path):
+            problem = {
+                "type": f"urn:parley:problem:{self.code}",
+                "title": self.status.phrase,
+                "status": self.status.value,
+                "detail": self.message,
+                "code": self.code,
+            }
+            return json.dumps(problem).encode()
+        details = [
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": self.reason or self.name,
+                "domain": A2A_DOMAIN,
+                "metadata": {},
+            }
+        ]
+        error: dict[str, Any] = {"code": self.status.value, "message": self.message}
+        if JSON_RPC_PATH.fullmatch(path):
+            if self.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+                error["code"] = INTERNAL_ERROR
+            document: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {**error, "data": details}}
+        else:
+            document = {"error": {**error, "status": self.name, "details": details}}
+        return json.dumps(document).encode()
+
+
+def _is_client_api(path: str) -> bool:
+    return path == CLIENT_API or path.startswith(f"{CLIENT_API}/")
+
+
+NOT_FOUND = ErrorResponse(HTTPStatus.NOT_FOUND, "NOT_FOUND", "There is nothing at this address.", code="not_found")
+WRONG_HOST = ErrorResponse(
+    HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "This host name is not served here. ALLOWED_HOSTS names those that are."
+)
+MALFORMED = ErrorResponse(HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "The request line or a header is malformed.")
+URI_TOO_LONG = ErrorResponse(
+    HTTPStatus.REQUEST_URI_TOO_LONG, "INVALID_ARGUMENT", "The address is too long: a line of a request may have 16 kB."
+)
+HEADER_TOO_LONG = ErrorResponse(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "INVALID_ARGUMENT",
+    "A header is too long: a line of a request may have 16 kB.",
+)
+INTERNAL = ErrorResponse(
+    HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL", "Something went wrong here. It has been logged.", code="internal"
+)
+
+
+def too_large(limit: int) -> ErrorResponse:
+    """For a body of more than `limit` bytes."""
+    return ErrorResponse(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "INVALID_ARGUMENT",
+        f"A request may have at most {limit / 1024 / 1024:g} MB. Send large files one by one, or as links.",
+        "REQUEST_TOO_LARGE",
+        "too_large",
+    )

@@ -1,0 +1,187 @@
+// Files beside the words: small ones go with the message; large ones go to the server at once, while one still writes.
+import { h, icon } from "../dom.js";
+import { bytes } from "../format.js";
+import { api, Refused } from "../requests.js";
+import { keepWith } from "./drafts.js";
+
+const RETRY = 3000; // ms between tries where the line is lost
+const WORDS = { waits: "Waiting for the line", refused: "Not uploaded", there: "" };
+
+export class Attachments {
+  constructor(composer) {
+    const { mostBytes, mostUploadBytes, mostFiles } = composer.form.dataset;
+    Object.assign(this, { composer, files: [], list: composer.form.querySelector(".chosen") });
+    Object.assign(this, { most: Number(mostBytes), mostOfOne: Number(mostUploadBytes), mostFiles: Number(mostFiles) });
+    addEventListener("online", () => this.files.filter(({ state }) => state === "waits").forEach((one) => this.start(one)));
+  }
+
+  add(files) {
+    const problem = this.problemWith(files);
+    this.composer.complain(problem);
+    if (problem) return;
+    for (const file of files) this.take({ file, name: file.name, size: file.size, type: file.type, id: "", isThere: false });
+    this.composer.words.focus();
+  }
+
+  problemWith(files) {
+    const empty = files.find(({ size }) => size === 0);
+    if (empty) return `“${empty.name}” is empty. Choose a file that has something in it.`;
+    const large = files.find(({ size }) => size > this.mostOfOne);
+    if (large) return `“${large.name}” has ${bytes(large.size)}. A file may have ${bytes(this.mostOfOne)}.`;
+    if (this.files.length + files.length > this.mostFiles) return `Send at most ${this.mostFiles} files at once.`;
+    return "";
+  }
+
+  /** Small files go with the words, as long as all of that is small enough to be sent at once. */
+  take(one) {
+    const beside = this.files.filter(({ state }) => state === "small").reduce((sum, { size }) => sum + size, one.size);
+    const isSmall = one.file && one.size < LARGE && beside < this.most / 2;
+    one.state = isSmall ? "small" : "there";
+    one.chip = this.chipOf(one);
+    this.files.push(one);
+    this.list.append(one.chip);
+    this.counted();
+    if (!isSmall && !one.isThere) this.start(one);
+  }
+
+  start(one) {
+    clearTimeout(one.timer);
+    one.cut = new AbortController();
+    one.running = this.run(one);
+  }
+
+  async run(one) {
+    this.is(one, "going");
+    const progress = (fraction) => (one.chip.querySelector("progress").value = fraction);
+    const announced = (id) => (one.id = id);
+    try {
+      await upload(one.file, { id: one.id, signal: one.cut.signal, announced, progress });
+      one.isThere = true;
+      this.is(one, "there");
+    } catch (problem) {
+      if (one.cut.signal.aborted) return;
+      const isRefused = problem instanceof Refused;
+      this.is(one, isRefused ? "refused" : "waits");
+      if (isRefused) this.composer.complain(`“${one.name}”: ${problem.message}`);
+      else one.timer = setTimeout(() => this.start(one), RETRY);
+    }
+  }
+
+  is(one, state) {
+    one.state = state;
+    one.chip.querySelector("progress").hidden = state !== "going" && state !== "waits";
+    one.chip.querySelector(".how").textContent = WORDS[state] ?? "";
+  }
+
+  chipOf(one) {
+    return h(
+      "li",
+      { class: "chip" },
+      icon("file"),
+      h("span", { class: "name" }, one.name),
+      h("span", { class: "size" }, bytes(one.size)),
+      h("progress", { max: 1, value: 0, hidden: true, "aria-label": `Uploading ${one.name}` }),
+      h("span", { class: "how" }),
+      h("button", { type: "button", class: "quiet round", "aria-label": `Remove ${one.name}`, onclick: () => this.remove(one) }, icon("close")),
+    );
+  }
+
+  remove(one) {
+    this.drop(one);
+    if (one.id) discard(one.id);
+    this.composer.complain("");
+    this.composer.words.focus();
+  }
+
+  drop(one) {
+    clearTimeout(one.timer);
+    one.cut?.abort();
+    one.chip.remove();
+    this.files = this.files.filter((other) => other !== one);
+    this.counted();
+  }
+
+  counted() {
+    this.list.hidden = !this.files.length;
+    keepWith(this.composer, { files: !this.list.hidden });
+  }
+
+  /** Does nothing wait for them? */
+  get areThere() {
+    return this.files.every(({ state }) => state === "small" || state === "there");
+  }
+
+  /** Wait until each is there, or waits for the line: then the message waits with it. False where one was refused. */
+  async ready() {
+    await Promise.all(this.files.map(({ running }) => running));
+    return !this.files.some(({ state }) => state === "refused");
+  }
+
+  /** The files as fields of a message; of one that is there already, only what is known of it. */
+  said() {
+    return this.files.map(({ file, name, size, type, id, isThere, state }) =>
+      state === "small" ? ["files", file] : ["large", { file: isThere ? null : file, name, size, type, id, isThere }],
+    );
+  }
+
+  clear() {
+    for (const one of this.files) this.drop(one);
+  }
+
+  giveBack(said) {
+    for (const [name, value] of said) {
+      if (name === "files") this.take({ file: value, name: value.name, size: value.size, type: value.type, id: "" });
+      if (name === "large") this.take({ ...value });
+    }
+  }
+}
+
+export const LARGE = 1e6; // bytes from which on a file goes in pieces
+const [SMALLEST, FIRST, LARGEST] = [2 ** 18, 2 ** 19, 2 ** 23]; // bytes of a piece
+const [QUICK, SLOW] = [500, 2000]; // ms that a piece takes: a person sees how far it is, and a cut costs little
+
+/**
+ * Gives the id by which a message names the file. `id` is that of an upload that was begun; `announced(id)` is told a new
+ * one, `progress(fraction)` how far it is. Throws Refused, Unreachable, and what `signal` says.
+ */
+export async function upload(file, { id = "", signal, announced = () => {}, progress = () => {} } = {}) {
+  let at = id ? await offsetOf(id, signal) : null;
+  if (at === null) {
+    ({ id } = await api("POST", "/uploads", { filename: file.name, size: file.size, mediaType: file.type }, { signal }));
+    announced(id);
+    at = 0;
+  }
+  for (let size = FIRST; at < file.size; ) {
+    progress(at / file.size);
+    const begun = performance.now();
+    at = await append(id, at, file.slice(at, at + size), signal);
+    const took = performance.now() - begun;
+    if (took < QUICK) size = Math.min(size * 2, LARGEST);
+    if (took > SLOW) size = Math.max(size / 2, SMALLEST);
+  }
+  progress(1);
+  return id;
+}
+
+/** Give an upload up; what came of it is deleted by itself some day where this does not get through. */
+export function discard(id) {
+  return api("DELETE", `/uploads/${id}`).catch(() => {});
+}
+
+async function offsetOf(id, signal) {
+  try {
+    return (await api("GET", `/uploads/${id}`, undefined, { signal })).offset;
+  } catch (problem) {
+    if (problem.status === 404) return null; // it has expired
+    throw problem;
+  }
+}
+
+async function append(id, at, piece, signal) {
+  try {
+    return (await api("PATCH", `/uploads/${id}`, piece, { signal, headers: { "Upload-Offset": String(at) } })).offset;
+  } catch (problem) {
+    if (problem.status === 409) return offsetOf(id, signal); // the answer to the piece before was lost
+    throw problem;
+  }
+}

@@ -1,0 +1,114 @@
+// Where people write: Enter sends, except on a touch keyboard. A draft is kept until it is sent. `submitting.js` does the rest.
+
+export const LOST = "The line is lost. Try again when it is back; what you wrote is kept here.";
+
+export class Composer {
+  /**
+   * `send(message)` is given {id, text, files, said, isNow}: `said` are a form's fields, as [name, value], `isNow` whether it
+   * is said into the work that goes on. Others add fields to the next message by `also`; `editLast` is what ArrowUp does
+   * where nothing is written.
+   */
+  constructor(form, send) {
+    Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null });
+    this.words = form.querySelector("textarea");
+    this.error = form.querySelector(".composer-error");
+    this.draft = `draft:${new URL(form.action).pathname}`;
+    this.words.value ||= localStorage[this.draft] ?? "";
+    if (localStorage[`${this.draft}:with`]) import("./submitting.js").then(({ recallDraft }) => recallDraft(this), () => {});
+    this.listen();
+    this.grow();
+    form.querySelector(".send").disabled = this.words.disabled; // the browser would have sent the form
+  }
+
+  listen() {
+    const { form, words } = this;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.isNow = Boolean(event.submitter?.matches(".send-now"));
+      if (this.isNow) words.focus();
+      this.submit();
+    });
+    words.addEventListener("input", () => this.written());
+    words.addEventListener("input", () => import("./submitting.js").catch(() => {}), { once: true });
+    words.addEventListener("keydown", (event) => this.pressed(event));
+    words.addEventListener("paste", ({ clipboardData: { files, types } }) => this.attach(files, types));
+    const chooser = form.querySelector("#files");
+    const take = () => {
+      this.attach(chooser.files);
+      chooser.value = "";
+    };
+    chooser.addEventListener("change", take);
+    take(); // what was chosen before this script was there
+    document.addEventListener("dragenter", () => import("./submitting.js").then(({ acceptDrops }) => acceptDrops(this)), { once: true });
+  }
+
+  pressed(event) {
+    if (event.isComposing || event.shiftKey) return;
+    const isNow = event.ctrlKey || event.metaKey;
+    if (event.key === "Enter" && (isNow || !matchMedia("(pointer: coarse)").matches)) this.form.requestSubmit(isNow ? this.form.querySelector(".send-now") : null);
+    else if (event.key === "ArrowUp" && !this.words.value && this.editLast) this.editLast();
+    else if (event.key === "Escape") this.leave();
+    else return;
+    event.preventDefault();
+  }
+
+  /** Stop waiting for files; or else move the focus to what there is to read. */
+  leave() {
+    if (this.sender?.isDue) this.sender.due(false);
+    else document.querySelector("#transcript, #main").focus({ preventScroll: true });
+  }
+
+  async attach(files, types = []) {
+    const chosen = [...files];
+    if (chosen.length && !this.words.disabled) await (await this.submitting())?.attach(chosen, types);
+  }
+
+  /** What is written while it waits for its script is another message. */
+  async submit() {
+    const { words } = this;
+    if (this.sender?.isThere) return this.sender.submit();
+    const { value } = words;
+    words.value = "";
+    const sender = await this.submitting();
+    return sender ? sender.submitLater(value) : this.write(value + words.value);
+  }
+
+  async giveBack(...unsent) {
+    await (await this.submitting())?.giveBack(...unsent);
+  }
+
+  /** Asked for once, so that order is kept; null where it cannot be loaded now. */
+  submitting() {
+    this.coming ??= import("./submitting.js").then(
+      ({ Submitting }) => (this.sender = new Submitting(this)),
+      () => {
+        this.coming = null;
+        this.complain(LOST);
+        return null;
+      },
+    );
+    return this.coming;
+  }
+
+  complain(sentence) {
+    this.error.textContent = sentence;
+    this.error.hidden = !sentence;
+  }
+
+  written() {
+    this.grow();
+    if (this.words.value.trim()) localStorage.setItem(this.draft, this.words.value);
+    else localStorage.removeItem(this.draft);
+  }
+
+  grow() {
+    if (CSS.supports("field-sizing", "content")) return;
+    this.words.style.height = "auto";
+    this.words.style.height = `${this.words.scrollHeight}px`;
+  }
+
+  write(text) {
+    this.words.value = text;
+    this.written();
+  }
+}

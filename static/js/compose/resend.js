@@ -1,0 +1,31 @@
+// What waits to be sent elsewhere than on the page that is open, which sends its own: with its outboxes, where it has opened any.
+import { copyText } from "../clipboard.js";
+import { toast } from "../toast.js";
+import { drop, outboxes, sendAll } from "./outbox.js";
+
+const SOON = 1500; // ms in which a page opens its own
+const told = new Set(); // ids of messages: each is told of once
+
+export async function sendOthers() {
+  for (const outbox of outboxes.values()) outbox.hurry();
+  await new Promise((done) => setTimeout(done, SOON));
+  const refused = await sendAll();
+  for (const message of refused.filter(({ id }) => !told.has(id))) {
+    told.add(message.id);
+    toast(`A message could not be sent. ${message.refused}`, wayOut(message));
+  }
+}
+
+/** Where its session is gone, nothing else can be done with it; its words are not lost by that. */
+function wayOut({ id, session, text, said, isGone }) {
+  if (!isGone) return { name: "Open", run: () => location.assign(pageOf(session)) };
+  const run = async () => (!text || (await copyText(text)) ? drop(id) : told.delete(id));
+  const hasFiles = said.some(([, value]) => typeof value !== "string");
+  const what = hasFiles ? "Copy its words" : "Copy it";
+  return { name: text ? `${what}, and let it go` : "Let it go", run, stays: 60_000 };
+}
+
+function pageOf(session) {
+  const [, agent] = session.split("new:");
+  return agent ? `/agents/${agent}` : `/sessions/${session.split("/")[0]}`;
+}

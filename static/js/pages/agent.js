@@ -1,0 +1,82 @@
+// The first message to an agent: it opens a session, and the page goes there. Until the server has it, it is kept in this browser.
+import "../clipboard.js"; // for its buttons
+import { Composer } from "../compose/composer.js";
+import { mayWait, Outbox } from "../compose/outbox.js";
+import { FOREVER, toast } from "../toast.js";
+
+const SHORT = 60; // characters of a message that say which one it is
+
+const form = document.getElementById("composer");
+const mine = `new:${location.pathname.split("/")[2]}`;
+const written = new Set(); // ids of messages of this page: to the session of one of these it goes
+const notes = new Map(); // of messages on their way, by id: {message, words, away}
+
+const outbox = new Outbox(mine, {
+  waits(message) {
+    const run = () => outbox.takeBack(message.id);
+    note(message, `Sent when the line is back: ${short(message)}`, { name: "Take back", run });
+  },
+  sent(message, { session }) {
+    note(message, "");
+    const go = () => location.assign(session);
+    if (written.has(message.id) && !isWriting()) go();
+    else toast(`Sent: ${short(message)}`, { name: "Open", run: go, stays: FOREVER });
+  },
+  gone(id, answer) {
+    const { message } = notes.get(id) ?? {};
+    if (message && answer) this.sent(message, answer);
+    else if (message) note(message, "");
+  },
+  /** It goes back to where it was written, or else to where somebody sees it. */
+  refused(message, sentence) {
+    if (document.hidden && !written.has(message.id)) return false;
+    note(message, "");
+    composer.giveBack(message, sentence);
+    return true;
+  },
+});
+
+const composer = new Composer(form, (message) => {
+  written.add(message.id);
+  note(message, "Sending…");
+  return outbox.send({ ...message, address: form.action });
+});
+if (mayWait()) outbox.resume(); // what is another's is about to be forgotten
+
+document.addEventListener("visibilitychange", () => document.hidden || outbox.hurry());
+
+/** Say in the corner how it is with a message; each news once. */
+function note(message, words, act = {}) {
+  const { id } = message;
+  const before = notes.get(id);
+  if (before?.words === words) return;
+  before?.away();
+  notes.delete(id);
+  if (words) notes.set(id, { message, words, away: toast(words, { ...act, stays: FOREVER }) });
+}
+
+function short({ text, files }) {
+  const words = text || files[0].name;
+  return words.length > SHORT ? `${words.slice(0, SHORT)}…` : words;
+}
+
+function isWriting() {
+  return Boolean(composer.words.value.trim() || form.querySelector(".chosen li"));
+}
+
+/** What was written is not lost to an example. */
+function fill(words) {
+  const before = composer.words.value;
+  composer.write(words);
+  composer.words.focus();
+  if (!before.trim() || before === words) return;
+  toast("The example took the place of what you wrote.", { name: "Undo", run: () => composer.write(before) });
+}
+
+// An example that was chosen where agents are listed is written already; nothing is sent by an address alone.
+fill(document.getElementById("main").dataset.words || composer.words.value);
+
+document.addEventListener("click", (event) => {
+  const example = event.target.closest("[data-example]");
+  if (example) fill(example.textContent);
+});

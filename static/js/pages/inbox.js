@@ -1,0 +1,129 @@
+// Questions, answered where they are listed: in the inbox those of all sessions, on a run's page those of the run. The
+// server draws them; what is answered anywhere goes away.
+import { keep, mayWait, unsent } from "../compose/outbox.js";
+import { setChildren } from "../place.js";
+import { localizeTime } from "../format.js";
+import { complain, forgetAnswer, keepAnswers, read } from "../question-form.js";
+import { api, post, Unreachable } from "../requests.js";
+import { toast } from "../toast.js";
+
+const SOON = 150; // ms in which more of the same may come
+const PAUSE = 15_000; // ms
+const inbox = document.getElementById("inbox");
+const list = inbox.querySelector("ol");
+let due = 0;
+
+keepAnswers(list);
+answered().then((keys) => [...list.children].filter(({ dataset }) => keys.has(dataset.key)).forEach(leave));
+
+for (const news of ["sessions-heard", "questions-changed"]) {
+  document.addEventListener(news, () => {
+    due ||= setTimeout(renew, SOON);
+  });
+}
+document.addEventListener("visibilitychange", () => document.hidden || renew());
+setInterval(() => document.hidden || renew(), PAUSE); // what agents ask that work for others is not always heard of
+
+/** A question that is still open stays the same element: what was filled in so far, and the focus, stay with it. */
+async function renew() {
+  due = 0;
+  const answer = await fetch(inbox.dataset.items).catch(() => null);
+  if (!answer?.ok || answer.redirected) return; // no line, or signed out: the shell says so
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#inbox ol");
+  const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
+  const keys = await answered();
+  const wanted = [...fresh.children].filter(({ dataset }) => !keys.has(dataset.key)).map((item) => known.get(item.dataset.key) ?? fitted(item));
+  for (const item of [...list.children]) if (!wanted.includes(item)) leave(item);
+  setChildren(list, wanted);
+  nothing();
+}
+
+/** The questions whose answers are on their way, also of an earlier visit. */
+async function answered() {
+  const kept = mayWait() ? await unsent() : [];
+  return new Set(kept.filter(({ refused }) => !refused).map(({ question }) => question));
+}
+
+function fitted(item) {
+  for (const time of item.querySelectorAll("time[datetime]")) localizeTime(time);
+  keepAnswers(item);
+  return item;
+}
+
+/** Take a question away; the focus that it had goes to the next one. */
+function leave(item) {
+  const hadFocus = item.contains(document.activeElement);
+  const next = item.nextElementSibling ?? item.previousElementSibling;
+  item.remove();
+  nothing();
+  if (!hadFocus) return;
+  const place = next?.querySelector("input:not([type=hidden]), textarea, .question a, .who a");
+  (place ?? document.getElementById("inbox-title")).focus();
+}
+
+function nothing() {
+  inbox.querySelector("[data-nothing]")?.toggleAttribute("hidden", list.children.length > 0);
+}
+
+list.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = event.target;
+  const said = read(form);
+  if (!said) return;
+  await act(form, () => sent(form, said));
+});
+
+/** Where the server cannot be reached, the answer waits in this browser until it can (`resend.js` sends it). */
+async function sent(form, { id, form: said, text }) {
+  try {
+    await post(form.action, said);
+    return "Your answer is sent.";
+  } catch (problem) {
+    if (!(problem instanceof Unreachable)) throw problem;
+    const [, session] = new URL(form.action).pathname.match(/^\/sessions\/([^/]+)/);
+    const question = form.closest("li").dataset.key;
+    await keep({ id, session, question, address: form.action, said: [...said], text, files: [], at: Date.now() });
+    return "Your answer is sent when the line is back.";
+  }
+}
+
+// Declining ends the task for good, so it is asked twice
+
+list.addEventListener("click", ({ target }) => {
+  const button = target.closest("[data-decline]");
+  if (!button) return;
+  if (!button.classList.toggle("is-sure")) {
+    const form = button.form;
+    act(form, () => api("POST", `/tasks/${form.dataset.task}/cancel`).then(() => "Declined. The work is stopped."));
+  }
+  button.textContent = button.classList.contains("is-sure") ? "Decline, and stop the work?" : "Decline";
+});
+list.addEventListener("focusout", ({ target }) => {
+  if (!target.matches("[data-decline].is-sure")) return;
+  target.classList.remove("is-sure");
+  target.textContent = "Decline";
+});
+
+/** `run` gives what is said of it. */
+async function act(form, run) {
+  const item = form.closest("li");
+  const { href } = item.querySelector(".who a");
+  const focused = form.contains(document.activeElement) ? document.activeElement : null;
+  form.setAttribute("aria-busy", "true");
+  for (const button of form.querySelectorAll("button")) button.disabled = true;
+  try {
+    const sentence = await run();
+    forgetAnswer(form);
+    item.querySelector(".who a").focus(); // of which the next question takes over the focus
+    leave(item);
+    document.dispatchEvent(new CustomEvent("sessions-changed", { detail: { isMoved: false } }));
+    toast(sentence, { name: "Open", run: () => location.assign(href) });
+  } catch (problem) {
+    for (const button of form.querySelectorAll("button")) button.disabled = false;
+    focused?.focus();
+    complain(form, problem.message, problem.field);
+    if (problem.status === 404 || problem.status === 409) renew();
+  } finally {
+    form.removeAttribute("aria-busy");
+  }
+}

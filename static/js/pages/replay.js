@@ -1,0 +1,247 @@
+// The player: shows a session as it was at the event that the scrubber stands at, plays it, and forks from there.
+import { h } from "../dom.js";
+import { uuid } from "../requests.js";
+import { artifactKey, begin, reduce } from "../session/reducer.js";
+import { View } from "../session/view.js";
+import { drawWork } from "../session/work.js";
+import { drawWorked } from "../session/worked.js";
+import { shortcut } from "../shell/shortcuts.js";
+import { toast } from "../toast.js";
+
+const $ = (id) => document.getElementById(id);
+const MOST_DRAWN = 100; // messages in the page at a time
+const LONGEST_GAP = 3000; // ms: who watches need not wait as long as it took
+const NEAR = 48; // px from the end that still count as being there
+const FRAME = 16; // ms: what happened within one is drawn as one
+const APART = 100; // events between two states that are kept
+const AT_ONCE = 50; // events that are reduced before the page may do something else
+
+/** A session's log: loaded in pages, and reduced once; from then on any event is a few steps away. */
+class Log {
+  /** `beginning`: {entries (an address), last, agent}. `grown()` is called with each page that came. */
+  constructor(beginning, grown) {
+    Object.assign(this, { beginning, grown, entries: [], kept: [begin(beginning.agent)] });
+    this.now = { index: 0, state: copyOf(this.kept[0]) };
+  }
+
+  /** How far it is loaded. Indexes have no gaps: entry number N is event N + 1. */
+  get loaded() {
+    return this.entries.length;
+  }
+
+  /** Load all of it. Throws what `fetch` throws; called again it goes on where it stopped. */
+  async load() {
+    while (this.loaded < this.beginning.last) {
+      const answer = await fetch(`${this.beginning.entries}?after=${this.loaded}`);
+      if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
+      const { entries } = await answer.json();
+      if (!entries.length) return;
+      await this.reduceAll(entries);
+      this.grown();
+    }
+  }
+
+  /** Keep a state now and then, without holding the page up. */
+  async reduceAll(entries) {
+    let state = this.end ?? copyOf(this.kept[0]);
+    for (let number = 0; number < entries.length; number += AT_ONCE) {
+      for (const entry of entries.slice(number, number + AT_ONCE)) {
+        state = reduce(state, entry);
+        this.entries.push(entry);
+        if (this.loaded % APART === 0) this.kept.push(copyOf(state));
+      }
+      await new Promise((done) => setTimeout(done));
+    }
+    this.end = state;
+  }
+
+  /** The session as it was after event `index`: from where it is now, or from the nearest state that was kept. */
+  at(index) {
+    const nearest = Math.floor(index / APART);
+    const isAhead = this.now.index <= index && this.now.index >= nearest * APART;
+    const from = isAhead ? this.now.index : nearest * APART;
+    const start = isAhead ? this.now.state : copyOf(this.kept[nearest]);
+    this.now = { index, state: this.entries.slice(from, index).reduce(reduce, start) };
+    return this.now.state;
+  }
+
+  entry(index) {
+    return this.entries[index - 1];
+  }
+
+  /** What was delivered, by its key. */
+  artifact(key) {
+    return this.entries.flatMap(({ artifacts = [] }) => artifacts).find((one) => artifactKey(one) === key);
+  }
+}
+
+/** A state of its own: what goes on from it changes nothing in the other, as what is in its lists is never changed. */
+function copyOf(state) {
+  const copy = (value) => {
+    if (Array.isArray(value)) return value.slice();
+    if (value instanceof Map) return new Map(value);
+    if (value instanceof Set) return new Set(value);
+    return value && Object.getPrototypeOf(value) === Object.prototype ? { ...value } : value;
+  };
+  return Object.fromEntries(Object.entries(state).map(([name, value]) => [name, copy(value)]));
+}
+
+const beginning = JSON.parse($("beginning").textContent);
+const place = $("place");
+const view = Object.assign(new View($("items")), { drawWork, drawWorked });
+const log = new Log(beginning, () => wait && go(wait));
+const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+let index = 0;
+let wait = 0; // the event that was asked for before it was loaded
+let playing = null; // the timer of the next event
+
+// Where one is
+
+function go(asked) {
+  const to = Math.max(0, Math.min(asked, beginning.last));
+  place.value = to;
+  wait = to > log.loaded ? to : 0;
+  if (wait) return tell(`Loading… ${Math.floor((100 * log.loaded) / to)} %`);
+  if (to < index) undraw(); // the view only knows how things go on
+  index = to;
+  draw();
+}
+
+function undraw() {
+  view.drawn.clear();
+  $("items").replaceChildren();
+}
+
+function draw() {
+  const { items, ...state } = log.at(index);
+  const { scrollHeight, scrollTop, clientHeight } = $("transcript");
+  const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR; // who reads further up stays there
+  view.draw({ ...state, items: items.slice(-MOST_DRAWN) });
+  for (const form of $("items").querySelectorAll("form, .credential")) form.inert = true;
+  $("earlier-hidden").hidden = items.length <= MOST_DRAWN;
+  $("nothing-yet").hidden = items.length > 0;
+  $("fork").disabled = index === 0;
+  const { type = "", at } = log.entry(index) ?? {};
+  tell(`Event ${index} of ${beginning.last}`, type, at);
+  if (isAtEnd || !playing) $("transcript").scrollTop = $("transcript").scrollHeight;
+}
+
+function tell(words, type = "", at = "") {
+  $("place-index").textContent = words;
+  $("place-type").textContent = type;
+  $("place-time").textContent = at && clock.format(new Date(at));
+  $("place-time").dateTime = at;
+  place.setAttribute("aria-valuetext", [words, type].filter(Boolean).join(", "));
+}
+
+place.addEventListener("input", () => {
+  pause();
+  go(Number(place.value));
+});
+
+// What is said by somebody, and so is worth going to
+
+const SPOKEN = new Set(["user_message", "agent_message"]);
+
+function isSaid(entry) {
+  return SPOKEN.has(entry.type) || Boolean(entry.message && !entry.progress);
+}
+
+function goToMessage(step) {
+  pause();
+  for (let to = index + step; to > 0 && to <= log.loaded; to += step) {
+    if (isSaid(log.entry(to))) return go(to);
+  }
+  go(step < 0 ? 0 : log.loaded);
+}
+
+$("before").addEventListener("click", () => goToMessage(-1));
+$("next").addEventListener("click", () => goToMessage(1));
+
+// Playing: in its own time, or faster
+
+function play() {
+  if (index >= beginning.last) go(0);
+  $("play-word").textContent = "Pause";
+  next();
+}
+
+function pause() {
+  clearTimeout(playing);
+  playing = null;
+  $("play-word").textContent = "Play";
+}
+
+function next() {
+  if (index >= log.loaded) return log.loaded < beginning.last ? (playing = setTimeout(next, 200)) : pause();
+  let [to, gap] = [index, 0];
+  while (to < log.loaded && gap < FRAME) gap += pauseBefore(++to);
+  playing = setTimeout(() => {
+    go(to);
+    next();
+  }, gap);
+}
+
+function pauseBefore(number) {
+  const [before, after] = [log.entry(number - 1), log.entry(number)];
+  const passed = before ? new Date(after.at) - new Date(before.at) : 0;
+  return Math.min(Math.max(passed, 0), LONGEST_GAP) / Number($("speed").value);
+}
+
+function turn() {
+  if (playing) pause();
+  else play();
+}
+
+$("play").addEventListener("click", turn);
+
+/** Keys that mean something else to what has the focus keep that. */
+function isFree({ target }) {
+  return !target.closest("button, a, select, summary, textarea, input:not([type=range])");
+}
+
+shortcut(" ", "Play or pause", (event) => isFree(event) && turn());
+shortcut("ArrowRight", "Next event", (event) => stepped(event, 1));
+shortcut("ArrowLeft", "Event before", (event) => stepped(event, -1));
+shortcut("shift+ArrowRight", "Next message", (event) => isFree(event) && goToMessage(1));
+shortcut("shift+ArrowLeft", "Message before", (event) => isFree(event) && goToMessage(-1));
+
+function stepped(event, step) {
+  if (!isFree(event) || event.target === place) return false; // the scrubber steps by itself
+  pause();
+  go(index + step);
+}
+
+// What can be done from here
+
+$("fork").addEventListener("click", async () => {
+  pause();
+  $("fork").disabled = true;
+  try {
+    const { api } = await import("../requests.js");
+    const { session } = await api("POST", `/sessions/${beginning.session}/fork`, { at: index }, { key: uuid() });
+    location.assign(`/sessions/${session.id}`);
+  } catch (problem) {
+    toast(problem.message);
+    $("fork").disabled = false;
+  }
+});
+
+$("items").addEventListener("click", ({ target }) => {
+  const chip = target.closest("[data-artifact]");
+  const { href, elsewhere } = (chip && log.artifact(chip.dataset.artifact)?.parts[0]) ?? {};
+  const away = elsewhere ? { target: "_blank", rel: "noopener noreferrer nofollow" } : { download: true };
+  if (href) h("a", { href, ...away }).click();
+});
+
+async function load() {
+  try {
+    await log.load();
+  } catch {
+    toast("Not all of the session could be loaded.", { name: "Try again", run: load });
+  }
+}
+
+$("play").disabled = !beginning.last;
+go(Number(new URLSearchParams(location.search).get("at") ?? 0));
+await load();

@@ -1,0 +1,67 @@
+// A task's page: what htmx brings anew is told once; buttons stop, and send again.
+import "../clipboard.js"; // for its buttons
+import { api, post, uuid } from "../requests.js";
+import { toast } from "../toast.js";
+import { keepPlaces } from "./keep-places.js";
+
+const MOST_ROWS = 500; // events that come by themselves; more on request
+const LOST = "It may not have arrived. Press Run again when the line is back: it is not sent twice.";
+const $ = (id) => document.getElementById(id);
+
+keepPlaces("standing", () => {
+  tell();
+  lookForNewer();
+});
+
+let told = $("standing").dataset.state;
+
+function tell() {
+  const { state } = $("standing").dataset;
+  if (state === told) return;
+  told = state;
+  $("task-news").textContent = document.querySelector(".task-state .word").textContent;
+}
+
+/** Events that came since the newest row; while the table is filtered or folded back, the button waits to be used. */
+function lookForNewer() {
+  const more = $("more");
+  const last = document.querySelector("#events tr[data-index]:nth-last-child(2)")?.dataset.index ?? 0;
+  const isNewer = Number($("standing").dataset.newest) > Number(last);
+  const isFiltered = $("event-type").value || $("event-text").value;
+  if (more && "waits" in more.dataset && isNewer && !isFiltered && $("events").rows.length < MOST_ROWS) {
+    htmx.trigger(more, "newer");
+  }
+}
+
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest("[data-stop], [data-again]");
+  if (button) act(button);
+});
+
+async function act(button) {
+  const { stop, again } = button.dataset;
+  button.disabled = true;
+  try {
+    if (stop) await stopped(stop);
+    else location.assign(await sentAgain(again, button));
+  } catch (problem) {
+    toast(problem.message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+async function stopped(task) {
+  await api("POST", `/tasks/${task}/cancel`);
+  $("task-title").focus({ preventScroll: true }); // the button goes
+  htmx.trigger($("standing"), "refresh");
+  toast("Stopped.");
+}
+
+/** Pressed again where it was not heard, it is not said twice. */
+async function sentAgain(address, { dataset }) {
+  dataset.message ??= uuid();
+  const { session } = await post(address, { message: dataset.message, task: dataset.task }, LOST);
+  delete dataset.message;
+  return session;
+}

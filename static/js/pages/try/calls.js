@@ -1,0 +1,151 @@
+// Calling the agent as any program does: requests in the words of each version of A2A, sent with a token for it alone and without
+// the cookie, and what comes back, as it comes.
+import { token as csrf, uuid } from "../../requests.js";
+
+/** `takes` is what the form asks for: words, a task, or nothing. `old` is the method's name in 0.3, which lacks some. */
+export const OPERATIONS = [
+  { name: "SendMessage", old: "message/send", takes: "words", hint: "Sends a message, and waits until the agent has answered or asks something." },
+  { name: "SendStreamingMessage", old: "message/stream", takes: "words", hint: "Sends a message; what happens comes as a stream of events." },
+  { name: "GetTask", old: "tasks/get", takes: "task", hint: "Shows a task as it is now." },
+  { name: "ListTasks", old: "", takes: "nothing", hint: "Lists your tasks with this agent, the newest first." },
+  { name: "CancelTask", old: "tasks/cancel", takes: "task", hint: "Stops a task that has not ended." },
+  { name: "SubscribeToTask", old: "tasks/resubscribe", takes: "task", hint: "Follows a task that has not ended, as a stream of events." },
+];
+
+export const OLD = "0.3";
+
+let numbers = 0;
+const made = new Set(); // ids of messages that were chosen here
+
+/** What the form says, as a request of JSON-RPC. */
+export function requestOf(operation, version, { words, task }) {
+  const method = version === OLD ? operation.old : operation.name;
+  return { jsonrpc: "2.0", id: ++numbers, method, params: PARAMS[operation.takes](version === OLD, words, task) };
+}
+
+const PARAMS = {
+  words: (isOld, text, taskId) => ({
+    message: {
+      ...(isOld ? { kind: "message" } : {}),
+      messageId: newId(),
+      role: isOld ? "user" : "ROLE_USER",
+      parts: [isOld ? { kind: "text", text } : { text }],
+      ...(taskId ? { taskId } : {}),
+    },
+  }),
+  task: (isOld, words, id) => ({ id }),
+  nothing: () => ({ pageSize: 10 }),
+};
+
+function newId() {
+  const id = uuid();
+  made.add(id);
+  return id;
+}
+
+/** The request that is to be sent next: with ids that were not used. A message's id that somebody wrote by hand stays. */
+export function saidAnew(request) {
+  const message = request.params?.message;
+  request.id = ++numbers;
+  if (made.has(message?.messageId)) message.messageId = newId();
+  return request;
+}
+
+/** The task that an answer or an event speaks of: {id, hasEnded}; null where it speaks of none. */
+export function taskIn(said) {
+  const result = said?.result;
+  const about = result?.task ?? result?.statusUpdate ?? result?.artifactUpdate ?? result;
+  const id = about?.taskId ?? (about?.status ? about.id : undefined);
+  if (typeof id !== "string") return null;
+  const state = String(about.status?.state ?? "");
+  return { id, hasEnded: /completed|failed|canceled|rejected/i.test(state) };
+}
+
+/** An event or an answer in a few words. */
+export function inWords(said) {
+  if (said?.error) return `error ${said.error.code ?? ""}: ${said.error.message ?? ""}`;
+  const result = said?.result ?? {};
+  const [kind] = Object.keys(result).filter((name) => ["task", "message", "statusUpdate", "artifactUpdate"].includes(name));
+  const about = kind ? result[kind] : result;
+  const state = typeof about.status?.state === "string" ? about.status.state.replace("TASK_STATE_", "").toLowerCase().replaceAll("_", "-") : "";
+  const text = [about.status?.message?.parts, about.parts, about.artifact?.parts].flatMap((parts) => (Array.isArray(parts) ? parts : []))
+    .map((part) => part?.text).filter((one) => typeof one === "string").join(" ");
+  return [kind ?? result.kind ?? "result", state, text && `“${text.slice(0, 80)}${text.length > 80 ? "…" : ""}”`].filter(Boolean).join(" · ");
+}
+
+const SPARE = 30_000; // ms: a token that ends sooner is renewed before it is used
+
+export class NoToken extends Error {}
+
+export class Token {
+  constructor(address) {
+    Object.assign(this, { address, text: "", expires: 0 });
+  }
+
+  /** The token's text; a new one where there is none that lasts. Throws NoToken with a sentence. */
+  async get() {
+    if (this.expires - Date.now() > SPARE) return this.text;
+    let answer;
+    try {
+      answer = await fetch(this.address, { method: "POST", headers: { "X-CSRFToken": csrf() } });
+    } catch {
+      throw new NoToken("The server cannot be reached. Nothing was sent; try again.");
+    }
+    if (answer.redirected || answer.status === 403) throw new NoToken("You are signed out. Load this page again, and sign in.");
+    if (!answer.ok) throw new NoToken("There is no such agent any more, or you may not use it.");
+    const given = await answer.json();
+    this.text = given.token;
+    this.expires = Date.parse(given.expiresAt);
+    return this.text;
+  }
+}
+
+/** How a token is shown: nobody who looks over a shoulder can use it. */
+export function masked(text) {
+  return `${text.slice(0, 10)}…${"•".repeat(8)}`;
+}
+
+/**
+ * Send a request, and tell `heard` what comes: `response(answer)`, then `body(text)` or an `event({id, event, data})` for each
+ * of a stream. Ends when all of it came; throws where the line broke or `signal` aborted.
+ */
+export async function call(path, { headers, body, signal, heard }) {
+  const answer = await fetch(path, { method: "POST", headers, body, signal, credentials: "omit", cache: "no-store" });
+  heard.response(answer);
+  if (!answer.headers.get("Content-Type")?.startsWith("text/event-stream")) return heard.body(await answer.text());
+  for await (const event of eventsOf(answer.body)) heard.event(event);
+}
+
+async function* eventsOf(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const frames = (waiting + value).split(/\r?\n\r?\n/);
+    waiting = frames.pop();
+    for (const frame of frames) {
+      const event = readEvent(frame);
+      if (event) yield event;
+    }
+  }
+}
+
+/** One server-sent event; null for what is a comment alone, by which the server keeps the line open. */
+function readEvent(frame) {
+  const event = { id: "", event: "", data: null };
+  for (const line of frame.split(/\r?\n/)) {
+    const [, name, value] = line.match(/^(\w+): ?(.*)$/s) ?? [];
+    if (name === "data") event.data = event.data === null ? value : `${event.data}\n${value}`;
+    else if (name === "id" || name === "event") event[name] = value;
+  }
+  return event.data === null ? null : event;
+}
+
+/** The same call for a shell, with a placeholder where the caller's key goes. */
+export function asCurl(endpoint, headers, body) {
+  const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+  const said = { ...headers, Authorization: "Bearer YOUR-KEY" };
+  const lines = Object.entries(said).map(([name, value]) => `  -H ${quoted(`${name}: ${value}`)}`);
+  return [`curl -sN ${quoted(endpoint)}`, ...lines, `  -d ${quoted(body)}`].join(" \\\n");
+}

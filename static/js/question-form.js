@@ -1,0 +1,97 @@
+// The form of an agent's question, on every page that has one: reading it, its errors, and the draft of what was filled in.
+import { draftOf, dropDraft, keepDraft } from "./compose/drafts.js";
+import { uuid } from "./requests.js";
+
+/** What was filled in, ready to be sent: {id, form, files, text}. Null where something is missing, which is then said. */
+export function read(form) {
+  clear(form);
+  const missing = form.querySelector(":invalid:not(fieldset)");
+  if (missing) {
+    complain(form, missing.validationMessage, missing.name);
+    return null;
+  }
+  const said = new FormData(form);
+  const id = (form.dataset.message ??= uuid()); // the same once more, where the answer to it was lost on its way
+  form.addEventListener("input", () => delete form.dataset.message, { once: true }); // what is changed is another answer
+  said.append("message", id);
+  const files = [...said.values()].filter((value) => value instanceof File && value.name);
+  for (const [name, value] of [...said]) if (value instanceof File && !value.name) said.delete(name);
+  return { id, form: said, files, text: textOf(said) };
+}
+
+/** Say what is wrong: beside the field of this name, which then has the focus, or below the form. */
+export function complain(form, sentence, name = "") {
+  clear(form);
+  const field = name ? form.querySelector(`[data-field="${CSS.escape(name)}"]`) : null;
+  const place = field?.querySelector(".field-error") ?? form.querySelector(".question-error");
+  place.textContent = sentence;
+  place.hidden = !sentence;
+  const input = field?.querySelector("input, textarea");
+  if (!input) return;
+  input.setAttribute("aria-invalid", "true");
+  const described = input.getAttribute("aria-describedby") ?? "";
+  if (!described.includes(place.id)) input.setAttribute("aria-describedby", `${described} ${place.id}`.trim());
+  input.focus();
+}
+
+export function clear(form) {
+  for (const error of form.querySelectorAll(".field-error, .question-error")) error.hidden = true;
+  for (const input of form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+}
+
+/** What was filled in, as it is shown until the log says it. */
+function textOf(said) {
+  const filled = [...said].filter(([name, value]) => /^(answer-|text$)/.test(name) && typeof value === "string");
+  return filled.map(([, value]) => value).filter(Boolean).join("\n");
+}
+
+const SECRET = "[type=password], [data-secret], [autocomplete$=password], [autocomplete=one-time-code]";
+const known = new WeakSet(); // forms that are followed
+
+const keyOf = ({ dataset, elements }) => `draft:answer:${dataset.task}:${elements.asked?.value ?? ""}`;
+
+/** Fill in what was kept, unless somebody began to already; and keep what is filled in from now on. */
+function follow(form) {
+  if (known.has(form)) return;
+  known.add(form);
+  const said = draftOf(keyOf(form));
+  if (form.matches(":focus-within") && fieldsOf(form).some(isChanged)) keepAnswer(form);
+  else if (said) fill(form, said);
+  form.addEventListener("input", () => keepAnswer(form));
+}
+
+export function keepAnswers(place) {
+  place.querySelectorAll("form.question").forEach(follow);
+}
+
+export function keepAnswer(form) {
+  const fields = fieldsOf(form);
+  const said = fields.filter((field) => (isChoice(field) ? field.checked : field.files?.length !== 0));
+  if (fields.some(isChanged)) keepDraft(keyOf(form), said.map(({ name, value, files }) => [name, files ? null : value]));
+  else forgetAnswer(form);
+}
+
+/** It is sent, or given up. */
+export function forgetAnswer(form) {
+  dropDraft(keyOf(form));
+}
+
+function fill(form, said) {
+  for (const field of fieldsOf(form)) {
+    const given = said.filter(([name]) => name === field.name).map(([, value]) => value);
+    if (isChoice(field)) field.checked = given.includes(field.value);
+    else if (!field.files) field.value = given[0] ?? field.value;
+  }
+  const error = form.querySelector(".question-error");
+  error.hidden = !said.some(([, value]) => value === null);
+  if (!error.hidden) error.textContent = "The files of this draft are gone; choose them again.";
+}
+
+const fieldsOf = (form) => [...form.elements].filter((field) => field.name && field.type !== "hidden" && !field.matches(SECRET));
+const isChoice = ({ type }) => type === "radio" || type === "checkbox";
+
+function isChanged(field) {
+  if (isChoice(field)) return field.checked !== field.defaultChecked;
+  if (field.options) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((one) => one.defaultSelected));
+  return field.files ? field.files.length > 0 : field.value !== field.defaultValue;
+}

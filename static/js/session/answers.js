@@ -1,0 +1,30 @@
+// Answering an agent's questions in its session, by the forms that the server made.
+import { clear, complain, forgetAnswer, keepAnswer, keepAnswers, read } from "../question-form.js";
+
+export function start(page) {
+  const items = document.getElementById("items");
+  items.addEventListener("input", () => keepAnswers(items));
+  keepAnswers(items); // somebody began to fill one in
+  items.addEventListener("submit", (event) => {
+    if (!event.target.matches("form.question")) return;
+    event.preventDefault();
+    answer(page, event.target);
+  });
+}
+
+function answer(page, form) {
+  const said = read(form);
+  if (!said) return;
+  forgetAnswer(form); // the message is kept by itself
+  form.inert = true; // until the log has the answer, or it is given back
+  const { scroller } = page.end;
+  scroller.focus({ preventScroll: true }); // what is inert would lose the focus
+  const giveBack = (sentence, field) => {
+    form.inert = false;
+    keepAnswer(form);
+    if (document.activeElement === scroller) form.querySelector("button").focus({ preventScroll: true });
+    if (sentence) complain(form, sentence, field);
+    else clear(form);
+  };
+  page.deliver({ ...said, giveBack, unreached: () => giveBack("") });
+}

@@ -1,0 +1,32 @@
+// Two entries of a conversation's menus: going on with another agent, and copying all of it.
+import { copyFrom } from "../clipboard.js";
+import { post } from "../requests.js";
+
+const LOST = "You go on with the agent that you have. Choose again when the line is back.";
+
+export function startSwitching(page) {
+  const menu = document.getElementById("switch-to");
+  const opener = document.getElementById("switch");
+  menu.addEventListener("click", async ({ target }) => {
+    const choice = target.closest("[data-switch]");
+    if (!choice) return;
+    menu.hidePopover();
+    opener.disabled = true;
+    try {
+      await post(page.beginning.switch, { agent: choice.dataset.switch }, LOST); // the line brings what it changed
+    } catch (problem) {
+      page.complain(problem.message);
+    } finally {
+      opener.disabled = false;
+      page.composer.words.focus();
+    }
+  });
+}
+
+export function startCopying(page) {
+  document.querySelector("#session-menu [data-act=copy-markdown]").addEventListener("click", async ({ currentTarget }) => {
+    document.getElementById("session-menu").hidePopover();
+    await copyFrom(currentTarget.dataset.from, "The session is in the clipboard, as Markdown.");
+    page.composer.words.focus();
+  });
+}

@@ -1,0 +1,81 @@
+// What the server draws around a conversation (its state, its newest task in time, its files, what waits to be sent): fetched again
+// when something begins, waits or ends, and when somebody comes back.
+import { h, safe } from "../dom.js";
+import { fetchDrawn, renewFiles } from "./files.js";
+
+const APART = 1500; // ms between two pictures
+
+export function start(page) {
+  const timeline = document.getElementById("panel-timeline");
+  let isGone = false;
+  let due = null;
+  const drawTimeline = () => {
+    due = null;
+    if (!isGone) htmx.trigger(timeline, "turned");
+  };
+  const delivers = ({ index, artifacts }) => artifacts?.length && index > page.beginning.last;
+  let lacksFiles = page.entries.some(delivers); // the list, of what was delivered
+  const fetchFiles = async () => {
+    lacksFiles = false; // unless that fails: then it is tried again with the next word
+    lacksFiles = !(await renewFiles());
+  };
+  const renewLists = () => {
+    if (!isGone && (page.old || document.querySelector("#queued li"))) renewQueue();
+    if (!isGone && lacksFiles) fetchFiles();
+  };
+  const draw = () => {
+    due ??= setTimeout(drawTimeline, APART);
+    renewLists();
+  };
+  const isTurn = ({ type, progress }) => type === "user_message" || (type === "agent_status" && !progress);
+  page.on("entries", (fresh) => {
+    if (fresh.some(delivers)) fetchFiles();
+    if (fresh.some(isTurn)) draw();
+  });
+  page.on("line", (name) => {
+    isGone ||= name === "gone";
+    if (name === "live") draw();
+  });
+  document.addEventListener("visibilitychange", () => document.hidden || draw());
+  page.on("old", () => {
+    lacksFiles = true;
+    draw();
+  });
+  lacksFiles ||= Boolean(page.old);
+  drawTimeline();
+  renewLists();
+}
+
+/** `#queued` is told of it by "renewed", with what had the focus there. */
+export async function renewQueue() {
+  const list = document.getElementById("queued");
+  const fresh = await fetchDrawn(list);
+  if (!fresh) return;
+  const focused = list.contains(document.activeElement) ? document.activeElement : null;
+  for (const row of fresh.querySelectorAll("[data-id]")) {
+    const known = list.querySelector(`[data-id="${row.dataset.id}"]`);
+    if (known?.outerHTML === row.outerHTML || known?.querySelector("form")) row.replaceWith(known);
+  }
+  list.replaceChildren(...fresh.childNodes);
+  if (focused?.isConnected) focused.focus({ preventScroll: true });
+  list.dispatchEvent(new CustomEvent("renewed", { detail: focused }));
+}
+
+const ATTRIBUTES = ["hidden", "disabled", "title", "placeholder"];
+
+/** How the session stands, as the server draws it. What is there stays, and follows: somebody may be pressing it. */
+export function showStatus(html, words) {
+  const had = document.activeElement;
+  for (const now of safe(h("div"), html).children) update(document.querySelector(`.${now.className}`), now);
+  if (had !== document.body && !had.checkVisibility()) words.focus();
+}
+
+function update(element, now) {
+  for (const name of ATTRIBUTES) {
+    if (!now.hasAttribute(name)) element.removeAttribute(name);
+    else if (element.getAttribute(name) !== now.getAttribute(name)) element.setAttribute(name, now.getAttribute(name));
+  }
+  const isAlike = now.children.length && element.children.length === now.children.length;
+  if (isAlike) for (const [place, child] of [...now.children].entries()) update(element.children[place], child);
+  else if (element.innerHTML !== now.innerHTML) element.replaceChildren(...now.childNodes);
+}

@@ -1,0 +1,92 @@
+// Where the reader is: at the end, which the page follows, or further up, where nothing may move what they read.
+
+const SHORT = 60; // items of a conversation that are all in the page
+const NEAR = 48; // px from the end that still count as being there
+const AHEAD = 1.5; // heights of the view to have ready above and below
+
+export class End {
+  window = null; // of a long conversation; of a short one all is in the page
+  length = 0;
+
+  /** `changed()` draws anew; `older()` is asked for what is not here yet. */
+  constructor(scroller, pill, { changed, older }) {
+    Object.assign(this, { scroller, pill, changed, older, follows: true });
+    this.list = scroller.querySelector("ol");
+    scroller.addEventListener("scroll", () => this.look(), { passive: true });
+    pill.addEventListener("click", () => {
+      this.go();
+      scroller.focus({ preventScroll: true });
+    });
+    // What grows by itself (a picture, a wider window) must not leave the reader behind
+    const sizes = new ResizeObserver(() => this.follows && this.toBottom());
+    sizes.observe(scroller);
+    sizes.observe(this.list);
+  }
+
+  /** The items to draw. */
+  over(items) {
+    this.length = items.length;
+    this.lengthen(items.length).catch(() => {}); // tried again with what comes next
+    return this.window?.over(items, this.follows) ?? items;
+  }
+
+  /** From here on the conversation is a long one, if so many items are many. */
+  async lengthen(count = Infinity) {
+    if (this.window || count <= SHORT) return;
+    const { Window } = await import("./window.js");
+    this.window ??= new Window(this.length);
+  }
+
+  get isAtEnd() {
+    return this.window?.isAtEnd ?? true;
+  }
+
+  look() {
+    const { scrollHeight, scrollTop, clientHeight } = this.scroller;
+    const below = scrollHeight - scrollTop - clientHeight;
+    this.follows = below < NEAR && this.isAtEnd;
+    if (this.follows) this.pill.hidden = true;
+    else if (scrollTop < AHEAD * clientHeight) this.up();
+    else if (below < AHEAD * clientHeight && this.window?.down()) this.changed();
+  }
+
+  up() {
+    if (this.window?.up()) this.changed();
+    else this.older();
+  }
+
+  go() {
+    const isFar = !this.isAtEnd;
+    this.follows = true;
+    this.pill.hidden = true;
+    this.window?.toEnd();
+    if (isFar) this.changed();
+    this.toBottom();
+  }
+
+  toBottom() {
+    this.scroller.scrollTop = this.scroller.scrollHeight;
+  }
+
+  added() {
+    this.pill.hidden = this.follows;
+  }
+
+  /** Run `change` without moving what the reader looks at; one who is at the end stays there. */
+  keep(change) {
+    const line = this.follows ? null : this.firstSeen();
+    const before = line?.getBoundingClientRect().top;
+    const had = document.activeElement;
+    const hasFocus = () => this.scroller.contains(document.activeElement) && document.activeElement.checkVisibility();
+    const hadFocus = this.scroller.contains(had);
+    change();
+    for (const next of [had, this.scroller]) if (hadFocus && !hasFocus()) next.focus({ preventScroll: true }); // it was drawn again
+    if (this.follows) this.toBottom();
+    else if (line?.isConnected) this.scroller.scrollTop += line.getBoundingClientRect().top - before;
+  }
+
+  firstSeen() {
+    const { top } = this.scroller.getBoundingClientRect();
+    return [...this.list.children].find((line) => line.getBoundingClientRect().bottom > top);
+  }
+}

@@ -1,0 +1,34 @@
+// What this browser keeps of whoever is signed in. It is theirs alone, and gone when they sign out or somebody else signs in.
+
+const OWNER = "owner"; // in localStorage: whose all of it is
+
+/** On every page of somebody who is signed in. */
+export function keepFor(user) {
+  const stays = () => (localStorage.getItem(OWNER) === user ? null : location.reload()); // the server says who is here
+  const owner = localStorage.getItem(OWNER);
+  if (owner && owner !== user) forget();
+  localStorage.setItem(OWNER, user);
+  addEventListener("storage", ({ key }) => (key === OWNER || key === null ? stays() : null));
+  addEventListener("pageshow", ({ persisted }) => (persisted ? stays() : null));
+}
+
+export async function forget() {
+  for (const key of Object.keys(localStorage)) if (key !== "theme") localStorage.removeItem(key);
+  const pages = (await globalThis.caches?.keys())?.filter((name) => name.startsWith("pages-")) ?? [];
+  const databases = (await indexedDB.databases?.()) ?? [];
+  for (const name of pages) await caches.delete(name);
+  for (const { name } of databases) indexedDB.deleteDatabase(name);
+}
+
+/** The service worker, where the page may have one (TLS, or this machine), is told what it may not have seen. */
+export async function keepOffline() {
+  const { serviceWorker } = navigator;
+  if (!serviceWorker) return;
+  const [{ workerStart }] = performance.getEntriesByType("navigation");
+  await serviceWorker.register("/sw.js", { updateViaCache: "none" });
+  const { active } = await serviceWorker.ready;
+  const loaded = () => performance.getEntriesByType("resource").map(({ name }) => name);
+  const tell = (...pages) => active.postMessage({ pages, loaded: loaded() });
+  if (!workerStart) tell(location.href, `${location.origin}/`);
+  document.addEventListener("visibilitychange", () => document.hidden && tell());
+}

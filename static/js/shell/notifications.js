@@ -1,0 +1,81 @@
+// Telling of sessions that nobody looks at: work that ended, questions. Once in a browser, however many pages are open:
+// the page that shows the session knows it already, otherwise one that is looked at says it, otherwise the browser does.
+import { api } from "../requests.js";
+import { toast } from "../toast.js";
+
+const WORDS = {
+  completed: "is done", failed: "has failed", rejected: "was declined",
+  "input-required": "asks you something", "auth-required": "needs something from you",
+};
+const NEWS = 60000; // ms; what is older was there before this page
+const [IN_SIGHT, BEHIND] = [150, 500]; // ms that a page leaves to those that are nearer to the reader
+const KEPT = 100; // events that are remembered as told
+const LONGEST = 140;
+
+/** Settled states of tasks, as /ws/events says them. */
+export async function notifyOf(events) {
+  for (const event of events) {
+    if (Date.now() - new Date(event.timestamp) > NEWS) continue;
+    const isHere = !document.hidden && location.pathname === `/sessions/${event.sessionId}`;
+    if (!isHere) await new Promise((done) => setTimeout(done, document.hidden ? BEHIND : IN_SIGHT));
+    if ((await isFirst(event.id)) && !isHere) await say(event);
+  }
+}
+
+/** Has no other page told this yet? Then this one does. Storage may reach other pages late; a lock is held at once. */
+function isFirst(id) {
+  if (!navigator.locks) return isNoted(id);
+  return new Promise((answer) => {
+    navigator.locks.request(`parley.told.${id}`, { ifAvailable: true }, (lock) => {
+      answer(Boolean(lock) && isNoted(id));
+      return lock && new Promise((done) => setTimeout(done, NEWS));
+    });
+  });
+}
+
+function isNoted(id) {
+  const told = JSON.parse(localStorage.getItem("parley.told") ?? "[]");
+  if (told.includes(id)) return false;
+  localStorage.setItem("parley.told", JSON.stringify([...told, id].slice(-KEPT)));
+  return true;
+}
+
+async function say({ sessionId, payload }) {
+  const asks = payload.state.endsWith("-required");
+  if (!document.hidden && asks && location.pathname === "/inbox") return; // it appears there
+  const session = await api("GET", `/sessions/${sessionId}?include=tasks`).catch(() => null);
+  if (!session) return; // deleted meanwhile, or no line
+  const title = `“${session.session.title || "New session"}” ${WORDS[payload.state]}`;
+  const open = () => location.assign(`/sessions/${sessionId}`);
+  if (!document.hidden) toast(`${title}.`, { name: "Open", run: open });
+  else if (isOn()) notify(title, sessionId, payload.message);
+}
+
+export const isOn = () => localStorage.getItem("notify") === "on" && globalThis.Notification?.permission === "granted";
+
+async function notify(title, sessionId, message) {
+  const body = (message?.parts ?? []).map((part) => part.text ?? "").join(" ").slice(0, LONGEST);
+  const about = { body, tag: sessionId, data: { href: `/sessions/${sessionId}` } };
+  try {
+    const shown = new Notification(title, about);
+    shown.onclick = () => {
+      window.focus();
+      location.assign(about.data.href);
+      shown.close();
+    };
+  } catch {
+    const worker = await navigator.serviceWorker?.getRegistration(); // where only a worker may show any
+    await worker?.showNotification(title, about);
+  }
+}
+
+/** The switch in the account's menu. The browser asks the person, the first time. */
+export async function toggleNotifications(button) {
+  let on = !isOn();
+  if (on && (await globalThis.Notification?.requestPermission()) !== "granted") {
+    on = false;
+    toast("Your browser blocks notifications of this site. Allow them in its settings, then switch this on.");
+  }
+  localStorage.setItem("notify", on ? "on" : "off");
+  button.setAttribute("aria-checked", on);
+}

@@ -1,0 +1,200 @@
+// Finding, and going there: sessions by their titles at once, then agents and what was said, from the server. The same dialog
+// chooses the agent of a new session.
+import { Store, sync } from "../client/sync.js";
+import { h, icon } from "../dom.js";
+import { shortTime } from "../format.js";
+import { api, Unreachable } from "../requests.js";
+
+const PATIENCE = 160; // ms in which somebody may go on typing
+const MOST = 7; // of each kind
+const MODES = {
+  find: { name: "Search", asks: "Search sessions, messages and agents", look: find, without: "Only what this browser knows is listed." },
+  new: { name: "New session", asks: "Who do you want to write to, or what for?", look: choose, without: "Agents are listed when it answers again." },
+};
+
+const store = new Store(`parley.sessions.${document.querySelector(".sidebar").dataset.user}`);
+let synced = null; // when all sessions were read
+let sessions = [];
+let palette = null;
+
+/** What was typed already is looked for. */
+export function open(mode) {
+  palette ??= new Palette(document.getElementById("palette"));
+  palette.open(MODES[mode]);
+}
+
+class Palette {
+  constructor(dialog) {
+    this.dialog = dialog;
+    [this.field, this.list, this.state] = dialog.querySelectorAll("input, .palette-list, .palette-state");
+    this.field.addEventListener("input", () => this.typed());
+    this.field.addEventListener("keydown", (event) => this.pressed(event));
+    this.list.addEventListener("click", (event) => this.clicked(event));
+    dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close()); // what is beside it
+    dialog.addEventListener("close", () => this.cut?.abort());
+    addEventListener("online", () => dialog.open && this.isLost && this.typed());
+  }
+
+  open(mode) {
+    this.mode = mode;
+    this.list.setAttribute("aria-label", mode.name);
+    this.field.setAttribute("aria-label", mode.asks);
+    this.field.placeholder = mode.asks;
+    this.field.focus();
+    this.list.replaceChildren();
+    this.look();
+  }
+
+  typed() {
+    this.isMoved = false; // what comes is chosen from its beginning
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.look(), PATIENCE);
+    if (this.mode.look === find) this.show(atOnce(this.field.value), true);
+  }
+
+  /** Ask for what fits now; what was asked for before is of no interest any more. */
+  async look() {
+    this.cut?.abort();
+    const cut = (this.cut = new AbortController());
+    this.isLost = false;
+    try {
+      await this.mode.look(this.field.value.trim(), (groups, isMore) => cut === this.cut && this.show(groups, isMore), cut.signal);
+    } catch (problem) {
+      if (problem.name === "AbortError") return;
+      this.isLost = true;
+      const why = problem instanceof TypeError || problem instanceof Unreachable ? "The server cannot be reached." : problem.message; // a browser's own words say less
+      this.state.textContent = `${why} ${this.mode.without}`;
+    }
+  }
+
+  show(groups, isMore) {
+    const chosen = this.options.find((one) => one.getAttribute("aria-selected") === "true")?.dataset.href;
+    const drawn = groups.filter(({ options }) => options.length).map(({ name, options }) => {
+      const head = h("span", { class: "palette-kind", "aria-hidden": "true" }, name);
+      return h("div", { role: "group", "aria-label": name }, head, ...options);
+    });
+    this.list.replaceChildren(...drawn);
+    this.options.forEach((one, at) => (one.id = `palette-${at}`));
+    const count = this.options.length;
+    this.choose(Math.max(0, this.options.findIndex((one) => this.isMoved && one.dataset.href === chosen)));
+    this.state.textContent = isMore ? "Searching…" : count ? `${count} ${count === 1 ? "result" : "results"}` : "Nothing found. Try other words.";
+  }
+
+  get options() {
+    return [...this.list.querySelectorAll("[role=option]")];
+  }
+
+  choose(at) {
+    this.options.forEach((one, place) => one.setAttribute("aria-selected", String(place === at)));
+    const chosen = this.options[at];
+    if (chosen) this.field.setAttribute("aria-activedescendant", chosen.id);
+    else this.field.removeAttribute("aria-activedescendant");
+    chosen?.scrollIntoView({ block: "nearest" });
+  }
+
+  pressed(event) {
+    const { options } = this;
+    const now = options.findIndex((one) => one.getAttribute("aria-selected") === "true");
+    const next = { ArrowDown: now + 1, ArrowUp: now - 1 }[event.key];
+    if (event.key === "Enter" && !event.isComposing && options[now]) this.go(options[now], event);
+    if (next === undefined || !options.length) return;
+    event.preventDefault();
+    this.isMoved = true;
+    this.choose((next + options.length) % options.length);
+  }
+
+  clicked(event) {
+    const option = event.target.closest("[role=option]");
+    if (option) this.go(option, event);
+  }
+
+  go(option, event) {
+    event.preventDefault();
+    if (event.ctrlKey || event.metaKey) return void window.open(option.dataset.href, "_blank", "noopener");
+    this.dialog.close();
+    if (option.run) option.run();
+    else location.assign(option.dataset.href);
+  }
+}
+
+// Sessions, messages, agents, pages
+
+async function find(text, show, signal) {
+  const known = () => atOnce(text);
+  show(known(), Boolean(text) || !synced);
+  await read();
+  show(known(), Boolean(text));
+  if (!text) return;
+  const [agents, said] = await Promise.all([agentsFor(text, signal), messagesFor(text, signal)]);
+  show([...known(), { name: "Agents", options: agents.slice(0, 4) }, { name: "Said and delivered", options: said }], false);
+}
+
+function atOnce(text) {
+  const fits = fitting(text);
+  const titled = sessions.filter(({ title }) => fits(title)).slice(0, MOST);
+  const pages = [...document.querySelectorAll(".sidebar-foot a, #account a, .sidebar [data-open=new]")];
+  return [
+    { name: "Sessions", options: titled.map(sessionOption) },
+    { name: "Pages", options: pages.filter((link) => fits(nameOf(link))).map(pageOption) },
+  ];
+}
+
+/** Whether a title has all the words, wherever. */
+function fitting(text) {
+  const words = text.toLocaleLowerCase().split(/\s+/).filter(Boolean);
+  return (title) => words.every((word) => title.toLocaleLowerCase().includes(word));
+}
+
+const nameOf = (link) => (link.querySelector(".name") ?? link).textContent.trim();
+
+/** All sessions, as this browser keeps them; then as they are. */
+async function read() {
+  const kept = (found) => (sessions = [...found.sessions.values()].sort((one, other) => (one.updatedAt < other.updatedAt ? 1 : -1)));
+  if (!synced) kept(await store.read());
+  if (Date.now() - synced < 10_000) return;
+  await sync(store).then(kept, () => {}); // without a line what is kept has to do
+  synced = Date.now();
+}
+
+function option(href, sign, name, more, ...rest) {
+  const what = h("span", { class: "what" }, h("span", { class: "name", dir: "auto" }, name), more && h("span", { class: "more", dir: "auto" }, more));
+  return h("div", { role: "option", class: "option", "data-href": href, "aria-selected": "false" }, sign, what, ...rest);
+}
+
+function sessionOption({ id, title, updatedAt, archivedAt }) {
+  const more = archivedAt ? "Archived" : "";
+  return option(`/sessions/${id}`, icon("sessions"), title || "New session", more, h("time", { class: "muted small" }, shortTime(updatedAt)));
+}
+
+function pageOption(link) {
+  const made = option(link.href, icon("open"), nameOf(link), "");
+  if (link.dataset.open) made.run = () => link.click();
+  return made;
+}
+
+async function messagesFor(text, signal) {
+  const query = new URLSearchParams({ q: /[\w\p{L}]$/u.test(text) ? `${text}*` : text, limit: MOST });
+  const { items } = await api("GET", `/search?${query}`, undefined, { signal });
+  return items.filter(({ kind }) => kind !== "session").map((found) => {
+    const words = found.excerpt.map(({ text, hit }) => (hit ? h("mark", {}, text) : text));
+    const place = h("span", { class: "more", dir: "auto" }, `${found.sessionTitle || "New session"} · ${shortTime(found.timestamp)}`);
+    const made = option(`/sessions/${found.sessionId}#m-${found.index}`, icon(found.kind === "artifact" ? "file" : "sessions"), "", "");
+    made.querySelector(".name").append(...words);
+    made.querySelector(".what").append(place);
+    return made;
+  });
+}
+
+// Agents, as the server draws them
+
+async function choose(text, show, signal) {
+  const found = await agentsFor(text, signal);
+  show([{ name: "Agents", options: found }], false);
+}
+
+async function agentsFor(text, signal) {
+  const answer = await fetch(`/find?${new URLSearchParams({ q: text })}`, { signal });
+  if (!answer.ok || answer.redirected) throw new Error("The agents cannot be listed now.");
+  const drawn = new DOMParser().parseFromString(await answer.text(), "text/html");
+  return [...drawn.querySelectorAll("[role=option]")].map((one) => document.adoptNode(one));
+}

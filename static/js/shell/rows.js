@@ -1,0 +1,216 @@
+// The menu of a session in a list: rename, pin, archive, delete. Deleting can be undone for some seconds, on other pages too:
+// what is to be deleted is kept in the browser until then.
+import { h } from "../dom.js";
+import { withArrows } from "../menu.js";
+import { placeMenu } from "../place.js";
+import { api, Unreachable } from "../requests.js";
+import { toast } from "../toast.js";
+import { shortcut } from "./shortcuts.js";
+
+const menu = document.getElementById("row-menu");
+
+let row = null; // what the menu is for
+let button = null;
+let closing = null; // the button whose press closes the menu: it does not open it again
+
+/** `pressed` may have been drawn anew while this was loaded. */
+export function open(pressed) {
+  const opener = document.getElementById(pressed.id);
+  if (!opener || closing === opener) return;
+  [row, button] = [opener.closest("[data-key]"), opener];
+  const isArchived = Boolean(row.closest("[data-archived]"));
+  item("pin").lastElementChild.textContent = "pinned" in row.dataset ? "Unpin" : "Pin";
+  item("pin").hidden = item("archive").hidden = isArchived;
+  item("unarchive").hidden = !isArchived;
+  menu.showPopover();
+  placeMenu(menu, opener);
+  menu.querySelector("button:not([hidden])").focus();
+}
+
+const item = (act) => menu.querySelector(`[data-act="${act}"]`);
+const idOf = () => row.dataset.key;
+const titleOf = () => row.querySelector(".name").textContent.trim();
+const changed = () => document.dispatchEvent(new Event("sessions-changed"));
+
+document.addEventListener(
+  "pointerdown",
+  ({ target }) => (closing = menu.matches(":popover-open") ? target.closest("[data-more]") : null),
+  { capture: true },
+);
+
+menu.addEventListener("toggle", ({ newState }) => {
+  if (newState !== "closed") return;
+  if (document.activeElement === document.body) document.getElementById(button.id)?.focus();
+});
+
+withArrows(menu);
+
+menu.addEventListener("click", ({ target }) => {
+  const act = target.closest("[data-act]")?.dataset.act;
+  if (!act) return;
+  menu.hidePopover();
+  ACTS[act]().catch((problem) => toast(problem.message));
+});
+
+const ACTS = {
+  async rename() {
+    const link = row.querySelector("[data-session]");
+    const field = h("input", { value: titleOf(), maxlength: 200, "aria-label": "Name of the session", dir: "auto" });
+    const form = h("form", { class: "rename" }, field);
+    link.hidden = row.querySelector("[data-more]").hidden = true;
+    row.prepend(form);
+    field.focus();
+    field.select();
+    new Renaming(row, form, field);
+  },
+  async pin() {
+    const pinned = !("pinned" in row.dataset);
+    await api("PUT", `/sessions/${idOf()}/mark`, { pinned });
+    changed();
+    toast(pinned ? "Pinned: it stays at the top." : "Unpinned.");
+  },
+  async archive() {
+    await putAway("archive", "is archived.", "unarchive");
+  },
+  async unarchive() {
+    await putAway("unarchive", "is back in your list.", "archive");
+  },
+  async delete() {
+    const [id, title] = [idOf(), titleOf()];
+    leave();
+    deleteLater(id, title);
+    if (location.pathname === `/sessions/${id}`) location.assign("/");
+  },
+};
+
+async function putAway(act, words, back) {
+  const [id, title] = [idOf(), titleOf()];
+  await api("POST", `/sessions/${id}/${act}`);
+  leave();
+  changed();
+  const run = () => api("POST", `/sessions/${id}/${back}`).then(changed, (problem) => toast(problem.message));
+  toast(`“${title}” ${words}`, { name: "Undo", run });
+}
+
+/** The row will be gone: the focus goes to the next one. */
+function leave() {
+  const rows = [...row.closest("[data-list]").querySelectorAll("[data-key]")];
+  const at = rows.indexOf(row);
+  const next = rows[at + 1] ?? rows[at - 1];
+  (next?.querySelector("[data-session]") ?? document.getElementById("main")).focus();
+}
+
+/** A name while it is typed. Enter and leaving the field keep it, Escape does not. */
+class Renaming {
+  constructor(row, form, field) {
+    Object.assign(this, { row, form, field, before: field.value, isOver: false });
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.save(true);
+    });
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation();
+      this.end(true);
+    });
+    field.addEventListener("blur", () => this.save(false));
+  }
+
+  async save(staysHere) {
+    const title = this.field.value.trim();
+    if (this.isOver || !title || title === this.before) return this.end(staysHere);
+    this.end(staysHere);
+    await this.keep(title);
+  }
+
+  async keep(title) {
+    const name = this.row.querySelector(".name");
+    name.textContent = title; // paler until it is so
+    name.classList.add("pending");
+    try {
+      await api("PATCH", `/sessions/${this.row.dataset.key}`, { title });
+    } catch (problem) {
+      name.textContent = this.before;
+      toast(`The name stays as it was. ${problem.message}`, { name: "Try that name again", run: () => this.keep(title) });
+    }
+    name.classList.remove("pending");
+    changed();
+  }
+
+  end(takesFocus) {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.form.remove();
+    const link = this.row.querySelector("[data-session]");
+    link.hidden = this.row.querySelector("[data-more]").hidden = false;
+    if (takesFocus) link.focus();
+  }
+}
+
+const PENDING = `parley.deleting.${document.querySelector(".sidebar").dataset.user}`;
+const STAYS = 10_000; // ms in which it can be taken back
+const ON_THE_WAY = 30_000; // ms more in which a page that comes next offers the way back anew
+const offered = new Map(); // of this page: what takes a toast away, by session
+
+const pending = () => JSON.parse(localStorage.getItem(PENDING) ?? "{}");
+
+function keepPending(sessions) {
+  if (Object.keys(sessions).length) localStorage.setItem(PENDING, JSON.stringify(sessions));
+  else localStorage.removeItem(PENDING);
+  document.dispatchEvent(new Event("sessions-changed"));
+}
+
+function forget(id) {
+  const { [id]: forgotten, ...others } = pending();
+  offered.delete(id);
+  keepPending(others);
+  return forgotten;
+}
+
+/** Delete a session, unless the person takes that back. */
+function deleteLater(id, title) {
+  keepPending({ ...pending(), [id]: { title, until: Date.now() + STAYS } });
+  offer(id, title);
+}
+
+/** What another page began. */
+export function resumeDeleting() {
+  for (const [id, { title, until }] of Object.entries(pending())) {
+    if (until + ON_THE_WAY <= Date.now()) carryOut(id);
+    else if (!offered.has(id)) offer(id, title);
+  }
+  document.dispatchEvent(new Event("sessions-changed")); // the server listed them still
+}
+
+/** Whoever leaves takes nothing back any more. */
+export const finishDeleting = () => Promise.all(Object.keys(pending()).map(carryOut));
+
+function offer(id, title) {
+  const act = { name: "Undo", run: () => giveBack(id), stays: STAYS, over: () => carryOut(id) };
+  offered.set(id, toast(`“${title}” is deleted.`, act));
+}
+
+function giveBack(id) {
+  if (!forget(id)) toast("That is deleted already.");
+}
+
+async function carryOut(id) {
+  offered.delete(id);
+  if (!(id in pending())) return; // taken back, or done by another tab
+  try {
+    await api("DELETE", `/sessions/${id}`);
+  } catch (problem) {
+    if (problem instanceof Unreachable) return; // it stays to be deleted
+    if (problem.status !== 404) toast(`“${pending()[id]?.title}” could not be deleted. ${problem.message}`);
+  }
+  forget(id);
+}
+
+shortcut("mod+z", "Take back what you just deleted", ({ target }) => {
+  const newest = [...offered.keys()].at(-1);
+  if (!newest || target.matches("input, textarea, [contenteditable]")) return false;
+  offered.get(newest)();
+  giveBack(newest);
+});
+
+addEventListener("online", resumeDeleting);
